@@ -164,7 +164,7 @@ def _strip_ids(event: Event, *, has_authors: bool) -> Event:
 def insert_turn(case: EvalCase, at: int, turn: CaseTurn | None = None) -> EvalCase:
     """Return the case with a further turn before the one at the index `at`; an empty one by default."""
     order = [*range(at), None, *range(at, len(case.turns))]
-    return _arrange_turns(case, order, turn or CaseTurn(UserMessage("")))
+    return arrange_turns(case, order, turn)
 
 
 def delete_turn(case: EvalCase, at: int) -> EvalCase:
@@ -178,25 +178,29 @@ def delete_turn(case: EvalCase, at: int) -> EvalCase:
         raise InvalidInputError(
             f"this is the only turn of the case {case.eval_id!r}: change it, or delete the case"
         )
-    return _arrange_turns(case, [index for index in range(len(case.turns)) if index != at])
+    return arrange_turns(case, [index for index in range(len(case.turns)) if index != at])
 
 
 def move_turn(case: EvalCase, at: int, to: int) -> EvalCase:
     """Return the case with the turn at the index `at` at the index `to`."""
     _get_turn(case, at)
     order = [index for index in range(len(case.turns)) if index != at]
-    return _arrange_turns(case, [*order[:to], at, *order[to:]])
+    return arrange_turns(case, [*order[:to], at, *order[to:]])
 
 
-def _arrange_turns(case: EvalCase, order: Sequence[int | None], added: CaseTurn | None = None) -> EvalCase:
-    turns = [added if old is None else case.turns[old] for old in order]
+def arrange_turns(case: EvalCase, order: Sequence[int | None], added: CaseTurn | None = None) -> EvalCase:
+    """Return the case with the turns at these indices, in this order; None stands for `added`.
+
+    Recorded replies and mocks of tools move with their turns.
+    """
+    turns = [added or CaseTurn(UserMessage("")) if old is None else case.turns[old] for old in order]
     places = {old: new for new, old in enumerate(order) if old is not None}
     recorded = case.recorded
     if recorded is not None and len(recorded) == len(case.turns) and None not in order:
         recorded = tuple([recorded[old] for old in order if old is not None])
     return replace(
         case,
-        turns=tuple([turn for turn in turns if turn is not None]),
+        turns=tuple(turns),
         recorded=recorded,
         tool_mocks=tuple(sorted(_arrange_mocks(case.tool_mocks, places), key=lambda mock: mock.turn or 0)),
     )

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalgate.core.frozen import frozen
+from evalgate.datasets.eval_set_file import EditHistory
+from evalgate.viewer.eval_sets import EvalSetStore
 from evalgate.viewer.records import RecordStore
 from evalgate.viewer.security import Access
 
@@ -34,8 +36,15 @@ class Viewer:
     navigation: tuple[NavigationLink, ...] = ()
     services: dict[type, object] = field(default_factory=dict)
     """Objects that outlive a request, by their class."""
+    edits: EditHistory = field(default_factory=EditHistory)
+    """Edits of eval sets, which can be undone until the server ends."""
     resources: ExitStack = field(default_factory=ExitStack)
     """Closed when the server ends; pages register what must not outlive it."""
+    eval_sets: EvalSetStore = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Add the eval sets of the project."""
+        self.eval_sets = EvalSetStore(self.folder, self.thresholds)
 
 
 def get_viewer(request: "Request") -> Viewer:

@@ -1,0 +1,133 @@
+"""The eval sets that the viewer shows and edits: those of the thresholds file, else all of the folder.
+
+A page names an eval set by its path. Only files that are listed here can be read or changed.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlencode
+
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.frozen import frozen
+from evalgate.core.types import CaseResult, EvalCase, EvalSet
+from evalgate.datasets.eval_set_file import EvalSetFile, create_eval_set, open_eval_set
+from evalgate.datasets.loading import EvalFile, find_eval_files
+
+NEW_ENDING = ".evalset.json"
+
+
+@frozen
+class ListedEvalSet:
+    """An eval set's file in the list of all."""
+
+    shown_as: str
+    file: EvalSetFile | None
+    """None: it cannot be read."""
+    problem: str = ""
+
+
+class EvalSetStore:
+    """The eval sets of one viewer. Each file is parsed once, and again when it changes."""
+
+    def __init__(self, folder: Path, thresholds: str | None) -> None:
+        self._folder = folder
+        self._thresholds = thresholds
+        self._opened: dict[Path, tuple[tuple[int, int], EvalSetFile]] = {}
+
+    def list_sets(self) -> list[ListedEvalSet]:
+        """Return all eval sets; one that cannot be read with its problem."""
+        return list(self._iter_sets())
+
+    def _iter_sets(self) -> Iterator[ListedEvalSet]:
+        for file in self.list_files():
+            try:
+                yield ListedEvalSet(file.shown_as, self._open(file))
+            except InvalidInputError as error:
+                yield ListedEvalSet(file.shown_as, None, str(error))
+
+    def list_files(self) -> Sequence[EvalFile]:
+        """Return the files of the thresholds file's `eval_sets`; without any, those in the folder."""
+        problems: list[Problem] = []
+        found = find_eval_files(self._list_patterns(), base=self._folder, problems=problems)
+        return found or find_eval_files(["."], base=self._folder, problems=problems)
+
+    def _list_patterns(self) -> Sequence[str]:
+        from evalgate.config.loader import find_thresholds_file, load_thresholds
+
+        path = self._folder / self._thresholds if self._thresholds else find_thresholds_file(self._folder)
+        if path is None:
+            return ["."]
+        try:
+            return load_thresholds(path, path.name).config.eval_sets or ["."]
+        except InvalidInputError:
+            return ["."]  # a wrong thresholds file must not hide the sets
+
+    def open_set(self, shown_as: str) -> EvalSetFile:
+        """Return the eval set at a listed path.
+
+        Raises:
+            InvalidInputError: it is not listed, or cannot be read.
+        """
+        for file in self.list_files():
+            if file.shown_as == shown_as:
+                return self._open(file)
+        raise InvalidInputError(f"{shown_as}: no eval set of this project")
+
+    def _open(self, file: EvalFile) -> EvalSetFile:
+        try:
+            found = file.path.stat()
+        except OSError as error:
+            raise InvalidInputError(f"{file.shown_as}: cannot be read: {error.strerror}") from None
+        version = found.st_mtime_ns, found.st_size
+        known = self._opened.get(file.path)
+        if known is None or known[0] != version:
+            known = version, open_eval_set(file.path, file.shown_as)
+            self._opened[file.path] = known
+        return known[1]
+
+    def forget(self, path: Path) -> None:
+        """Read a file again at its next use, after it was written."""
+        self._opened.pop(path, None)
+
+    def find_set(self, eval_set_id: str, path: str = "") -> EvalSetFile:
+        """Return the eval set with an id, the one at `path` first if several have it.
+
+        Raises:
+            InvalidInputError: there is none.
+        """
+        listed = sorted(self.list_sets(), key=lambda each: each.shown_as != path)
+        for each in listed:
+            if each.file is not None and each.file.eval_set.eval_set_id == eval_set_id:
+                return each.file
+        raise InvalidInputError(f"no eval set of this project has the id {eval_set_id!r}")
+
+    def create_set(self, name: str, format_name: str, eval_set: EvalSet) -> EvalSetFile:
+        """Write a new eval set at a path below the folder.
+
+        Raises:
+            InvalidInputError: the path leads elsewhere, the file exists, or the format cannot hold the set.
+        """
+        path = PurePosixPath(name.strip())
+        if not path.name or path.is_absolute() or ".." in path.parts or "\0" in name:
+            raise InvalidInputError(f"{name!r} is no path below the project's folder")
+        if not path.name.endswith(NEW_ENDING):
+            raise InvalidInputError(f"the name must end in {NEW_ENDING}, so that `evalgate run` finds it")
+        target = self._folder / path
+        if not target.resolve().is_relative_to(self._folder.resolve()):
+            raise InvalidInputError(f"{name!r} leads out of the project's folder")
+        return create_eval_set(target, str(path), format_name, eval_set)
+
+
+def build_edit_address(case: CaseResult, record_id: str = "") -> str:
+    """Return the address of the page that edits a case of a record, next to what the agent did."""
+    values = {"set": case.eval_set_id, "path": case.path, "case": case.eval_id, "record": record_id}
+    return f"/edit?{urlencode({name: value for name, value in values.items() if value})}"
+
+
+def describe_first_message(case: EvalCase) -> str:
+    """Return the first message of a case's user; the plan of a simulated one."""
+    if case.turns:
+        return case.turns[0].user.text
+    if case.scenario is not None:
+        return case.scenario.starting_prompt or case.scenario.conversation_plan
+    return ""

@@ -1,0 +1,285 @@
+"""Eval sets in the browser: look at cases, edit them next to what the agent did, save and undo."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalgate.core.types import EvalCase, Reply, ToolCall, ToolResult
+from evalgate.datasets.eval_set_file import open_eval_set
+from evalgate.viewer.case_draft import build_case, draft_case, read_draft, restore_line, restore_text
+from tests.browser import find_violations, has_sideways_scroll, save_picture
+from tests.builders import a_case_result, a_record, a_run_result, a_turn_result
+from tests.datasets.test_eval_set_file import ADK, FILES, GOALS
+from tests.viewer.serving import create_viewer, open_client, serve_viewer, write_record
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+_DID = Reply(
+    "Refunded 1.50.",
+    (
+        ToolCall("refund", {"order": 7, "amount": 1.5}, "call-0"),
+        ToolResult("refund", {"ok": True}, "call-0"),
+        ToolCall("mail", {"order": 8, "to": "me"}, "call-1"),
+    ),
+)
+_HOSTILE = "\n\n </textarea><script>document.title = 'ran'</script>\r\n\u202eabc\u0007 {{ 7 * 7 }} &amp; \u2028 \U0001f600\t"
+
+
+def _write_project(folder: Path, text: str = ADK) -> Path:
+    path = folder / "evals" / "desk.evalset.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode())
+    run = a_run_result(
+        a_turn_result("Refund order 7", actual=_DID), a_turn_result("Thanks", actual=Reply("Bye"))
+    )
+    write_record(folder / "results.json", a_record(a_case_result("late", eval_set_id="desk", runs=(run,))))
+    return path
+
+
+def _open_case(page: "Page", address: str, case: str = "late") -> None:
+    page.set_default_timeout(5_000)
+    page.goto(address)
+    page.goto(f"{address.partition('?')[0]}sets/case?file=evals/desk.evalset.json&case={case}")
+
+
+def test_a_failing_case_takes_what_the_agent_did_and_can_be_undone(page: "Page", tmp_path: Path) -> None:
+    path = _write_project(tmp_path)
+    with serve_viewer(tmp_path, ["results.json"]) as address:
+        page.goto(address)
+        page.goto(f"{address.partition('?')[0]}edit?set=desk&case=late")
+        assert page.locator(".actual").first.inner_text().count("mail") == 1
+        save_picture(page, "edit-case")
+        assert find_violations(page) == []
+        page.get_by_role("button", name="Take what the agent did as the expectation of turn 1").click()
+        assert page.get_by_text("not saved").is_visible()
+        assert path.read_bytes() == ADK.encode()
+        page.get_by_role("button", name="Preview the change").click()
+        assert page.locator(".file-diff .minus").count() == 2
+        save_picture(page, "edit-preview")
+        assert find_violations(page) == []
+        page.get_by_role("button", name="Save", exact=True).click()
+        assert page.get_by_text("Saved.").is_visible()
+
+        old, new = ADK.splitlines(), path.read_text().splitlines()
+        changed = [(one, other) for one, other in zip(old, new, strict=True) if one != other]
+        assert [other.strip() for _, other in changed] == [
+            '"final_response": {"parts": [{"text": "Refunded 1.50."}], "role": "model"},',
+            '{"args": {"order": 8, "to": "me"}, "name": "mail"}',
+        ]
+        page.get_by_role("button", name="Undo").click()
+        assert page.get_by_text("The last change was undone.").is_visible()
+        assert path.read_bytes() == ADK.encode()
+        save_picture(page, "edit-set")
+        page.get_by_role("button", name="Redo").click()
+        assert "Refunded 1.50." in path.read_text()
+    page.emulate_media(color_scheme="dark")
+
+
+def test_forms_are_usable_with_the_keyboard_on_a_phone_and_in_the_dark(page: "Page", tmp_path: Path) -> None:
+    path = _write_project(tmp_path)
+    with serve_viewer(tmp_path, ["results.json"]) as address:
+        page.set_viewport_size({"width": 360, "height": 740})
+        page.emulate_media(color_scheme="dark")
+        _open_case(page, address)
+        assert not has_sideways_scroll(page)
+        assert find_violations(page) == []
+        save_picture(page, "edit-case-phone-dark")
+        page.get_by_role("button", name="Take the argument to of call 2 of turn 1").focus()
+        page.keyboard.press("Enter")
+        assert json.loads(page.locator("#t0\\.c1\\.args").input_value()) == {"order": 7, "to": "me"}
+        page.locator("#t1\\.user").focus()
+        page.keyboard.press("Control+A")
+        page.keyboard.type("Thank you")
+        page.locator("#eval_id").focus()
+        page.keyboard.press("Enter")  # the first button of the form
+        assert page.get_by_text("This would change").is_visible()
+        assert not has_sideways_scroll(page)
+        page.get_by_role("button", name="Delete turn 1").focus()
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Save", exact=True).focus()
+        page.keyboard.press("Enter")
+        assert page.get_by_text("Saved.").is_visible()
+        case = open_eval_set(path, "x").find_case("late")
+        assert [turn.user.text for turn in case.turns] == ["Thank you"]
+        for name in ("/sets", "/sets/view?file=evals/desk.evalset.json", "/sets/new"):
+            page.goto(address.partition("/?")[0] + name)
+            assert not has_sideways_scroll(page), name
+            assert find_violations(page) == [], name
+            save_picture(page, f"edit{name.partition('?')[0].replace('/', '-')}-phone-dark")
+
+
+def test_hostile_texts_go_through_the_forms_unchanged(page: "Page", tmp_path: Path) -> None:
+    hostile = json.dumps(_HOSTILE)
+    text = ADK.replace('"Refund order 7"', hostile).replace('"Done."', hostile).replace('"mail"', hostile)
+    path = _write_project(tmp_path, text)
+    with serve_viewer(tmp_path, ["results.json"]) as address:
+        _open_case(page, address)
+        page.get_by_role("button", name="Save", exact=True).click()
+        assert page.get_by_text("There was nothing to save.").is_visible()
+        page.get_by_role("button", name="Add a call to turn 2").click()
+        page.locator("#t1\\.c0\\.args").fill('{"x": 1,}')
+        page.get_by_role("button", name="Save", exact=True).click()
+        assert page.locator("#t1\\.c0\\.name-problem").inner_text() == "must name a tool"
+        assert "line 1, column" in page.locator("#t1\\.c0\\.args-problem").inner_text()
+        assert page.locator("#t1\\.c0\\.args").input_value() == '{"x": 1,}'
+        assert find_violations(page) == []
+        save_picture(page, "edit-problems")
+        page.locator("#t1\\.c0\\.name").fill("look")
+        page.locator("#t1\\.c0\\.args").fill('{"x": 1}')
+        page.locator("#t1\\.user").fill("\n two\nlines")
+        page.get_by_role("button", name="Save", exact=True).click()
+        assert page.get_by_text("Saved.").is_visible()
+        case = open_eval_set(path, "x").find_case("late")
+        assert case.turns[0].user.text == case.turns[0].expected.response == _HOSTILE
+        assert case.turns[0].expected.tool_calls[1].name == _HOSTILE
+        assert case.turns[1].user.text == "\n two\nlines"
+        assert case.turns[1].expected.tool_calls == (ToolCall("look", {"x": 1}),)
+        assert page.title() != "ran"
+
+
+def test_a_conflict_loses_nothing_that_was_typed(page: "Page", tmp_path: Path) -> None:
+    path = _write_project(tmp_path)
+    with serve_viewer(tmp_path, ["results.json"]) as address:
+        _open_case(page, address)
+        page.locator("#t1\\.user").fill("My words")
+        path.write_text(ADK.replace('"Desk"', '"Help desk"'))
+        page.get_by_role("button", name="Save", exact=True).click()
+        assert page.get_by_text("This case is the same in it").is_visible()
+        assert page.locator("#t1\\.user").input_value() == "My words"
+        assert "My words" not in path.read_text()
+        save_picture(page, "edit-conflict")
+        path.write_text(ADK.replace('"Thanks"', '"Other words"'))
+        page.get_by_role("button", name="Save", exact=True).click()
+        assert page.get_by_text("This case was changed in it, too").is_visible()
+        page.get_by_role("button", name="Save", exact=True).click()
+        assert page.get_by_text("Saved.").is_visible()
+        assert "My words" in path.read_text()
+
+        page.locator("#t1\\.user").fill("More words")
+        path.write_text(ADK.replace('"late"', '"later"'))
+        page.get_by_role("button", name="Save", exact=True).click()
+        assert page.get_by_text("This case is not in the file any more").is_visible()
+        assert page.locator("#t1\\.user").input_value() == "More words"
+
+
+def test_sets_and_cases_are_created_duplicated_moved_and_deleted(page: "Page", tmp_path: Path) -> None:
+    with serve_viewer(tmp_path) as address:
+        page.goto(address)
+        page.get_by_role("link", name="Eval sets").click()
+        page.get_by_role("link", name="New eval set").click()
+        page.get_by_role("button", name="Create").click()
+        page.get_by_label("Id", exact=True).fill("first")
+        page.get_by_label("First message of the user").fill("Hi")
+        page.get_by_role("button", name="Add the case").click()
+        page.get_by_label("Response").fill("Hello")
+        page.get_by_role("button", name="Save", exact=True).click()
+        page.get_by_role("button", name="Duplicate").click()
+        assert page.get_by_text("This is the copy.").is_visible()
+        page.get_by_role("button", name="Move up").click()
+        path = tmp_path / "evals" / "new.evalset.json"
+        assert [case.eval_id for case in open_eval_set(path, "x").eval_set.cases] == ["first_copy", "first"]
+        page.get_by_label("Id of the case").fill("first")
+        page.get_by_role("button", name="Save", exact=True).click()
+        assert "first" in page.locator("#eval_id-problem").inner_text()
+        page.get_by_role("button", name="Delete …").click()
+        assert page.get_by_role("heading", name="Delete the case first_copy?").is_visible()
+        save_picture(page, "edit-delete")
+        page.get_by_role("button", name="Delete it").click()
+        case = open_eval_set(path, "x").eval_set.cases[0]
+        assert (case.eval_id, case.turns[0].expected.response) == ("first", "Hello")
+        page.get_by_role("link", name="Eval sets", exact=True).first.click()
+        page.get_by_role("link", name="New eval set").click()
+        page.get_by_label("File, in the project's folder").fill("../out.evalset.json")
+        page.get_by_role("button", name="Create").click()
+        assert "no path below the project's folder" in page.get_by_role("alert").inner_text()
+
+
+def test_goals_are_edited_in_a_dataset_of_orchestrate(page: "Page", tmp_path: Path) -> None:
+    path = _write_project(tmp_path, GOALS)
+    with serve_viewer(tmp_path) as address:
+        _open_case(page, address, "refund")
+        page.locator("#g1\\.keywords").fill("done\nrefund")
+        page.get_by_role("button", name="Add a goal").click()
+        page.locator("#g3\\.name").fill("look")
+        page.locator("#g3\\.tool").fill("look")
+        save_picture(page, "edit-goals")
+        assert find_violations(page) == []
+        page.get_by_role("button", name="Delete goal 3").click()
+        page.get_by_role("button", name="Save", exact=True).click()
+        assert page.get_by_text("Saved.").is_visible()
+        journey = open_eval_set(path, "x").find_case("refund").journey
+        assert journey
+        assert [goal.name for goal in journey.goals] == ["call-1", "answer", "look"]
+        assert journey.goals[1].keywords == ("done", "refund")
+
+
+# --- without a browser --------------------------------------------------------------------------------------
+
+
+def _send_form(case: EvalCase) -> dict[str, tuple[str, ...]]:
+    """Return the form of a case as a browser sends it."""
+    draft = draft_case(case)
+    fields = {"eval_id": draft.eval_id, "start": draft.start, "plan": draft.plan, "story": draft.story}
+    form = {name: (text,) for name, text in {**fields, "final_state": draft.final_state}.items()}
+    rubrics = [("", rubric) for rubric in draft.rubrics]
+    for at, turn in enumerate(draft.turns):
+        form |= {
+            f"t{at}.source": (str(at),),
+            f"t{at}.user": (turn.user,),
+            f"t{at}.response": (turn.response,),
+        }
+        form[f"t{at}.kept"] = tuple(map(str, turn.kept))
+        for number, call in enumerate(turn.calls):
+            name = f"t{at}.c{number}"
+            form |= {
+                f"{name}.source": (str(number),),
+                f"{name}.name": (call.name,),
+                f"{name}.args": (call.args,),
+            }
+        rubrics += [(f"t{at}.", rubric) for rubric in turn.rubrics]
+    for prefix, rubric in rubrics:
+        name = f"{prefix}r{rubric.source}"
+        form |= {f"{name}.source": (str(rubric.source),), f"{name}.text": (rubric.text,)}
+        form |= {f"{name}.id": (rubric.rubric_id,), f"{name}.metric": (rubric.metric,)}
+    for goal in draft.goals:
+        for key in ("source", "type", "name", "tool", "args", "response", "keywords", "check"):
+            form[f"g{goal.source}.{key}"] = (str(getattr(goal, key)),)
+    return {name: tuple([text.replace("\n", "\r\n") for text in texts]) for name, texts in form.items()}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_form_that_was_not_touched_changes_nothing(name: str, tmp_path: Path) -> None:
+    path = _write_project(tmp_path, FILES[name])
+    for case in open_eval_set(path, "x").eval_set.cases:
+        built, errors = build_case(read_draft(_send_form(case)), case)
+        assert (built, errors) == (case, {})
+
+
+@given(st.text(max_size=20))
+def test_texts_come_back_from_a_browser_as_they_were(text: str) -> None:
+    sent = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+    assert restore_text(sent, text) == text
+    assert restore_line(sent.replace("\n", ""), text) == text
+    assert restore_text("a\nb", "x\r\ny") == "a\r\nb"
+
+
+def test_only_listed_files_are_opened(tmp_path: Path) -> None:
+    _write_project(tmp_path)
+    (tmp_path / "secret.json").write_text(ADK)
+    client = open_client(create_viewer(tmp_path))
+
+    for file in ("secret.json", "../secret.json", "/etc/passwd", "evals/../secret.json", ""):
+        answer = client.get("/sets/view", params={"file": file})
+        assert answer.status_code == 404
+        assert "no eval set of this project" in answer.text
+    token = client.app.state.viewer.access.csrf_token  # type: ignore[attr-defined]
+    sent = client.post(
+        "/sets/case?file=evals/desk.evalset.json&case=late", data={"csrf": token, "do": "take-x.9"}
+    )
+    assert sent.status_code == 404
+    assert "there is no button" in sent.text
