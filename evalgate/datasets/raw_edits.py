@@ -1,9 +1,10 @@
 """Changes of decoded JSON for the editors of eval sets: unchanged objects stay the same objects."""
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import eq
 from typing import Any, TypeVar
 
-from evalgate.core.types import JsonObject, ToolCall
+from evalgate.core.types import CaseTurn, JsonObject, ToolCall
 from evalgate.documents.json_edits import align_items, is_same_json
 
 _Item = TypeVar("_Item")
@@ -23,16 +24,16 @@ def edit_items(
     *,
     edit: Callable[[Any, _Item, _Item], Any],
     build: Callable[[_Item], Any],
-    is_same: Callable[[_Item, _Item], bool] | None = None,
+    is_same: Sequence[Callable[[_Item, _Item], bool]] = (),
 ) -> list[Any]:
     """Return the decoded items of a list that was read as `old` and is to be read as `new`.
 
-    `edit` changes the decoded item of a changed one, `build` makes one that is added. `is_same` recognises an
-    item that moved; equality by default.
+    `edit` changes the decoded item of a changed one, `build` makes one that is added. An item that
+    moved is recognised if it is equal, else by the first of `is_same` that returns True.
     """
     if len(raw) != len(old):
         raise ValueError(f"{len(raw)} decoded items were read as {len(old)}")
-    found = align_items(old, new, is_same or _is_equal)
+    found = align_items(old, new, eq, *is_same)
     return [
         build(item)
         if source is None
@@ -43,8 +44,23 @@ def edit_items(
     ]
 
 
-def _is_equal(one: object, other: object) -> bool:
-    return one == other
+def has_same_message(one: CaseTurn, other: CaseTurn) -> bool:
+    """Return True if two turns have the same id and the same message of the user."""
+    return one.invocation_id == other.invocation_id and one.user == other.user
+
+
+def has_same_expectation(one: CaseTurn, other: CaseTurn) -> bool:
+    """Return True if two turns have the same id and expect the same reply."""
+    return one.invocation_id == other.invocation_id and one.expected == other.expected
+
+
+def has_same_id(one: CaseTurn, other: CaseTurn) -> bool:
+    """Return True if two turns have the same id, and not an empty one."""
+    return bool(one.invocation_id) and one.invocation_id == other.invocation_id
+
+
+SAME_TURN = (has_same_message, has_same_expectation, has_same_id)
+"""Signs that a turn is another one, changed, in the order of their weight."""
 
 
 def is_same_call(one: ToolCall, other: ToolCall) -> bool:

@@ -28,22 +28,24 @@ def update_json(text: str, old: object, new: object) -> str:
 
 
 def align_items(
-    old: Sequence[_Item], new: Sequence[_Item], is_same: Callable[[_Item, _Item], bool]
+    old: Sequence[_Item], new: Sequence[_Item], *is_same: Callable[[_Item, _Item], bool]
 ) -> list[int | None]:
     """Return for each new item the index of the old item that it was, or None for an added one.
 
-    Identical items are matched first, then items that are the same by `is_same`. The others are changed
-    items: those between the same two neighbours are matched in their order. Each old item is used once.
+    Identical items are matched first, then items that are the same by the first of `is_same`, by the second,
+    and so on. The others are changed items: those between the same two neighbours are matched in their order.
+    Each old item is used once.
     """
     found = _match_identical(old, new)
     used = set(found)
     free = [index for index in range(len(old)) if index not in used]
-    for at, item in enumerate(new):
-        if found[at] is None and free:
-            same = next((index for index in free if is_same(old[index], item)), None)
-            if same is not None:
-                found[at] = same
-                free.remove(same)
+    for predicate in is_same:
+        for at, item in enumerate(new):
+            if found[at] is None and free:
+                same = next((index for index in free if predicate(old[index], item)), None)
+                if same is not None:
+                    found[at] = same
+                    free.remove(same)
     _match_between_neighbours(found, free)
     return found
 

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
-from evalgate.core.types import CaseResult, EvalCase, EvalSet
+from evalgate.core.types import CaseResult, EvalCase, EvalSet, RunResult
 from evalgate.datasets.eval_set_file import EvalSetFile, create_eval_set, open_eval_set
 from evalgate.datasets.loading import EvalFile, find_eval_files
 
@@ -118,9 +118,10 @@ class EvalSetStore:
         return create_eval_set(target, str(path), format_name, eval_set)
 
 
-def build_edit_address(case: CaseResult, record_id: str = "") -> str:
+def build_edit_address(case: CaseResult, record_id: str = "", run: RunResult | None = None) -> str:
     """Return the address of the page that edits a case of a record, next to what the agent did."""
     values = {"set": case.eval_set_id, "path": case.path, "case": case.eval_id, "record": record_id}
+    values["run"] = str(run.run) if run else ""
     return f"/edit?{urlencode({name: value for name, value in values.items() if value})}"
 
 

@@ -406,6 +406,20 @@ def test_goals_are_renamed_added_and_deleted_with_their_order(tmp_path: Path) ->
     assert found.order == {"money": (), "extra": ()}
 
 
+def test_turns_that_moved_and_changed_at_once_are_recognised(tmp_path: Path) -> None:
+    file = _open(tmp_path, ADK)
+    case, *others = file.eval_set.cases
+    first, last = case.turns
+    last = replace(last, user=UserMessage("Thank you"))
+
+    deleted = edit_eval_set(file, [replace(case, turns=(last,)), *others]).eval_set.cases[0]
+    moved = edit_eval_set(file, [replace(case, turns=(last, first)), *others])
+
+    assert [turn.user.text for turn in deleted.turns] == ["Thank you"]
+    assert deleted.turns[0].expected == case.turns[1].expected
+    assert moved.eval_set.cases[0].turns[1] == first
+
+
 def test_a_changed_file_is_not_overwritten_and_edits_are_redone(tmp_path: Path) -> None:
     file, history = _open(tmp_path, ADK), EditHistory()
     case = file.find_case("short")

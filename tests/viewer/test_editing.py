@@ -91,19 +91,23 @@ def test_forms_are_usable_with_the_keyboard_on_a_phone_and_in_the_dark(page: "Pa
         assert find_violations(page) == []
         save_picture(page, "edit-case-phone-dark")
         page.get_by_role("button", name="Take the argument to of call 2 of turn 1").focus()
-        page.keyboard.press("Enter")
+        with page.expect_navigation():
+            page.keyboard.press("Enter")
         assert json.loads(page.locator("#t0\\.c1\\.args").input_value()) == {"order": 7, "to": "me"}
         page.locator("#t1\\.user").focus()
         page.keyboard.press("Control+A")
         page.keyboard.type("Thank you")
         page.locator("#eval_id").focus()
-        page.keyboard.press("Enter")  # the first button of the form
+        with page.expect_navigation():
+            page.keyboard.press("Enter")  # the first button of the form
         assert page.get_by_text("This would change").is_visible()
         assert not has_sideways_scroll(page)
         page.get_by_role("button", name="Delete turn 1").focus()
-        page.keyboard.press("Enter")
+        with page.expect_navigation():
+            page.keyboard.press("Enter")
         page.get_by_role("button", name="Save", exact=True).focus()
-        page.keyboard.press("Enter")
+        with page.expect_navigation():
+            page.keyboard.press("Enter")
         assert page.get_by_text("Saved.").is_visible()
         case = open_eval_set(path, "x").find_case("late")
         assert [turn.user.text for turn in case.turns] == ["Thank you"]
@@ -227,7 +231,8 @@ def _send_form(case: EvalCase) -> dict[str, tuple[str, ...]]:
     """Return the form of a case as a browser sends it."""
     draft = draft_case(case)
     fields = {"eval_id": draft.eval_id, "start": draft.start, "plan": draft.plan, "story": draft.story}
-    form = {name: (text,) for name, text in {**fields, "final_state": draft.final_state}.items()}
+    form: dict[str, tuple[str, ...]] = {name: (text,) for name, text in fields.items()}
+    form["final_state"] = (draft.final_state,)
     rubrics = [("", rubric) for rubric in draft.rubrics]
     for at, turn in enumerate(draft.turns):
         form |= {

@@ -18,6 +18,7 @@ from evalgate.core.types import (
     ToolResult,
 )
 from evalgate.datasets.raw_edits import (
+    SAME_TURN,
     edit_google_text,
     edit_items,
     get_call_arguments,
@@ -64,7 +65,12 @@ class AdkEditor:
         if new.turns != old.turns:
             key = self.spell(raw, "conversation")
             edited[key] = edit_items(
-                get_items(raw, key), old.turns, new.turns, edit=self._edit_turn, build=self.build_turn
+                get_items(raw, key),
+                old.turns,
+                new.turns,
+                edit=self._edit_turn,
+                build=self.build_turn,
+                is_same=SAME_TURN,
             )
         if new.scenario != old.scenario and new.scenario is not None:
             key = self.spell(raw, "conversation_scenario")
@@ -103,6 +109,10 @@ class AdkEditor:
             key = self.spell(raw, "intermediate_data")
             data = self._edit_data(edited.get(key) or {}, old.expected.events, new.expected.events)
             edited = set_key(edited, key, data or None)
+        if new.invocation_id != old.invocation_id:
+            edited = set_key(edited, self.spell(raw, "invocation_id"), new.invocation_id or None)
+        if new.creation_timestamp != old.creation_timestamp:
+            edited = set_key(edited, self.spell(raw, "creation_timestamp"), new.creation_timestamp or None)
         return self._edit_rubrics(edited, old.rubrics, new.rubrics)
 
     def _edit_rubrics(
@@ -167,7 +177,7 @@ class AdkEditor:
             (item,) = build_intermediate_data((event,))[name]
             return item
 
-        is_same: Any = is_same_call if kind is ToolCall else None
+        is_same: Any = (is_same_call,) if kind is ToolCall else ()
         items = edit_items(get_items(raw, key), old, new, edit=edit, build=build, is_same=is_same)
         return set_key(raw, key, items or None)
 
@@ -190,7 +200,7 @@ class AdkEditor:
             new,
             edit=lambda index, _, event: (index, event),
             build=lambda event: (None, event),
-            is_same=_is_same_event,
+            is_same=(_is_same_event,),
         )
         kept: dict[int, dict[_Slot, Event]] = {}
         order: list[int | Event] = []

@@ -83,7 +83,7 @@ def _edit_journey(raw: dict[str, Any], old: Journey, new: Journey) -> dict[str, 
             new.goals,
             edit=_edit_goal,
             build=build_goal,
-            is_same=lambda one, other: bool(one.name) and one.name == other.name,
+            is_same=(lambda one, other: bool(one.name) and one.name == other.name,),
         )
     if new.order != old.order:
         held = raw.get("goals")

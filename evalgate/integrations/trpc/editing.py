@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import eq
 from typing import Any, TypeAlias
 
 from evalgate.core.errors import InvalidInputError
@@ -19,6 +20,7 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.datasets.raw_edits import (
+    SAME_TURN,
     edit_google_text,
     edit_items,
     get_call_arguments,
@@ -75,9 +77,10 @@ def _edit_turns(raw: dict[str, Any], old: EvalCase, new: EvalCase) -> dict[str, 
             new.turns,
             edit=_edit_turn,
             build=lambda turn: build_invocation(turn, turn.expected),
+            is_same=SAME_TURN,
         )
         return set_key(raw, keys[0], items)
-    found = align_items(old.turns, new.turns, lambda one, other: one == other)
+    found = align_items(old.turns, new.turns, eq, *SAME_TURN)
     changed = [(old.turns[at], turn) for at, turn in zip(found, new.turns, strict=True) if at is not None]
     if None in found or any(one.user != other.user for one, other in changed):
         raise InvalidInputError(
@@ -109,7 +112,12 @@ def _edit_turn(raw: JsonObject, old: CaseTurn, new: CaseTurn) -> JsonObject:
         message = _edit_message(edited.get(key), new.expected.response, "assistant")
         edited = set_key(edited, key, message)
     if new.expected.events != old.expected.events:
-        return _edit_events(edited, old.expected, new.expected)
+        edited = _edit_events(edited, old.expected, new.expected)
+    if new.invocation_id != old.invocation_id:
+        edited = set_key(edited, find_key_in_any_case(raw, "invocationId"), new.invocation_id or None)
+    if new.creation_timestamp != old.creation_timestamp:
+        key = find_key_in_any_case(raw, "creationTimestamp")
+        edited = set_key(edited, key, new.creation_timestamp or None)
     return edited
 
 
@@ -178,7 +186,7 @@ def _edit_tools(raw: Sequence[Any], old: Sequence[_Pair], new: Sequence[_Pair]) 
         new,
         edit=_edit_tool,
         build=build,
-        is_same=lambda one, other: is_same_call(one[0], other[0]),
+        is_same=(lambda one, other: is_same_call(one[0], other[0]),),
     )
 
 

@@ -21,6 +21,7 @@ from evalgate.viewer.case_views import (
     create_budget,
     list_case_facts,
 )
+from evalgate.viewer.eval_sets import build_edit_address
 from evalgate.viewer.opened_record import OpenedRecord
 from evalgate.viewer.pages.cases import link_list
 from evalgate.viewer.pages.overview import link_case
@@ -63,6 +64,7 @@ def show_case(request: Request) -> Response:
         views=_link_views(opened, entry, query, run, view),
         runs=_link_runs(opened, entry, query, run, view),
         history=link("/case-history", {"in": entry.case.eval_set_id, "id": entry.case.eval_id}),
+        edit="" if opened.is_recording else build_edit_address(entry.case, opened.record_id, run),
         commands=[] if opened.is_recording else _list_commands(opened.record, entry),
         **values,  # type: ignore[arg-type]  # no status code is among them
     )

@@ -52,6 +52,11 @@ class ActualRuns:
     problem: str = ""
 
     @property
+    def number(self) -> str:
+        """Return the number of the run that is shown; "" if there is none."""
+        return str(self.runs[self.run].run) if self.runs else ""
+
+    @property
     def replies(self) -> list[Reply | None]:
         """Return the agent's reply of each turn."""
         return [turn.actual for turn in self.runs[self.run].turns] if self.runs else []
@@ -95,14 +100,19 @@ def _find_actual(viewer: Viewer, key: tuple[str, str], record_id: str, run: str)
     if not record_id:
         return ActualRuns("", records)
     try:
-        found: Sequence[CaseResult] = viewer.records.read_record(record_id).cases
+        opened = viewer.records.open_record(record_id)
     except InvalidInputError as error:
         return ActualRuns(record_id, records, problem=str(error))
-    case = next((each for each in found if each.key == key), None)
-    if case is None or not case.runs:
+    try:
+        case = opened.find_entry(key).case
+    except InvalidInputError:
         return ActualRuns(record_id, records, problem="This case is not in that record.")
-    number = int(run) if run.isdecimal() and len(run) < 7 else _choose_run(case)
-    return ActualRuns(record_id, records, case.runs, min(number, len(case.runs) - 1))
+    if not case.runs:
+        return ActualRuns(record_id, records, problem="This case was not run.")
+    numbers = [str(each.run) for each in case.runs]
+    return ActualRuns(
+        record_id, records, case.runs, numbers.index(run) if run in numbers else _choose_run(case)
+    )
 
 
 def _choose_run(case: CaseResult) -> int:
@@ -205,7 +215,7 @@ def _save_case(request: Request, page: EditedCase, draft: CaseDraft, form: Form)
         fields = {"eval_id": str(error)} if case.eval_id != page.case.eval_id else {}
         return _render_draft(request, page, draft, 422, errors=fields, error=str(error))
     viewer.eval_sets.forget(file.path)
-    more = {"record": page.actual.record_id, "run": page.actual.run}
+    more = {"record": page.actual.record_id, "run": page.actual.number}
     done = "saved" if edited.diff else "unchanged"
     return RedirectResponse(link("/sets/case", more, file=file.shown_as, case=case.eval_id, done=done), 303)
 
