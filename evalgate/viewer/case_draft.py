@@ -1,4 +1,4 @@
-"""A case as the texts of a form: read from a case, changed by buttons, and turned back into a case.
+"""A case as the texts of a form: read from a case or a form, and changed by buttons.
 
 The form holds everything that was typed, so that the server keeps nothing between two requests, and a page
 with a mistake or a conflict loses nothing. Each part names its number in the file (`source`), so that what
@@ -8,23 +8,19 @@ no field shows stays.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from dataclasses import dataclass, field
+from typing import Any
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import (
     CaseTurn,
     EvalCase,
     Goal,
-    JsonObject,
     Reply,
     Rubric,
-    Scenario,
     ToolCall,
-    UserMessage,
 )
-from evalgate.datasets import case_edits
-from evalgate.datasets.raw_edits import get_call_arguments, is_same_call
+from evalgate.datasets.raw_edits import get_call_arguments
 from evalgate.documents.json_edits import is_same_json
 from evalgate.documents.strict_json import parse_json
 
@@ -269,253 +265,66 @@ def list_argument_differences(draft: DraftCall, call: ToolCall) -> list[str]:
 
 def read_draft(form: Form) -> CaseDraft:
     """Return the draft in a form. Fields that are missing are empty, numbers that are wrong are ignored."""
+    fields = _Fields(form)
+    return CaseDraft(
+        fields.get("eval_id"),
+        [fields.read_turn(name) for name in fields.list_names("t")],
+        fields.read_rubrics(""),
+        fields.get("start"),
+        fields.get("plan"),
+        fields.get("final_state"),
+        fields.get("story"),
+        [fields.read_goal(name) for name in fields.list_names("g")],
+    )
 
-    def get(name: str) -> str:
-        return _normalize_lines(next(iter(form.get(name, ())), ""))
 
-    def get_source(name: str) -> int | None:
-        text = get(f"{name}.source")
-        return int(text) if _NUMBER.fullmatch(text) else None
+class _Fields:
+    """The fields of a form: `t0.c1.name` is the name of the second call in the first turn."""
 
-    def list_names(prefix: str) -> list[str]:
-        found = {
-            name.removeprefix(prefix).partition(".")[0]
-            for name in form
-            if name.startswith(prefix) and _NUMBER.fullmatch(name.removeprefix(prefix).partition(".")[0])
+    def __init__(self, form: Form) -> None:
+        self._form = form
+
+    def get(self, name: str) -> str:
+        return normalize_lines(next(iter(self._form.get(name, ())), ""))
+
+    def list_names(self, prefix: str) -> list[str]:
+        """Return the names of parts, the prefix with their numbers, in the order of these."""
+        heads = {
+            name.removeprefix(prefix).partition(".")[0] for name in self._form if name.startswith(prefix)
         }
-        return [f"{prefix}{number}" for number in sorted(found, key=int)]
+        return [f"{prefix}{head}" for head in sorted(filter(_NUMBER.fullmatch, heads), key=int)]
 
-    def read_rubrics(prefix: str) -> list[DraftRubric]:
+    def read_turn(self, name: str) -> DraftTurn:
+        return DraftTurn(
+            self._get_source(name),
+            self.get(f"{name}.user"),
+            self.get(f"{name}.response"),
+            [
+                DraftCall(self._get_source(call), self.get(f"{call}.name"), self.get(f"{call}.args"))
+                for call in self.list_names(f"{name}.c")
+            ],
+            [int(text) for text in self._form.get(f"{name}.kept", ()) if _NUMBER.fullmatch(text)],
+            self.read_rubrics(f"{name}."),
+        )
+
+    def read_rubrics(self, prefix: str) -> list[DraftRubric]:
         return [
-            DraftRubric(get_source(name), get(f"{name}.id"), get(f"{name}.text"), get(f"{name}.metric"))
-            for name in list_names(f"{prefix}r")
+            DraftRubric(
+                self._get_source(name), *[self.get(f"{name}.{key}") for key in ("id", "text", "metric")]
+            )
+            for name in self.list_names(f"{prefix}r")
         ]
 
-    turns = [
-        DraftTurn(
-            get_source(name),
-            get(f"{name}.user"),
-            get(f"{name}.response"),
-            [
-                DraftCall(get_source(call), get(f"{call}.name"), get(f"{call}.args"))
-                for call in list_names(f"{name}.c")
-            ],
-            [int(text) for text in form.get(f"{name}.kept", ()) if _NUMBER.fullmatch(text)],
-            read_rubrics(f"{name}."),
-        )
-        for name in list_names("t")
-    ]
-    goals = [
-        DraftGoal(
-            get_source(name),
-            *[
-                get(f"{name}.{key}")
-                for key in ("type", "name", "tool", "args", "response", "keywords", "check")
-            ],
-        )
-        for name in list_names("g")
-    ]
-    return CaseDraft(
-        get("eval_id"),
-        turns,
-        read_rubrics(""),
-        get("start"),
-        get("plan"),
-        get("final_state"),
-        get("story"),
-        goals,
-    )
+    def read_goal(self, name: str) -> DraftGoal:
+        keys = ("type", "name", "tool", "args", "response", "keywords", "check")
+        return DraftGoal(self._get_source(name), *[self.get(f"{name}.{key}") for key in keys])
+
+    def _get_source(self, name: str) -> int | None:
+        text = self.get(f"{name}.source")
+        return int(text) if _NUMBER.fullmatch(text) else None
 
 
-def _normalize_lines(text: str) -> str:
+def normalize_lines(text: str) -> str:
+    """Return a text as a text area holds it."""
     # Browsers send every line end of a text area as CR LF.
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def restore_text(typed: str, before: str) -> str:
-    """Return a text that was typed; `before` itself if a form cannot tell the two apart.
-
-    A text area has no CR and no NUL. Changed text keeps the line ends that the old text had.
-    """
-    if typed == _normalize_lines(before).replace("\0", "\ufffd"):
-        return before
-    has_windows_lines = "\r\n" in before and "\n" not in before.replace("\r\n", "")
-    return typed.replace("\n", "\r\n") if has_windows_lines else typed
-
-
-def restore_line(typed: str, before: str) -> str:
-    """Return a text of one line that was typed; `before` if it differs only in what a field cannot hold."""
-    shown = re.sub(r"[\r\n]", "", before).replace("\0", "\ufffd")
-    return before if typed == shown else typed
-
-
-# --- to a case ----------------------------------------------------------------------------------------------
-
-
-def build_case(draft: CaseDraft, base: EvalCase) -> tuple[EvalCase, dict[str, str]]:
-    """Return the case of a draft, and the problems by the names of their fields.
-
-    `base` is the case in the file. Parts that were not changed are its own objects.
-    """
-    errors: dict[str, str] = {}
-    turns = [_build_turn(f"t{at}", turn, base, errors) for at, turn in enumerate(draft.turns)]
-    case = _arrange_turns(base, draft, turns)
-    if base.journey is not None:
-        case = _build_goals(draft, base, case, errors)
-    if base.scenario is not None:
-        case = replace(case, scenario=_build_scenario(draft, base.scenario))
-    rubrics = tuple(_build_rubrics("", draft.rubrics, base.rubrics))
-    state = _parse_json("final_state", draft.final_state, base.final_state, errors)
-    if state is not None and not isinstance(state, Mapping):
-        errors["final_state"] = "must be an object"
-    elif state != base.final_state:
-        case = replace(case, final_state=cast("JsonObject | None", state or None))
-    if rubrics != base.rubrics:
-        case = replace(case, rubrics=rubrics)
-    eval_id = restore_line(draft.eval_id, base.eval_id)
-    return (case if eval_id == case.eval_id else replace(case, eval_id=eval_id)), errors
-
-
-def _arrange_turns(base: EvalCase, draft: CaseDraft, turns: Sequence[CaseTurn]) -> EvalCase:
-    """Return the case with other turns; recordings and mocks of tools move with them."""
-    order: list[int | None] = []
-    for turn in draft.turns:
-        is_known = turn.source is not None and turn.source < len(base.turns) and turn.source not in order
-        order.append(turn.source if is_known else None)
-    if order == list(range(len(base.turns))):
-        return base if tuple(turns) == base.turns else replace(base, turns=tuple(turns))
-    case = case_edits.arrange_turns(base, order)
-    return replace(case, turns=tuple(turns))
-
-
-def _build_turn(name: str, draft: DraftTurn, base: EvalCase, errors: dict[str, str]) -> CaseTurn:
-    at = draft.source
-    turn = base.turns[at] if at is not None and at < len(base.turns) else CaseTurn(UserMessage(""))
-    user = restore_text(draft.user, turn.user.text)
-    response = restore_text(draft.response, turn.expected.response or "")
-    # An empty field keeps the difference between an empty response and none.
-    expected_response = response if response or turn.expected.response is not None else None
-    if not response and turn.expected.response:
-        expected_response = None
-    reply = _build_reply(name, draft, replace(turn.expected, response=expected_response), errors)
-    rubrics = tuple(_build_rubrics(f"{name}.", draft.rubrics, turn.rubrics))
-    if (user, reply, rubrics) == (turn.user.text, turn.expected, turn.rubrics):
-        return turn
-    return replace(turn, user=replace(turn.user, text=user), expected=reply, rubrics=rubrics)
-
-
-def _build_reply(name: str, draft: DraftTurn, reply: Reply, errors: dict[str, str]) -> Reply:
-    old = reply.tool_calls
-    calls = []
-    for number, each in enumerate(draft.calls):
-        known = old[each.source] if each.source is not None and each.source < len(old) else None
-        calls.append(_build_call(f"{name}.c{number}", each, known, errors))
-    gone = [
-        event
-        for number, event in enumerate(reply.events)
-        if not isinstance(event, ToolCall) and number not in draft.kept
-    ]
-    if gone:
-        events = [event for event in reply.events if not any(event is each for each in gone)]
-        reply = replace(reply, events=tuple(events))
-    is_same = len(calls) == len(old) and all(map(lambda one, other: one is other, calls, old))
-    return reply if is_same else case_edits.set_calls(reply, calls)
-
-
-def _build_call(name: str, draft: DraftCall, known: ToolCall | None, errors: dict[str, str]) -> ToolCall:
-    base = known or ToolCall("")
-    call_name = restore_line(draft.name, base.name)
-    args = _parse_json(f"{name}.args", draft.args, get_call_arguments(base), errors)
-    if not call_name:
-        errors[f"{name}.name"] = "must name a tool"
-    is_object = args is None or isinstance(args, Mapping)
-    call = ToolCall(
-        call_name,
-        cast("JsonObject | None", args) if is_object else None,
-        base.id,
-        base.author,
-        other_args=None if is_object else args,
-    )
-    return base if known is not None and is_same_call(call, base) else call
-
-
-def _parse_json(name: str, text: str, before: object, errors: dict[str, str]) -> object:
-    if text == _normalize_lines(format_json(before)).replace("\0", "\ufffd"):
-        return before
-    if not text.strip():
-        return None
-    try:
-        return parse_json(text.encode(), "").value
-    except InvalidInputError as error:
-        problem = error.problems[0]
-        errors[name] = f"line {problem.line}, column {problem.column}: {problem.message}"
-        return before
-
-
-def _build_rubrics(prefix: str, drafts: Sequence[DraftRubric], old: Sequence[Rubric]) -> list[Rubric]:
-    found = []
-    ids = {draft.rubric_id for draft in drafts}
-    for number, draft in enumerate(drafts, start=1):
-        known = old[draft.source] if draft.source is not None and draft.source < len(old) else None
-        stem = "turn_rubric" if prefix else "rubric"
-        free = next(f"{stem}_{at}" for at in range(number, number + 10**6) if f"{stem}_{at}" not in ids)
-        base = known or Rubric(free, "")
-        text, metric = restore_text(draft.text, base.text), restore_line(draft.metric, base.metric)
-        rubric_id = restore_line(draft.rubric_id, base.rubric_id) or base.rubric_id
-        changed = replace(base, rubric_id=rubric_id, text=text, metric=metric)
-        found.append(known if known == changed else changed)
-    return found
-
-
-def _build_scenario(draft: CaseDraft, old: Scenario) -> Scenario:
-    start = restore_text(draft.start, old.starting_prompt)
-    plan = restore_text(draft.plan, old.conversation_plan)
-    changed = replace(old, starting_prompt=start, conversation_plan=plan)
-    return old if changed == old else changed
-
-
-def _build_goals(draft: CaseDraft, base: EvalCase, case: EvalCase, errors: dict[str, str]) -> EvalCase:
-    journey = base.journey
-    if journey is None:
-        return case
-    story = restore_text(draft.story, journey.story)
-    if story != journey.story:
-        case = replace(case, journey=replace(journey, story=story))
-        if case.scenario is not None:
-            case = replace(case, scenario=replace(case.scenario, conversation_plan=story))
-    kept = {goal.source for goal in draft.goals}
-    places = [at for at in range(len(journey.goals)) if at in kept]
-    for at in reversed(range(len(journey.goals))):
-        if at not in kept:
-            case = case_edits.delete_goal(case, at)
-    for number, each in enumerate(draft.goals):
-        known = journey.goals[each.source] if each.source is not None and each.source in places else None
-        goal = _build_goal(f"g{number}", each, known, errors)
-        if known is None:
-            case = case_edits.add_goal(case, goal)
-        elif goal != known and each.source is not None:
-            case = case_edits.set_goal(case, places.index(each.source), goal)
-    return case
-
-
-def _build_goal(name: str, draft: DraftGoal, known: Goal | None, errors: dict[str, str]) -> Goal:
-    kind = draft.type if draft.type in GOAL_KINDS else "tool_call"
-    base = known or Goal("", cast("Literal['tool_call']", kind))
-    args: Any = _parse_json(f"{name}.args", draft.args, base.args, errors)
-    if args is not None and not isinstance(args, Mapping):
-        errors[f"{name}.args"] = "must be an object"
-        args = base.args
-    changed = replace(
-        base,
-        name=restore_line(draft.name, base.name),
-        tool_name=restore_line(draft.tool, base.tool_name),
-        args=args,
-        response=restore_text(draft.response, base.response or "") or None,
-        keywords=tuple(filter(None, draft.keywords.split("\n")))
-        if draft.keywords != "\n".join(base.keywords)
-        else base.keywords,
-        check=restore_text(draft.check, base.check),
-    )
-    if args != base.args:
-        changed = replace(changed, arg_matching={})
-    return base if changed == base else changed

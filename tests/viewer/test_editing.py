@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from evalgate.core.types import EvalCase, Reply, ToolCall, ToolResult
 from evalgate.datasets.eval_set_file import open_eval_set
-from evalgate.viewer.case_draft import build_case, draft_case, read_draft, restore_line, restore_text
+from evalgate.viewer.case_draft import draft_case, read_draft
+from evalgate.viewer.draft_builder import build_case, restore_line, restore_text
 from tests.browser import find_violations, has_sideways_scroll, save_picture
 from tests.builders import a_case_result, a_record, a_run_result, a_turn_result
 from tests.datasets.test_eval_set_file import ADK, FILES, GOALS

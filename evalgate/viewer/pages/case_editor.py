@@ -22,13 +22,13 @@ from evalgate.datasets.fingerprint import compute_case_fingerprint
 from evalgate.viewer.case_draft import (
     GOAL_KINDS,
     CaseDraft,
-    build_case,
     change_draft,
     draft_case,
     format_json,
     list_argument_differences,
     read_draft,
 )
+from evalgate.viewer.draft_builder import build_case
 from evalgate.viewer.eval_sets import build_edit_address
 from evalgate.viewer.forms import read_form
 from evalgate.viewer.rendering import link, render
