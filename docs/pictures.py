@@ -180,7 +180,7 @@ def main() -> None:
     (PICTURES / "terminal.svg").write_text(draw_terminal(inputs["terminal.txt"].splitlines()), "utf-8")
     take_pictures(
         {
-            "comment": (build_comment_page(inputs["comment.md"]), 860, 665, ""),
+            "comment": (build_comment_page(inputs["comment.md"]), 860, 616, ""),
             "page": (inputs["report.html"], 1000, 790, 'a[href^="#"]:has-text("refund_too_late")'),
         }
     )

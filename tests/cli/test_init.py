@@ -202,7 +202,7 @@ def terminal(folder: Path, *answers: str) -> str:
         except OSError:
             break
         shown += part.decode()
-        if left and shown.endswith("sample agent): "):
+        if left and shown.endswith(("sample agent): ", "[Y/n]: ")):
             os.write(master, f"{left.pop(0)}\n".encode())
     os.close(master)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, shown

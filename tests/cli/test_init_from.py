@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from evalgate.cli.main import cli
 from evalgate.core.errors import InvalidInputError
 from tests.cli.test_cli import AGENT, Done, eval_set, evalgate
-from tests.cli.test_init import ADK, config
+from tests.cli.test_init import ADK, config, terminal
 
 PROMPTFOO = dedent("""\
     prompts:
@@ -103,6 +103,19 @@ def test_the_offer_is_made_where_a_promptfoo_configuration_lies(promptfoo: Path)
     refused = init(promptfoo, "--from", "promptfooconfig.yaml")
     assert refused.code == 2
     assert "evalgate.yaml: exists already" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("answers", "entry"),
+    [(("",), "evals/promptfoo_agent.py:answer"), (("n", ""), "evals/sample_agent.py:answer")],
+)
+def test_on_a_terminal_it_asks_whether_to_take_over(
+    answers: tuple[str, ...], entry: str, promptfoo: Path
+) -> None:
+    assert "Take over the evaluation of promptfooconfig.yaml? [Y/n]: " in terminal(promptfoo, *answers)
+    agent = config(promptfoo)["agent"]
+    assert isinstance(agent, dict)
+    assert agent["entry"] == entry
 
 
 def test_a_model_of_openai_becomes_an_http_agent(tmp_path: Path) -> None:
