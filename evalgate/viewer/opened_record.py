@@ -20,7 +20,7 @@ class OpenedRecord:
     """Time and size of its file."""
     record: Record
     is_recording: bool = False
-    """True: conversations that no run evaluated, such as a saved session or a trace."""
+    """True: there is no verdict, as for a saved session, a trace or a baseline."""
 
     @cached_property
     def entries(self) -> tuple[CaseEntry, ...]:

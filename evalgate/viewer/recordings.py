@@ -1,17 +1,21 @@
-"""Conversations that no run evaluated, as a record: saved sessions, traces, and recordings of other tools."""
+"""Records of files that are no results: saved sessions, traces, baselines, recordings of other tools."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from evalgate.agents.tracing.span_steps import read_trace_runs
 from evalgate.agents.tracing.trace_formats import is_trace_file
+from evalgate.baselines.serialization import is_baseline, load_baseline
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import (
     AgentInfo,
+    Baseline,
     CaseResult,
     EvalCase,
     EvalSet,
     Record,
+    Reply,
     RunResult,
     Totals,
     TraceSpan,
@@ -19,7 +23,9 @@ from evalgate.core.types import (
     Verdict,
 )
 from evalgate.datasets.results_io import read_record
+from evalgate.documents.strict_json import read_json
 from evalgate.integrations.recordings import is_recording, read_recording
+from evalgate.runner.reevaluation import EMPTY_RECORD, build_stored_record
 
 
 def read_any(path: Path, shown_as: str) -> tuple[Record, bool]:
@@ -31,6 +37,8 @@ def read_any(path: Path, shown_as: str) -> tuple[Record, bool]:
     try:
         return read_record(path, shown_as), False
     except InvalidInputError:
+        if baseline := _read_baseline(path, shown_as):
+            return _build_baseline_record(baseline), True
         if not _can_be_recording(path, shown_as):
             raise
     found = read_recording(path, shown_as)
@@ -38,6 +46,39 @@ def read_any(path: Path, shown_as: str) -> tuple[Record, bool]:
         return found, False
     traces = read_trace_runs(path, shown_as) if is_trace_file(path) else {}
     return _build_record(found, traces), True
+
+
+def _read_baseline(path: Path, shown_as: str) -> Baseline | None:
+    """Return the baseline in a file; None if it holds something else, or is damaged."""
+    try:
+        document = read_json(path, shown_as)
+        return load_baseline(document) if is_baseline(document) else None
+    except InvalidInputError:
+        return None
+
+
+def _build_baseline_record(baseline: Baseline) -> Record:
+    """Return the stored runs with their scores, and the newest conversation of each case."""
+    record = build_stored_record(baseline, {}, EMPTY_RECORD)
+    cases = tuple(
+        replace(case, metrics=(), runs=_add_replies(tuple(map(_drop_statuses, case.runs)), stored.replies))
+        for case, stored in zip(record.cases, baseline.cases, strict=True)
+    )
+    return replace(record, cases=cases, totals=Totals(cases=len(cases)))
+
+
+def _drop_statuses(run: RunResult) -> RunResult:
+    """Return a run with scores that neither passed nor failed: a baseline stores no thresholds."""
+    return replace(run, metrics=tuple(replace(each, status="not_evaluated") for each in run.metrics))
+
+
+def _add_replies(runs: tuple[RunResult, ...], replies: Sequence[Reply | None]) -> tuple[RunResult, ...]:
+    """Return the runs with the stored replies in the newest one that answered: it is theirs."""
+    newest = next((at for at in reversed(range(len(runs))) if runs[at].outcome == "answered"), None)
+    if newest is None:
+        return runs
+    turns = tuple(TurnResult("", None, reply) for reply in replies)
+    return (*runs[:newest], replace(runs[newest], turns=turns), *runs[newest + 1 :])
 
 
 def _can_be_recording(path: Path, shown_as: str) -> bool:

@@ -117,6 +117,9 @@ def test_the_baseline_is_compared_and_part_of_the_history(tmp_path: Path) -> Non
     client = open_client(create_viewer(tmp_path))
 
     assert "the stored baseline" in read(client, "/compare")
+    named = open_client(create_viewer(tmp_path, ".evalgate/baseline.json"))
+    page = named.get("/records/file-baseline").headers["location"]
+    assert "Your refund of 10 EUR is on its way." in read(named, page)
     assert "newly failing" in read(client, "/compare?a=baseline&b=last")
     text = read(client, "/compare/case?a=baseline&b=last&in=support&id=refund_late")
     assert "Your refund of 10 EUR is on its way." in text
