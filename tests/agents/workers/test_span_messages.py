@@ -5,9 +5,10 @@ import sys
 
 import pytest
 
-from evalgate.agents.host.trace_values import MOST_SPANS
+from evalgate.agents.host.trace_values import MOST_RUN_CHARACTERS, MOST_SPANS
+from evalgate.agents.workers.pool import WorkerPool
 from evalgate.agents.workers.span_messages import ReportedSpans
-from evalgate.core.types import CaseRun, TraceSpan, Usage
+from evalgate.core.types import CaseRun, Reply, TraceSpan, Usage
 from tests.agents.play import TINY, a_talk, command, outcomes, tiny
 
 PROTOCOL = (sys.executable, "-I", "-S", str(TINY / "protocol.py"))
@@ -87,6 +88,32 @@ def test_no_more_steps_are_kept_than_a_trace_may_have() -> None:
     assert len(reported.take_spans()) == MOST_SPANS
     reported.add_span({"type": "span", "name": "large"}, 100 << 20)
     assert reported.take_spans() == []
+
+
+HOSTILE = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["type"] == "hello":
+        print(json.dumps({"type": "ready", "protocol": 1}), flush=True)
+    elif message["type"] == "turn":
+        name = {"type": "span", "session": message["session"]}
+        one = json.dumps({**name, "id": "1", "parent_id": "1", "start_s": float("nan"), "request": "x" * 500})
+        sys.stdout.write((one + "\\n") * 20_000)
+        print(json.dumps({**name, "kind": "model", "request": ["y" * 1_000_000] * 10}), flush=True)
+        print(json.dumps({"type": "done", "session": message["session"], "response": "ok"}), flush=True)
+"""
+
+
+async def test_a_flood_of_steps_costs_no_answer_and_fills_no_record() -> None:
+    def agent(env: dict[str, str]) -> WorkerPool:
+        return command(sys.executable, "-I", "-S", "-c", HOSTILE, env=env)
+
+    run = (await outcomes(agent, [a_talk("case", "hi")], trace=True))["case"]
+    assert (run.outcome, run.failure) == ("answered", None)
+    assert run.replies == (Reply("ok"),)
+    assert len(run.trace) <= MOST_SPANS + 1
+    assert len(json.dumps([step.request for step in run.trace])) < 2 * MOST_RUN_CHARACTERS
 
 
 async def test_tool_calls_that_a_python_agent_reports_are_timed_where_it_runs() -> None:
