@@ -74,15 +74,18 @@ async def test_conversation_with_tools_and_state(adk: str) -> None:
     }
 
 
-async def trace_turn(python: str, entry: str, text: str) -> list[TraceSpan]:
-    case = a_talk("case", text, session=SessionInput("shop", "ada", {"shop": "Acme"}))
-    run = (await play("adk", {"entry": entry}, python, FOLDER, [case], trace=True))["case"]
-    assert all(0 <= span.start_s <= span.start_s + span.duration_s for span in run.trace)
-    return list(run.trace)
+async def trace_turns(python: str, entry: str, *texts: str) -> list[tuple[TraceSpan, ...]]:
+    """The traces of one conversation for each text."""
+    cases = [a_talk(text, text, session=SessionInput("shop", "ada", {"shop": "Acme"})) for text in texts]
+    runs = await play("adk", {"entry": entry}, python, FOLDER, cases, trace=True)
+    traces = [runs[text].trace for text in texts]
+    assert all(0 <= span.start_s <= span.start_s + span.duration_s for each in traces for span in each)
+    return traces
 
 
 async def test_a_trace_has_what_the_model_was_asked_and_what_it_answered(adk: str) -> None:
-    agent, first, tool, second = await trace_turn(adk, "desk", "Where is 5?")
+    answered, crashed = await trace_turns(adk, "desk", "Where is 5?", "Cancel it")
+    agent, first, tool, second = answered
 
     assert (agent.name, agent.kind, agent.parent_id) == ("desk", "agent", "")
     assert (agent.request, agent.response) == ("Where is 5?", "Order 5 has shipped.")
@@ -101,9 +104,13 @@ async def test_a_trace_has_what_the_model_was_asked_and_what_it_answered(adk: st
     assert first.usage == Usage(10, 4, None, models=(first.name,))
     assert first.start_s <= tool.start_s <= second.start_s
 
+    *_, model, failed = crashed
+    assert (model.kind, model.error) == ("model", "")
+    assert (failed.name, failed.error) == ("cancel_order", "the backend for 7 is down")
+
 
 async def test_a_trace_shows_which_agent_handed_over_to_which(adk: str) -> None:
-    spans = await trace_turn(adk, "travel", "an essay")
+    [spans] = await trace_turns(adk, "travel", "an essay")
 
     names = {span.id: span.name for span in spans}
     assert [(span.name, names.get(span.parent_id)) for span in spans if span.kind == "agent"] == [
@@ -113,12 +120,6 @@ async def test_a_trace_shows_which_agent_handed_over_to_which(adk: str) -> None:
         ("draft", "writers"),
     ]
     assert not any(span.error for span in spans)
-
-
-async def test_a_trace_shows_the_call_that_failed(adk: str) -> None:
-    *_, model, tool = await trace_turn(adk, "desk", "Cancel it")
-    assert (model.kind, model.error) == ("model", "")
-    assert (tool.name, tool.error) == ("cancel_order", "the backend for 7 is down")
 
 
 async def test_an_answer_of_a_tool_that_ends_the_turn_is_not_lost(adk: str) -> None:
