@@ -207,6 +207,8 @@ class _Target:
     notes_path: Path
     notes_shown_as: str
     notes_text: str
+    noted: frozenset[str]
+    """Ids of the cases in the notes, which may be of an import that was interrupted."""
     seen: frozenset[str]
     """Ids of its cases, and the sources of cases that it has or had."""
 
@@ -220,8 +222,9 @@ def _open_target(options: ImportOptions, workspace: Workspace) -> _Target:
         notes, text = read_case_notes(notes_path, shown_as)[0], read_input_text(notes_path, shown_as)
     file = open_eval_set(path, options.out) if path.exists() else None
     ids = {case.eval_id for case in file.eval_set.cases} if file else set()
-    sources = {note.source for note in notes.cases.values() if note.source}
-    return _Target(file, notes_path, shown_as, text, frozenset({*ids, *sources, *notes.dropped}))
+    sources = {note.source for name, note in notes.cases.items() if note.source and name in ids}
+    seen = frozenset({*ids, *sources, *notes.dropped})
+    return _Target(file, notes_path, shown_as, text, frozenset(notes.cases), seen)
 
 
 def _write_cases(
@@ -234,21 +237,26 @@ def _write_cases(
             source=case.source, tags=case.tags, day=today, mocks=_list_mocks(case) if options.mocks else ()
         )
         for case in added
+        if case.eval_id not in target.noted
     }
     notes = add_notes(target.notes_text, entries, target.notes_shown_as, path.name)
     bare = [replace(case, tags=(), status="expected", source="") for case in added]
+    edited, text = None, ""
+    if target.file is None:
+        eval_set = EvalSet(path.name.partition(".")[0], tuple(bare), options.out)
+        written = registry.get_writer(options.to).write_eval_set(eval_set)
+        text, lost = written.text, written.lost
+    else:
+        edited = edit_eval_set(target.file, [*target.file.eval_set.cases, *bare])
+        lost = edited.lost
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if target.file is None:
-            eval_set = EvalSet(path.name.partition(".")[0], tuple(bare), options.out)
-            written = registry.get_writer(options.to).write_eval_set(eval_set)
-            lost = written.lost
-            write_atomically(path, written.text, workspace.owner)
-        else:
-            edited = edit_eval_set(target.file, [*target.file.eval_set.cases, *bare])
-            lost = edited.lost
-            EditHistory().save(edited)
+        # The notes first: notes without a case are an error that names them. Cases without notes would gate.
         write_atomically(target.notes_path, notes, workspace.owner)
+        if edited is None:
+            write_atomically(path, text, workspace.owner)
+        else:
+            EditHistory().save(edited)
     except OSError as error:
         raise InvalidInputError(f"{options.out}: cannot be written: {error.strerror}") from None
     return tuple(f"{options.out}: {sentence}" for sentence in lost)

@@ -132,6 +132,23 @@ def test_a_dropped_case_does_not_come_back(tmp_path: Path) -> None:
     assert "Nothing was added" in invoke(tmp_path, "import", "traces.json").output
 
 
+def test_an_interrupted_import_is_told_and_repeated(tmp_path: Path) -> None:
+    write_traces(tmp_path, LATE, SENT)
+    invoke(tmp_path, "import", "traces.json")
+    both, notes = (tmp_path / OUT).read_text(), (tmp_path / NOTES).read_text()
+    # The notes are written first: a file that is still the old one is an error, and no case gates unseen.
+    raw = json.loads(both)
+    (tmp_path / OUT).write_text(json.dumps({**raw, "eval_cases": raw["eval_cases"][:1]}))
+    with pytest.raises(InvalidInputError, match="has no case 'where_is_order_8"):
+        load(tmp_path)
+    invoke(tmp_path, "import", "traces.json")
+    assert [case.status for case in load(tmp_path).cases] == ["observed", "observed"]
+    (tmp_path / OUT).unlink()
+    invoke(tmp_path, "import", "traces.json")
+    assert (tmp_path / OUT).read_text() == both
+    assert (tmp_path / NOTES).read_text() == notes
+
+
 def test_selection_says_what_it_left_out(tmp_path: Path) -> None:
     write_traces(tmp_path, LATE, SENT, LATE, HELLO)
     done = invoke(tmp_path, "import", "traces.json", "--keep-per-path", "1", "--sample", "1", "--seed", "3")
