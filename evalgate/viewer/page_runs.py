@@ -23,6 +23,7 @@ from evalgate.runner.publish import Publisher
 OUT = "evalgate-report/again"
 """Folder of the reports, so that those of the last whole run are kept."""
 _MOST_LINES = 200
+_COLOURS = {"pass": "passed", "fail": "failed", "error": "errored"}
 _END_S = 30.0
 
 
@@ -34,6 +35,11 @@ class FinishedRun:
     eval_id: str
     status: str
     words: str
+
+    @property
+    def colour(self) -> str:
+        """Return the status as the style sheet names it."""
+        return _COLOURS.get(self.status, "")
 
 
 @frozen
@@ -53,6 +59,11 @@ class Progress:
     """Record of a finished run; "" if it could not be kept."""
     status: str
     """Verdict of a finished run."""
+
+    @property
+    def colour(self) -> str:
+        """Return the verdict as the style sheet names it."""
+        return _COLOURS.get(self.status, "")
 
 
 def build_project_plan(folder: Path, thresholds: str | None) -> Plan:

@@ -99,7 +99,11 @@ def _list_metrics(plan: Plan, given: Mapping[str, tuple[str, ...]] | None) -> It
 
 
 def _collect_metrics(plan: Plan) -> Mapping[str, BoundMetric]:
-    return {bound.name: bound for suite in reversed(plan.suites) for bound in reversed(suite.metrics)}
+    found: dict[str, BoundMetric] = {}
+    for suite in plan.suites:
+        for bound in suite.metrics:
+            found.setdefault(bound.name, bound)
+    return found
 
 
 async def start_run(request: Request) -> Response:

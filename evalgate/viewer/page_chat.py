@@ -1,0 +1,221 @@
+"""A conversation with an agent from a page; the agent lives in the event loop of a thread."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from evalgate.config.cli_overrides import Overrides
+from evalgate.core.errors import EvalgateError, InvalidInputError
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import Agent
+from evalgate.core.types import Event, Failure
+from evalgate.redaction.live_redactor import LiveRedactor
+from evalgate.redaction.redactor import Redactor
+from evalgate.runner.case_files import SavedCases, list_case_ids, save_cases
+from evalgate.runner.chat import (
+    AgentSetup,
+    Chat,
+    ChatError,
+    ChatTurn,
+    build_case,
+    choose_case_id,
+    resolve_agent_setup,
+)
+
+PROJECT_AGENT = ""
+"""Choice of the thresholds file's agent; others are folders of Google ADK agents."""
+_MOST_AGENTS = 100
+_END_S = 20.0
+_AGENT_FILES = ("agent.py", "__init__.py", "root_agent.yaml")
+
+
+@frozen
+class ChatState:
+    """State of a conversation for its page."""
+
+    agent: str
+    turns: tuple[ChatTurn, ...]
+    message: str
+    """Message that the agent works on; "" if it waits for one."""
+    events: tuple[Event, ...]
+    """Events of the turn in progress."""
+    failure: Failure | None
+    """Reason why the last message has no reply."""
+    unsent: str
+    """The message without a reply."""
+    is_cut_off: bool
+
+
+def list_adk_agents(folder: Path) -> tuple[str, ...]:
+    """Return the folders that hold an agent of Google ADK, as `adk web` finds them: one level deep or two."""
+    found = []
+    for path in sorted((*folder.glob("*/"), *folder.glob("*/*/"))):
+        if path.is_symlink() or any(part.startswith(".") for part in path.relative_to(folder).parts):
+            continue
+        if any(_names_agent(path / name) for name in _AGENT_FILES):
+            found.append(path.relative_to(folder).as_posix())
+    return tuple(found[:_MOST_AGENTS])
+
+
+def _names_agent(path: Path) -> bool:
+    with suppress(OSError):
+        return path.is_file() and (path.suffix == ".yaml" or b"root_agent" in path.read_bytes()[:200_000])
+    return False
+
+
+class PageChat:
+    """The conversation of one viewer."""
+
+    def __init__(self, folder: Path, thresholds: str | None) -> None:
+        self._folder = folder
+        self._thresholds = thresholds
+        self._redactor = LiveRedactor(Redactor.from_environment(os.environ))
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="evalgate-chat", daemon=True)
+        self._thread.start()
+        self._choice = PROJECT_AGENT
+        self._setup: AgentSetup | None = None
+        self._agent: Agent | None = None
+        self._chat: Chat | None = None
+        self._message = ""
+        self._events: list[Event] = []
+        self._failure: Failure | None = None
+        self._unsent = ""
+        self._task: asyncio.Task[None] | None = None
+
+    def get_state(self) -> ChatState:
+        """Return the present state, without secrets."""
+        chat = self._chat
+        turns: Sequence[ChatTurn] = tuple(chat.turns) if chat is not None else ()
+        return self._redactor.redact_tree(
+            ChatState(
+                self._choice,
+                tuple(turns),
+                self._message,
+                tuple(self._events),
+                self._failure,
+                self._unsent,
+                chat is not None and chat.is_cut_off,
+            )
+        )
+
+    def begin(self, choice: str) -> None:
+        """Begin another conversation with the chosen agent.
+
+        Raises:
+            InvalidInputError: there is no such agent.
+        """
+        if choice != PROJECT_AGENT and choice not in list_adk_agents(self._folder):
+            raise InvalidInputError(f"there is no agent `{choice}` in the project")
+        self._call(self._begin(choice))
+
+    def send(self, text: str) -> None:
+        """Send a message; the turn goes on after the call.
+
+        Raises:
+            InvalidInputError: the message is blank, a turn is in progress, or the agent cannot be resolved.
+        """
+        if not text.strip():
+            raise InvalidInputError("the message is empty")
+        if self._message:
+            raise InvalidInputError("the agent works on a message: wait for its reply, or stop it first")
+        if self._setup is None:
+            agent = f"adk:{self._choice}" if self._choice else None
+            self._setup = resolve_agent_setup(
+                Overrides(agent=agent), thresholds=self._thresholds, folder=self._folder, environ=os.environ
+            )
+            self._redactor.learn_environment(self._setup.environ)
+        self._message, self._events, self._failure, self._unsent = text, [], None, ""
+        self._call(self._start_turn(text))
+
+    def stop(self) -> None:
+        """Stop the turn in progress."""
+        self._call(self._stop_turn())
+
+    def save(self, out: str, to: str | None, eval_id: str) -> SavedCases:
+        """Save the conversation as a case.
+
+        Raises:
+            InvalidInputError: there is no turn, or the case cannot be saved there.
+        """
+        if self._setup is None or self._chat is None or not self._chat.turns:
+            raise InvalidInputError("there is nothing to save yet")
+        path = Path(out)
+        inside = (self._folder / path).resolve().is_relative_to(self._folder.resolve())
+        if path.is_absolute() or not inside or path.suffix != ".json":
+            raise InvalidInputError(f"{out}: name a .json file in the project")
+        workspace = self._setup.workspace
+        name = eval_id or choose_case_id(self._chat.turns[0].message.text, list_case_ids(out, workspace))
+        case = build_case(name, self._chat.turns, self._chat.session_input)
+        return save_cases([case], out, to, workspace, self._redactor)
+
+    def close(self) -> None:
+        """Stop the turn and the agent."""
+        with suppress(TimeoutError):
+            self._call(self._begin(PROJECT_AGENT))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_END_S)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+    # --- in the thread's event loop -------------------------------------------------------------------------
+
+    def _call(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(_END_S)
+
+    async def _begin(self, choice: str) -> None:
+        await self._stop_turn()
+        chat, agent = self._chat, self._agent
+        self._chat = self._agent = self._setup = None
+        self._choice, self._failure, self._unsent, self._events = choice, None, "", []
+        if chat is not None:
+            await chat.begin_again()
+        if agent is not None:
+            await agent.__aexit__(None, None, None)
+
+    async def _start_turn(self, text: str) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run_turn(text))
+
+    async def _stop_turn(self) -> None:
+        task = self._task
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _run_turn(self, text: str) -> None:
+        try:
+            chat = self._chat or await self._start_agent()
+            if chat.is_cut_off:
+                await self._repeat_turns(chat)
+            await chat.send_message(text, self._events.append)
+        except ChatError as error:
+            self._failure = error.failure
+        except EvalgateError as error:
+            self._failure = Failure("setup", str(error))
+        except asyncio.CancelledError:
+            self._failure = Failure("stopped", "the turn was stopped")
+        except Exception as error:  # noqa: BLE001  the page shows what an agent's plugin raised
+            self._failure = Failure.from_plugin(error)
+        if self._failure is not None:
+            self._unsent = text
+        self._message = ""
+
+    async def _repeat_turns(self, chat: Chat) -> None:
+        """Send the earlier messages again: the agent's conversation ended with the last message."""
+        messages = [turn.message.text for turn in chat.turns]
+        await chat.begin_again()
+        for each in messages:
+            await chat.send_message(each)
+
+    async def _start_agent(self) -> Chat:
+        if self._setup is None:
+            raise RuntimeError("an agent is resolved before its first message")
+        agent = await asyncio.to_thread(self._setup.build_agent)
+        await agent.__aenter__()
+        self._agent = agent
+        self._chat = Chat(agent, self._setup.session)
+        return self._chat

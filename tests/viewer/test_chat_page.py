@@ -1,0 +1,88 @@
+"""A person talks with an agent in the page, stops a turn, and saves a case."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.testclient import TestClient
+
+from evalgate.datasets.eval_set_file import open_eval_set
+from evalgate.viewer.state import Viewer
+from tests.viewer.serving import create_viewer, open_client, serve_viewer
+from tests.viewer.test_run_pages import look_at
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+AGENT = """
+import time
+
+def answer(text, session):
+    session.tool_call("look", {"text": text})
+    if text == "wait":
+        time.sleep(600)
+    if text == "crash":
+        raise RuntimeError("out of order")
+    return f"<b>You said</b> {text}"
+"""
+
+
+def write_project(folder: Path) -> Path:
+    (folder / "agent.py").write_text(AGENT)
+    (folder / "evalgate.yaml").write_text("agent: {entry: 'agent.py:answer'}\n")
+    (folder / "desk").mkdir()
+    (folder / "desk/agent.py").write_text("root_agent = None\n")
+    return folder
+
+
+def post(client: TestClient, viewer: Viewer, action: str, **fields: str) -> str:
+    data = {"csrf": viewer.access.csrf_token, "action": action, **fields}
+    answer = client.post("/chat", data=data)
+    return answer.text if answer.status_code != 303 else wait_for(client, 'data-over="yes"')
+
+
+def wait_for(client: TestClient, text: str) -> str:
+    for _ in range(600):
+        if text in (shown := client.get("/chat").text):
+            return shown
+        time.sleep(0.1)
+    raise AssertionError(shown)
+
+
+def test_a_conversation_is_had_stopped_and_saved(tmp_path: Path) -> None:
+    viewer = create_viewer(write_project(tmp_path))
+    with open_client(viewer) as client:
+        assert "adk:desk" in client.get("/chat").text
+        assert "&lt;b&gt;You said&lt;/b&gt; hello" in post(client, viewer, "send", text="hello")
+        data = {"csrf": viewer.access.csrf_token, "action": "send", "text": "wait"}
+        assert client.post("/chat", data=data).status_code == 303
+        assert "The agent works." in wait_for(client, "The agent works.")
+        assert "works on a message" in post(client, viewer, "send", text="no")
+        assert "the turn was stopped" in post(client, viewer, "stop")
+        assert "RuntimeError: out of order" in post(client, viewer, "send", text="crash")
+        assert "earlier messages again first" in client.get("/chat").text
+        for out in ("../a.json", "/tmp/a.json", "agent.py"):
+            assert "name a .json file in the project" in post(client, viewer, "save", out=out)
+        assert "Saved in evals/a.json as trpc." in post(
+            client, viewer, "save", out="evals/a.json", to="trpc", id="mine"
+        )
+        assert "there is no agent" in post(client, viewer, "new", agent="os")
+        assert "Write a message to begin." in post(client, viewer, "new", agent="")
+        assert "there is nothing to save yet" in post(client, viewer, "save", out="evals/a.json")
+
+    (case,) = open_eval_set(tmp_path / "evals/a.json", "a.json").eval_set.cases
+    assert case.eval_id == "mine"
+    assert [turn.user.text for turn in case.turns] == ["hello"]
+
+
+def test_the_page_in_a_browser(page: "Page", tmp_path: Path) -> None:
+    with serve_viewer(write_project(tmp_path)) as address:
+        page.goto(address)
+        page.get_by_role("link", name="Chat", exact=True).click()
+        page.get_by_label("Message").fill("one\ntwo")
+        page.get_by_role("button", name="Send").press("Enter")
+        page.get_by_role("heading", name="Save as a case").wait_for()
+        assert "You said</b> one\ntwo" in page.locator("main").inner_text()
+        look_at(page, "chat")
+        page.get_by_role("button", name="Save").press("Enter")
+        page.get_by_text("Saved in evals/chat.evalset.json").wait_for()
