@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs/pictures"
 SAMPLE = ROOT / "samples/order_desk"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-SCALE = 1.2  # pixels of a picture for each CSS pixel
+SCALE = 1.15  # pixels of a picture for each CSS pixel
 LONGEST_LINE = 104  # characters of a line in the picture of the terminal
 # Figures that differ between two runs of the same code.
 VOLATILE = (
