@@ -74,6 +74,35 @@ def drop_notes(text: str, names: Iterable[str], shown_as: str) -> str:
     return _add_dropped(text, sources, shown_as)
 
 
+def rename_notes(text: str, name: str, new_name: str, shown_as: str) -> str:
+    """Return the text with the notes about a case under its new name."""
+    cases = _find_value(_parse_mapping(text, shown_as), "cases")
+    keys = [key for key, _ in cases.value] if isinstance(cases, yaml.MappingNode) else []
+    edits = [
+        (key.start_mark.index, key.end_mark.index, _format_scalar(new_name))
+        for key in keys
+        if key.value == name
+    ]
+    return _apply_edits(text, edits)
+
+
+def set_tags(text: str, name: str, tags: tuple[str, ...], shown_as: str, eval_set: str) -> str:
+    """Return the text with other tags of a case."""
+    root = _parse_mapping(text, shown_as)
+    note = _find_value(_find_value(root, "cases"), name)
+    if not isinstance(note, yaml.MappingNode) or not note.value:
+        return add_notes(text, {name: CaseNote(tags=tags)}, shown_as, eval_set) if tags else text
+    held, new = _find_value(note, "tags"), _dump_inline(list(tags))
+    if held is None:
+        first = note.value[0][0].start_mark.index
+        gap = ", " if note.flow_style else "\n" + " " * _find_column(text, first)
+        return text[:first] + f"tags: {new}{gap}" + text[first:]
+    end = held.end_mark.index
+    if isinstance(held, yaml.SequenceNode) and not held.flow_style:
+        end, new = _find_line_end(text, held.value[-1]), new + "\n"
+    return text[: held.start_mark.index] + new + text[end:]
+
+
 def _add_dropped(text: str, sources: list[str], shown_as: str) -> str:
     if not sources:
         return text

@@ -329,9 +329,19 @@ _MOST_STEPS = 100
 
 
 @frozen
+class FileChange:
+    """Another file that an edit changes, such as the case notes."""
+
+    path: Path
+    before: bytes
+    after: bytes
+
+
+@frozen
 class _Step:
     before: bytes
     after: bytes
+    also: FileChange | None = None
 
 
 class EditHistory:
@@ -342,8 +352,8 @@ class EditHistory:
         self._done: dict[Path, list[_Step]] = {}
         self._undone: dict[Path, list[_Step]] = {}
 
-    def save(self, edited: EditedFile) -> None:
-        """Write the file, unless it changed since the edit began.
+    def save(self, edited: EditedFile, also: FileChange | None = None) -> None:
+        """Write the file and the one of `also`, unless they changed since the edit began.
 
         Raises:
             FileChangedError: it changed. Nothing is written.
@@ -353,9 +363,10 @@ class EditHistory:
             return
         path = edited.before.path
         with self._lock:
-            self._replace(path, edited.before.shown_as, edited.before.data, edited.data)
+            step = _Step(edited.before.data, edited.data, also)
+            self._write_step(path, edited.before.shown_as, step)
             steps = self._done.setdefault(path, [])
-            steps.append(_Step(edited.before.data, edited.data))
+            steps.append(step)
             del steps[:-_MOST_STEPS]
             self._undone.pop(path, None)
 
@@ -376,7 +387,8 @@ class EditHistory:
         """
         with self._lock:
             step = self._take_step(self._done, path, shown_as, "undo")
-            self._replace(path, shown_as, step.after, step.before)
+            also = step.also and FileChange(step.also.path, step.also.after, step.also.before)
+            self._write_step(path, shown_as, _Step(step.after, step.before, also))
             self._done[path].pop()
             self._undone.setdefault(path, []).append(step)
 
@@ -384,7 +396,7 @@ class EditHistory:
         """Repeat the edit that was undone last. Errors as `undo`."""
         with self._lock:
             step = self._take_step(self._undone, path, shown_as, "redo")
-            self._replace(path, shown_as, step.before, step.after)
+            self._write_step(path, shown_as, step)
             self._undone[path].pop()
             self._done.setdefault(path, []).append(step)
 
@@ -392,6 +404,15 @@ class EditHistory:
         if not steps.get(path):
             raise InvalidInputError([Problem(shown_as, 0, 0, f"there is no edit to {verb}")])
         return steps[path][-1]
+
+    def _write_step(self, path: Path, shown_as: str, step: _Step) -> None:
+        self._replace(path, shown_as, step.before, step.after)
+        if step.also is not None:
+            try:
+                self._replace(step.also.path, step.also.path.name, step.also.before, step.also.after)
+            except (OSError, InvalidInputError):
+                self._replace(path, shown_as, step.after, step.before)
+                raise
 
     def _replace(self, path: Path, shown_as: str, known: bytes, data: bytes) -> None:
         real = path.resolve()  # a link stays a link

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.core.types import EvalCase, Reply, ToolCall, ToolResult
+from evalgate.datasets.case_notes import read_case_notes
 from evalgate.datasets.eval_set_file import open_eval_set
 from evalgate.viewer.case_draft import draft_case, read_draft
 from evalgate.viewer.draft_builder import build_case, restore_line, restore_text
@@ -274,6 +275,43 @@ def test_texts_come_back_from_a_browser_as_they_were(text: str) -> None:
     assert restore_text(sent, text) == text
     assert restore_line(sent.replace("\n", ""), text) == text
     assert restore_text("a\nb", "x\r\ny") == "a\r\nb"
+
+
+def test_tags_are_kept_in_the_notes_which_follow_new_names_and_undo(tmp_path: Path) -> None:
+    path = _write_project(tmp_path)
+    notes = path.with_name("desk.cases.yaml")
+    notes.write_text("# ours\ncases:\n  short:  # one turn\n    source: http://x/1\n")
+    viewer = create_viewer(tmp_path)
+    client, token = open_client(viewer), viewer.access.csrf_token
+
+    def send(address: str, case: str, **fields: str) -> None:
+        answer = client.post(
+            address, params={"file": "evals/desk.evalset.json", "case": case}, data={"csrf": token, **fields}
+        )
+        assert answer.status_code == 303, answer.text
+
+    send("/sets/case/tags", "short", tags="smoke, billing")
+    send("/sets/case/tags", "late", tags="slow")
+    tagged = notes.read_text()
+    assert tagged.startswith("# ours\ncases:\n  short:  # one turn\n    tags: [smoke, billing]\n    source:")
+    assert read_case_notes(notes, "x")[0].cases["late"].tags == ("slow",)
+    send("/sets/case/tags", "late", tags="")
+    assert read_case_notes(notes, "x")[0].cases["late"].tags == ()
+    before = notes.read_text()
+
+    case = open_eval_set(path, "x").find_case("short")
+    form = {name: texts[0] for name, texts in _send_form(case).items() if texts}
+    send(
+        "/sets/case",
+        "short",
+        **{**form, "eval_id": "brief", "do": "save", "digest": open_eval_set(path, "x").digest},
+    )
+    assert set(read_case_notes(notes, "x")[0].cases) == {"brief", "late"}
+    send("/sets/case/move", "brief", do="delete", sure="1")
+    assert set(read_case_notes(notes, "x")[0].cases) == {"late"}
+    send("/sets/undo", "")
+    send("/sets/undo", "")
+    assert (path.read_bytes(), notes.read_text()) == (ADK.encode(), before)
 
 
 def test_only_listed_files_are_opened(tmp_path: Path) -> None:

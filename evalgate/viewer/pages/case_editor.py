@@ -31,6 +31,13 @@ from evalgate.viewer.case_draft import (
 from evalgate.viewer.draft_builder import build_case
 from evalgate.viewer.eval_sets import build_edit_address
 from evalgate.viewer.forms import read_form
+from evalgate.viewer.noted_cases import (
+    drop_noted_case,
+    find_notes_file,
+    read_notes,
+    rename_noted_case,
+    save_tags,
+)
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import Viewer, get_viewer
 
@@ -152,6 +159,8 @@ def _render_case(
         "format_json": format_json,
         "get_kind": _get_kind,
         "list_differences": list_argument_differences,
+        "notes_file": find_notes_file(page.file).name,
+        "tags": ", ".join(note.tags if (note := read_notes(page.file).cases.get(base.eval_id)) else ()),
         "has_state": page.file.eval_set.format_name == "adk",
         "has_metric": page.file.eval_set.format_name == "trpc",
         "has_rubrics": page.file.eval_set.format_name in {"adk", "trpc"},
@@ -207,7 +216,7 @@ def _save_case(request: Request, page: EditedCase, draft: CaseDraft, form: Form)
             return _render_draft(request, page, draft, diff=split_diff(edited.diff), done="previewed")
         if _get(form, "digest") != file.digest:
             return _render_conflict(request, page, draft, edited, _get(form, "fingerprint"))
-        viewer.edits.save(edited)
+        viewer.edits.save(edited, rename_noted_case(file, page.case.eval_id, case.eval_id))
     except FileChangedError:
         viewer.eval_sets.forget(file.path)
         return _change_case(request, {**form, "digest": ("",)})
@@ -290,13 +299,34 @@ def _change_cases(request: Request, form: Form) -> Response:
             cases = [*rest[:to], page.case, *rest[to:]]
         else:
             raise InvalidInputError(f"there is no button {action!r} on this page")
-        viewer.edits.save(edit_eval_set(file, cases))
+        also = drop_noted_case(file, page.case.eval_id) if action == "delete" else None
+        viewer.edits.save(edit_eval_set(file, cases), also)
     except EvalgateError as error:
         return _render_case(request, page, draft_case(page.case), status_code=422, error=str(error))
     viewer.eval_sets.forget(file.path)
     if action == "delete":
         return RedirectResponse(link("/sets/view", file=file.shown_as, done="deleted"), 303)
     return RedirectResponse(link("/sets/case", file=file.shown_as, case=target, done=action), 303)
+
+
+async def change_tags(request: Request) -> Response:
+    """Save the tags of a case in the case notes."""
+    return await run_in_threadpool(_change_tags, request, await read_form(request))
+
+
+def _change_tags(request: Request, form: Form) -> Response:
+    viewer = get_viewer(request)
+    file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
+    page = _open_page(viewer, file, request.query_params)
+    tags = [tag.strip() for tag in _get(form, "tags").split(",") if tag.strip()]
+    try:
+        save_tags(file, page.case.eval_id, tags)
+    except EvalgateError as error:
+        draft = draft_case(page.case)
+        return _render_case(request, page, draft, status_code=422, error=str(error), tags=_get(form, "tags"))
+    return RedirectResponse(
+        link("/sets/case", file=file.shown_as, case=page.case.eval_id, done="tagged"), 303
+    )
 
 
 def _find_free_id(eval_id: str, cases: Sequence[EvalCase]) -> str:
@@ -319,6 +349,7 @@ routes = (
     Route("/edit", find_case),
     Route("/sets/case", show_case),
     Route("/sets/case", change_case, methods=["POST"]),
+    Route("/sets/case/tags", change_tags, methods=["POST"]),
     Route("/sets/case/move", change_cases, methods=["POST"]),
 )
 navigation = ()
