@@ -87,6 +87,8 @@ def import_traces(
     problems = [str(problem) for problem in batch.problems]
     problems += [f"trace {trace_id}: {reason}" for trace_id, reason in unusable]
     counts = [f"Read {pluralize(len(batch.traces), 'trace')}: {pluralize(len(found), 'conversation')}."]
+    if without := sum(not trace.spans for trace in batch.traces):
+        counts.append(f"{pluralize(without, 'trace')} without spans: calls of tools are not known.")
     if not found:
         raise NoVerdictError("; ".join(problems[:_MOST_NAMED]) or f"{options.source}: there is no trace")
     target = _open_target(options, workspace)

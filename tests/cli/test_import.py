@@ -206,6 +206,24 @@ def test_errors_and_feedback_select_and_tag(tmp_path: Path) -> None:
     assert [case.tags for case in load(tmp_path).cases] == [("disliked",), ("errors",)]
 
 
+def test_a_table_of_traces_gives_cases_without_calls(tmp_path: Path) -> None:
+    """Langfuse's page exports traces without their observations."""
+    rows = ["id,timestamp,name,sessionId,userId,input,output,tags"]
+    for number, turn in enumerate((*LATE, *SENT)):
+        sent = json.dumps([{"role": "user", "content": turn.question}]).replace('"', '""')
+        moment = f"2026-11-2{number} 12:00:00.123+00"
+        rows.append(f't{number},{moment},chat,s1,,"{sent}",{turn.answer},"[""vip""]"')
+    (tmp_path / "traces.csv").write_text("\n".join(rows))
+    done = invoke(tmp_path, "import", "traces.csv", "--since", "2026-11-20", "--until", "2026-11-22")
+    assert "2 traces without spans: calls of tools are not known." in done.output
+    (case,) = load(tmp_path).cases
+    assert [(turn.user.text, turn.expected.response) for turn in case.turns] == [
+        ("Where is order 7?", "It is late."),
+        ("Where is order 8?", "It is sent."),
+    ]
+    assert case.tags == ("vip",)
+
+
 @pytest.mark.parametrize("to", ["adk", "adk-rs", "trpc", "orchestrate"])
 def test_every_format_can_be_written(tmp_path: Path, to: str) -> None:
     write_traces(tmp_path, LATE, SENT)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol, TypeAlias
 
 from evalgate.agents.tracing.trace_formats import Span
@@ -132,8 +132,8 @@ def parse_time(found: object) -> int:
         return 0
     text = _FRACTION.sub(r".\1", found.strip().replace(" UTC", "+00:00").replace("Z", "+00:00"))
     try:
-        moment = datetime.fromisoformat(text if re.search(r"[+-]\d\d:?\d\d$", text) else f"{text}+00:00")
-        return int(moment.timestamp() * 1e6) * 1000
+        moment = datetime.fromisoformat(text)
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e6) * 1000
     except (ValueError, OverflowError):
         return 0
 
