@@ -4,6 +4,7 @@ import inspect
 import sys
 
 from benchmarks import (
+    checks,
     cluster,
     hugesets,
     library,
@@ -33,6 +34,7 @@ ALL = {
     "remote": remote.main,
     "longruns": longruns.main,
     "cluster": cluster.main,
+    "checks": checks.main,
     "hugesets": hugesets.main,
     "library": library.main,
 }

@@ -153,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
         text = self.rfile.read(int(self.headers.get("content-length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = ReceivedRequest(self.path, headers, json.loads(text))
-        if self.path != "/v1/chat/completions":
+        if self.path not in {"/v1/chat/completions", "/v1/embeddings"}:
             self._send(ErrorReply(404, f"Invalid URL (POST {self.path})"), request.body)
             return
         self._send(self._owner.reply_to(request), request.body)

@@ -63,7 +63,8 @@ def validate_result(result: object) -> MetricResult:
             return result
         return MetricFailure(f"the metric gave no result, but a value of type {type(result).__name__}")
     scores: list[object] = [result.score]
-    scores += [turn.score for turn in result.turns if turn.score is not None]
+    if result.turns:
+        scores += [turn.score for turn in result.turns if turn.score is not None]
     for score in scores:
         if not (isinstance(score, (int, float)) and math.isfinite(score)):
             return MetricFailure(f"the metric gave the score {score!r:.80}, no finite number")
@@ -152,7 +153,9 @@ def _build_turn_results(
     rows: zip_longest[tuple[CaseTurn | None, Reply | None, UserMessage | None]]
     # The longest: a recording may have more turns than its case, and a simulated user no written ones.
     rows = zip_longest(case.turns, run.replies, run.said)
-    scored = [(bound, result.turns) for bound, result in results if isinstance(result, MetricScore)]
+    scored = [
+        (bound, result.turns) for bound, result in results if isinstance(result, MetricScore) and result.turns
+    ]
     return tuple(
         [
             TurnResult(
@@ -172,16 +175,17 @@ def _build_turn_metric(bound: BoundMetric, turn: TurnScore) -> TurnMetric:
 
 
 def _build_run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:
-    gates = bound.criterion.gates
-    match result:
-        case MetricScore(score=score, reason=reason, details=details, passed=passed):
-            literal, score = passed is None, bound.criterion.range.clamp(score)
-            status = bound.decide_status(score, passed)
-            return RunMetric(bound.name, score, status, reason, details, literal, gates=gates)
-        case NotApplicable(reason=reason):
-            return RunMetric(bound.name, None, "not_evaluated", reason, gates=gates)
-        case MetricFailure(reason=reason, kind=kind):
-            return RunMetric(bound.name, None, "errored", reason, failure=kind, gates=gates)
+    # Written for speed: this is called for every metric of every run.
+    criterion = bound.criterion
+    name, gates = criterion.metric, criterion.gates
+    if isinstance(result, MetricScore):
+        passed, score = result.passed, criterion.range.clamp(result.score)
+        status = bound.decide_status(score, passed)
+        literal = passed is None
+        return RunMetric(name, score, status, result.reason, result.details, literal, gates=gates)
+    if isinstance(result, NotApplicable):
+        return RunMetric(name, None, "not_evaluated", result.reason, gates=gates)
+    return RunMetric(name, None, "errored", result.reason, failure=result.kind, gates=gates)
 
 
 def score_case(

@@ -1,7 +1,7 @@
 """The metric of a check: 1.0 if all of its conditions hold for a run, else 0.0 with a reason."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from evalgate.config.schema.checks import CheckConditions, Conditions
 from evalgate.core.protocols import Metric, MetricContext
@@ -23,10 +23,9 @@ from evalgate.metrics.checks.responses import ResponseCondition
 from evalgate.metrics.checks.state import StateCondition
 from evalgate.metrics.checks.tools import ToolsCondition
 from evalgate.metrics.checks.transcript import (
+    LATEST,
     DoesNotApplyError,
     Transcript,
-    build_transcript,
-    find_missing_reply,
 )
 from evalgate.metrics.tool_call_matching import TOO_DEEP
 from evalgate.system.files import read_input_file
@@ -70,31 +69,36 @@ class Check:
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return 0.0 or 1.0; not applicable if the case lacks what the check is about, as its turn."""
-        return self.score_transcript(case, run, None)
+        return self.score_transcript(LATEST.get_transcript(case, run))
 
-    def score_transcript(self, case: EvalCase, run: CaseRun, transcript: Transcript | None) -> MetricResult:
-        """Return the score; `transcript` is that of the run, with the answers of models.
+    def score_transcript(self, transcript: Transcript) -> MetricResult:
+        """Return the score of the run of a transcript.
 
         Raises:
             QuestionPendingError: a model has to be asked first.
         """
-        if missing := find_missing_reply(case, run):
-            return MetricScore(0.0, reason=missing)
+        if transcript.missing:
+            return MetricScore(0.0, reason=transcript.missing)
         try:
-            faults = list(self._condition.find_faults(transcript or build_transcript(case, run)))
+            faults = [*self._condition.find_faults(transcript)]
         except DoesNotApplyError as error:
             return NotApplicable(str(error))
         except RecursionError:
             return MetricFailure(TOO_DEEP)
-        if not faults:
-            return _PASSED
-        more: JsonObject | None = {"faults": faults[:_LISTED]} if len(faults) > 1 else None
-        rest = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        return MetricScore(0.0, reason=f"{faults[0]}{rest}", details=more)
+        return _build_failure(faults) if faults else _PASSED
 
 
-def _build_group(conditions: Conditions, context: MetricContext, since: float) -> ConditionGroup:
-    return ConditionGroup(tuple(_build_conditions(conditions, context, since)), conditions.turn)
+def _build_failure(faults: Sequence[str]) -> MetricScore:
+    if len(faults) == 1:
+        return MetricScore(0.0, reason=faults[0])
+    reason = f"{faults[0]} (and {len(faults) - 1} more)"
+    return MetricScore(0.0, reason=reason, details={"faults": list(faults[:_LISTED])})
+
+
+def _build_group(conditions: Conditions, context: MetricContext, since: float) -> Condition:
+    found = tuple(_build_conditions(conditions, context, since))
+    is_single = len(found) == 1 and conditions.turn is None
+    return found[0] if is_single else ConditionGroup(found, conditions.turn)
 
 
 def _build_conditions(rule: Conditions, context: MetricContext, since: float) -> Iterator[Condition]:

@@ -76,7 +76,7 @@ class JudgedCheck:
         transcript.answers = answers
         while True:
             try:
-                result = self.check.score_transcript(case, run, transcript)
+                result = self.check.score_transcript(transcript)
             except QuestionPendingError as pending:
                 answers[pending.question] = await self._ask(pending.question)
                 continue

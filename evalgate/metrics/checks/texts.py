@@ -1,7 +1,7 @@
 """Conditions on one text: a response, or the content of a file."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from evalgate.config.schema.checks import TextRule
 from evalgate.core.formatting import pluralize
@@ -15,6 +15,10 @@ _LONGEST_TEXT = 100
 def quote_text(text: str) -> str:
     """Return the text on one line in quotation marks, with at most 100 characters."""
     return f"“{shorten_text(to_one_line(text), _LONGEST_TEXT)}”"
+
+
+def _describe_texts(texts: Sequence[str]) -> str:
+    return quote_text(texts[0]) if len(texts) == 1 else f"none in {pluralize(len(texts), 'response')}"
 
 
 class TextCondition:
@@ -43,14 +47,14 @@ class TextCondition:
         """Yield what none of the texts has and one of them should have."""
         if not self._contains and self._search is None:
             return
-        found = quote_text(texts[0]) if len(texts) == 1 else f"none in {pluralize(len(texts), 'response')}"
         if self._contains:
             normalized = [self._normalize(text) for text in texts]
             for shown, part in self._contains:
                 if not any(part in text for text in normalized):
-                    yield f"should contain {json.dumps(shown, ensure_ascii=False)}, found {found}"
+                    word = json.dumps(shown, ensure_ascii=False)
+                    yield f"should contain {word}, found {_describe_texts(texts)}"
         if self._search is not None and not any(self._search(text) for text in texts):
-            yield f"should match `{self._pattern}`, found {found}"
+            yield f"should match `{self._pattern}`, found {_describe_texts(texts)}"
 
     def find_excess(self, text: str) -> Iterator[str]:
         """Yield what the text has and should not have."""

@@ -8,6 +8,7 @@ from fnmatch import translate
 from evalgate.config.schema.checks import ToolsRule
 from evalgate.core.formatting import join_quoted, pluralize
 from evalgate.core.sanitize import shorten_text
+from evalgate.core.types import ToolResult
 from evalgate.metrics.checks.transcript import MadeCall, Transcript
 from evalgate.metrics.tool_call_matching import collect_tool_records
 
@@ -42,7 +43,8 @@ class ToolsCondition:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each condition that does not hold."""
         calls = transcript.calls
-        yield from self._find_unwanted_calls(calls)
+        if self._forbid or self._only:
+            yield from self._find_unwanted_calls(calls)
         for glob, matches in self._require:
             if not any(matches(made.call.name) for made in calls):
                 yield f"expected a call of `{glob}`, found {describe_calls(calls)}"
@@ -128,6 +130,8 @@ def is_error_result(result: object) -> bool:
 
 def _find_failed_calls(transcript: Transcript) -> Iterator[str]:
     for turn, reply in transcript.turns:
+        if not any(isinstance(event, ToolResult) for event in reply.events):
+            continue
         for number, record in enumerate(collect_tool_records(reply), 1):
             if is_error_result(record.result):
                 made = next(each for each in transcript.calls if (each.turn, each.number) == (turn, number))
@@ -137,6 +141,8 @@ def _find_failed_calls(transcript: Transcript) -> Iterator[str]:
 
 def _find_repeats(calls: Sequence[MadeCall]) -> Iterator[str]:
     seen: dict[str, MadeCall] = {}
+    if len({made.call.name for made in calls}) == len(calls):
+        return  # as nearly always
     for made in calls:
         call = made.call
         args = call.args or {} if call.other_args is None else call.other_args

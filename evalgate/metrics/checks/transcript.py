@@ -52,7 +52,7 @@ class DoesNotApplyError(Exception):
     """A check does not apply to a case, as its turn does not exist; the text is the reason."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MadeCall:
     """A call of a tool, and its place."""
 
@@ -78,6 +78,8 @@ class Transcript:
     calls: Sequence[MadeCall]
     answers: Mapping[Question, Answer] = field(default_factory=dict)
     """Answers that are known already."""
+    missing: str = ""
+    """Sentence about the first turn of the case without a reply."""
 
     def ask(self, question: Question) -> Answer:
         """Return the answer of a model.
@@ -105,22 +107,37 @@ class Transcript:
         return Transcript(self.case, self.run, chosen, calls, self.answers)
 
 
-def find_missing_reply(case: EvalCase, run: CaseRun) -> str:
-    """Return a sentence about the first turn of the case that the run has no reply to; "" if it has all."""
+def _find_missing_reply(case: EvalCase, run: CaseRun) -> str:
     for number, reply in enumerate(run.replies, 1):
         if reply is None:
             return f"turn {number}: {NO_REPLY}"
-    if len(run.replies) < len(case.turns):
-        return f"turn {len(run.replies) + 1}: {NO_REPLY}"
-    return ""
+    count = len(run.replies)
+    return f"turn {count + 1}: {NO_REPLY}" if count < len(case.turns) else ""
 
 
 def build_transcript(case: EvalCase, run: CaseRun) -> Transcript:
-    """Build the transcript of a run that has a reply to every turn."""
+    """Build the transcript of the turns of a run that have a reply."""
     turns = [(number, reply) for number, reply in enumerate(run.replies, 1) if reply is not None]
     calls = [
         MadeCall(turn, number, call)
         for turn, reply in turns
         for number, call in enumerate(reply.tool_calls, 1)
     ]
-    return Transcript(case, run, turns, calls)
+    return Transcript(case, run, turns, calls, missing=_find_missing_reply(case, run))
+
+
+@dataclass(slots=True)
+class TranscriptCache:
+    """The transcript of the latest run: all checks of a run are evaluated one after the other."""
+
+    _latest: Transcript | None = None
+
+    def get_transcript(self, case: EvalCase, run: CaseRun) -> Transcript:
+        """Return the transcript of a run, which must not be changed."""
+        latest = self._latest
+        if latest is None or latest.run is not run or latest.case is not case:
+            latest = self._latest = build_transcript(case, run)
+        return latest
+
+
+LATEST = TranscriptCache()

@@ -13,6 +13,7 @@ from evalgate.metrics.checks.transcript import StatementQuestion, Transcript
 _LONGEST_VALUE = 80
 _PART = re.compile(r"\[(\*|-?\d+)\]|([^.\[\]]+)")
 _ROUNDING = 1e-9
+_SCALARS = frozenset({str, int, float, bool})
 
 
 class _Missing:
@@ -64,6 +65,8 @@ def _walk(value: object, parts: list[str], shown: str, path: str) -> Iterator[tu
 
 def is_equal(one: object, other: object, *, ignore_case: bool = False) -> bool:
     """Return True if two JSON values are equal: 1 equals 1.0, and neither equals true or "1"."""
+    if type(one) is type(other) and type(one) in _SCALARS and not ignore_case:
+        return one == other  # as most values are
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, Mapping) and isinstance(other, Mapping):
