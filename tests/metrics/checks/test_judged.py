@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ class LateJudge:
         return ModelAnswer(json.dumps({"verdict": verdict, "reason": "it says so"}))
 
 
-async def score(conditions: dict[str, object], reply: Reply, judge: LateJudge) -> MetricScore:
+async def score(conditions: Mapping[str, object], reply: Reply, judge: LateJudge) -> MetricScore:
     context = MetricContext(NEWEST, build_scripted_resolver(judge, JUDGE))
     check = Check.build(Criterion("check/it", 1.0, conditions, CHECK), context)
     assert isinstance(check, LlmJudged)
