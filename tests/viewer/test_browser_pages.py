@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from evalgate.core.types import Verdict
+from evalgate.core.types import TraceSpan, Verdict
 from evalgate.datasets.results_io import dump_record
 from evalgate.reporting.results_history import FOLDER
 from tests.browser import find_violations, has_sideways_scroll, save_picture
@@ -134,7 +134,10 @@ def test_hostile_text_is_shown_and_runs_nothing(page: "Page", tmp_path: Path) ->
                 for event in ACTUAL.events
             ),
         )
-        run = a_scored_run(1, reply, 0.0)
+        span = TraceSpan(
+            text, text, "tool", 0, 0.0, 1.0, "", text, request={text: text}, response=text, error=text
+        )
+        run = a_scored_run(1, reply, 0.0, trace=(span,))
         turn = replace(
             run.turns[0],
             user=text,
@@ -168,11 +171,15 @@ def test_hostile_text_is_shown_and_runs_nothing(page: "Page", tmp_path: Path) ->
         hrefs = [each.get_attribute("href") for each in page.locator(".case-link").all()]
         assert len(hrefs) == len(HOSTILE)
         root = page.url.partition("/records")[0]
-        for href in hrefs:
+        for at, href in enumerate(hrefs):
+            page.goto(f"{root}{href}&view=trace&panel={('event', 'request', 'graph', 'response')[at % 4]}")
+            assert page.locator(".waterfall a").count() == 1
+            assert page.locator("main script, main img, main svg[onload], [onerror], [onload]").count() == 0
+            if at % 3:  # the page of a trace shows the conversation as well
+                continue
             page.goto(f"{root}{href}")
             assert page.locator("main script, main img, main svg[onload], [onerror], [onload]").count() == 0
             text = page.locator("main").inner_text()
-            page.goto(f"{root}{href}&view=trace")
             for word in (
                 "alert(1)",
                 "7 * 7",
