@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evalgate.agents.tracing.conventions import find_conversation_id
 from evalgate.agents.tracing.run_trace import RunTrace
 from evalgate.agents.tracing.trace_formats import Span, iter_file_spans
 from evalgate.core.errors import InvalidInputError, Problem
@@ -73,7 +74,6 @@ _CONTENT = (*_REQUESTS, *_OTHER_REQUESTS, *_RESPONSES, *_OTHER_RESPONSES, *_ARGU
 _CONTENT_PREFIXES = tuple(f"{name}." for name in (*_LISTED_REQUESTS, *_LISTED_RESPONSES, "llm.tools"))
 _MOST_TOKENS = 2**53
 _MOST_MESSAGES = 10_000
-_CONVERSATION = ("evalgate.case", "gen_ai.conversation.id", "session.id")
 
 
 def convert_spans(spans: Iterable[Span], began: int) -> list[TraceSpan]:
@@ -126,7 +126,7 @@ def read_trace_runs(path: Path, display_path: str) -> dict[str, tuple[TraceSpan,
         raise InvalidInputError([Problem(display_path, 1, 1, "there is no span in the traces")])
     runs: dict[str, list[list[Span]]] = {}
     for trace_id, spans in sorted(turns.items(), key=lambda turn: _find_beginning(turn[1])):
-        names = (span.get_text(attribute) for attribute in _CONVERSATION for span in spans)
+        names = map(find_conversation_id, spans)
         runs.setdefault(next(filter(None, names), "") or trace_id, []).append(spans)
     return {name: build_trace(found) for name, found in runs.items()}
 
@@ -293,4 +293,4 @@ def _find_error(span: Span) -> str:
         if event.name == "exception":
             kind, message = (event.attributes.get(f"exception.{key}") for key in ("type", "message"))
             return ": ".join(str(each) for each in (kind, message) if each)
-    return span.get_text("otel.status_description", "error.type")
+    return span.error or span.get_text("error.type")

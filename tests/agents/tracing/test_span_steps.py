@@ -157,6 +157,8 @@ def test_agents_errors_and_other_spans_are_told_apart() -> None:
     raised = SpanEvent("exception", {"exception.type": "KeyError", "exception.message": "'x'"})
     agent = convert("invoke_agent desk", {"gen_ai.operation.name": "invoke_agent"}, (raised,))
     assert (agent.kind, agent.name, agent.error) == ("agent", "desk", "KeyError: 'x'")
+    (failed,) = convert_spans([Span("t", "s", "", "x", 0, 1, {}, error="out of memory")], 0)
+    assert failed.error == "out of memory"
     other = convert("GET /", {"http.status": 500})
     assert (other.kind, other.name, other.request, other.attributes) == (
         "other",
