@@ -314,6 +314,29 @@ def test_tags_are_kept_in_the_notes_which_follow_new_names_and_undo(tmp_path: Pa
     assert (path.read_bytes(), notes.read_text()) == (ADK.encode(), before)
 
 
+def test_a_case_is_quarantined_with_owner_reason_and_last_day(tmp_path: Path) -> None:
+    _write_project(tmp_path)
+    (tmp_path / "evalgate.yaml").write_text(
+        "version: 1\neval_sets: [evals]\ngate: {quarantine: quarantine.yaml}\ncriteria: {response_match_score: 1}\n"
+    )
+    viewer = create_viewer(tmp_path)
+    client, token = open_client(viewer), viewer.access.csrf_token
+    address = "/sets/case/quarantine?file=evals/desk.evalset.json&case=late"
+    fields = {"csrf": token, "do": "set", "owner": "billing", "reason": "down: <b>", "expires": "soon"}
+
+    refused = client.post(address, data=fields)
+    assert refused.status_code == 422
+    assert "the last day of the quarantine" in refused.text
+    assert "down: &lt;b&gt;" in refused.text
+    assert not (tmp_path / "quarantine.yaml").exists()
+    assert client.post(address, data={**fields, "expires": "2026-12-31"}).status_code == 303
+    expected = '- case: "late"\n  owner: "billing"\n  reason: "down: <b>"\n  expires: 2026-12-31\n'
+    assert (tmp_path / "quarantine.yaml").read_text() == expected
+    assert "End the quarantine" in client.get(address.replace("/quarantine", "")).text
+    assert client.post(address, data={**fields, "do": "end"}).status_code == 303
+    assert (tmp_path / "quarantine.yaml").read_text() == ""
+
+
 def test_only_listed_files_are_opened(tmp_path: Path) -> None:
     _write_project(tmp_path)
     (tmp_path / "secret.json").write_text(ADK)

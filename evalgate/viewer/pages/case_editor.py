@@ -11,7 +11,16 @@ from starlette.routing import Route
 
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.frozen import frozen
-from evalgate.core.types import CaseResult, EvalCase, Message, Reply, RunResult, ToolCall, ToolResult
+from evalgate.core.types import (
+    CaseResult,
+    EvalCase,
+    Message,
+    Quarantine,
+    Reply,
+    RunResult,
+    ToolCall,
+    ToolResult,
+)
 from evalgate.datasets.eval_set_file import (
     EditedFile,
     EvalSetFile,
@@ -38,6 +47,7 @@ from evalgate.viewer.noted_cases import (
     rename_noted_case,
     save_tags,
 )
+from evalgate.viewer.quarantined_cases import find_quarantine_file, read_quarantine, save_quarantine
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import Viewer, get_viewer
 
@@ -161,6 +171,8 @@ def _render_case(
         "list_differences": list_argument_differences,
         "notes_file": find_notes_file(page.file).name,
         "tags": ", ".join(note.tags if (note := read_notes(page.file).cases.get(base.eval_id)) else ()),
+        "quarantine": read_quarantine(viewer, base.eval_id),
+        "quarantine_file": find_quarantine_file(viewer),
         "has_state": page.file.eval_set.format_name == "adk",
         "has_metric": page.file.eval_set.format_name == "trpc",
         "has_rubrics": page.file.eval_set.format_name in {"adk", "trpc"},
@@ -329,6 +341,26 @@ def _change_tags(request: Request, form: Form) -> Response:
     )
 
 
+async def change_quarantine(request: Request) -> Response:
+    """Quarantine a case, or end its quarantine."""
+    return await run_in_threadpool(_change_quarantine, request, await read_form(request))
+
+
+def _change_quarantine(request: Request, form: Form) -> Response:
+    viewer = get_viewer(request)
+    file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
+    page = _open_page(viewer, file, request.query_params)
+    wanted = Quarantine(*(_get(form, name).strip() for name in ("owner", "reason", "expires")))
+    try:
+        save_quarantine(viewer, page.case.eval_id, None if _get(form, "do") == "end" else wanted)
+    except EvalgateError as error:
+        draft = draft_case(page.case)
+        return _render_case(request, page, draft, status_code=422, error=str(error), quarantine=wanted)
+    return RedirectResponse(
+        link("/sets/case", file=file.shown_as, case=page.case.eval_id, done="quarantine"), 303
+    )
+
+
 def _find_free_id(eval_id: str, cases: Sequence[EvalCase]) -> str:
     taken = {case.eval_id for case in cases}
     names = (f"{eval_id}_copy{number or ''}" for number in [0, *range(2, 10**6)])
@@ -350,6 +382,7 @@ routes = (
     Route("/sets/case", show_case),
     Route("/sets/case", change_case, methods=["POST"]),
     Route("/sets/case/tags", change_tags, methods=["POST"]),
+    Route("/sets/case/quarantine", change_quarantine, methods=["POST"]),
     Route("/sets/case/move", change_cases, methods=["POST"]),
 )
 navigation = ()

@@ -1,0 +1,67 @@
+"""Changes of the quarantine file that keep all of its other text: comments, order and layout."""
+
+import json
+from datetime import date
+
+import yaml
+
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.types import Quarantine
+from evalgate.documents.strict_yaml import compose_yaml
+
+
+def find_quarantine(text: str, pattern: str, shown_as: str) -> Quarantine | None:
+    """Return the entry for exactly this pattern of case names; None if there is none."""
+    _, value = compose_yaml(text, shown_as)
+    for entry in value if isinstance(value, list) else ():
+        if isinstance(entry, dict) and entry.get("case") == pattern:
+            return Quarantine(*(str(entry.get(key, "")) for key in ("owner", "reason", "expires")))
+    return None
+
+
+def set_quarantine(text: str, pattern: str, quarantine: Quarantine | None, shown_as: str) -> str:
+    """Return the text with another entry for a pattern of case names; without one if `quarantine` is None.
+
+    Raises:
+        InvalidInputError: the entry is incomplete, or the file is not a list with an entry on each line.
+    """
+    entry = "" if quarantine is None else _format_entry(pattern, quarantine, shown_as)
+    root, _ = compose_yaml(text, shown_as)
+    if root is None or (isinstance(root, yaml.SequenceNode) and not root.value):
+        start = text if root is None else text[: root.start_mark.index] + text[root.end_mark.index :].lstrip()
+        return _end_line(start) + entry
+    if not isinstance(root, yaml.SequenceNode) or root.flow_style:
+        raise InvalidInputError([Problem(shown_as, 1, 1, "must be a list with `- case:` for each entry")])
+    pad = " " * root.start_mark.column
+    entry = "".join(f"{pad}{line}" for line in entry.splitlines(keepends=True))
+    for node in root.value:
+        if _get_case(node) == pattern:
+            start = text.rfind("\n", 0, node.start_mark.index) + 1
+            last = node.value[-1][1]
+            end = text.find("\n", last.end_mark.index)
+            rest = "" if end < 0 else text[end + 1 :]
+            return text[:start] + entry + rest
+    return _end_line(text) + entry
+
+
+def _get_case(node: yaml.Node) -> object:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+    return next((value.value for key, value in pairs if key.value == "case"), None)
+
+
+def _format_entry(pattern: str, quarantine: Quarantine, shown_as: str) -> str:
+    for name in ("owner", "reason"):
+        if not getattr(quarantine, name).strip():
+            raise InvalidInputError([Problem(shown_as, 0, 0, f"a quarantine needs `{name}`")])
+    try:
+        expires = date.fromisoformat(quarantine.expires)
+    except ValueError:
+        message = "`expires` must be the last day of the quarantine, as 2026-12-31"
+        raise InvalidInputError([Problem(shown_as, 0, 0, message)]) from None
+    values = {"case": pattern, "owner": quarantine.owner.strip(), "reason": quarantine.reason.strip()}
+    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
+    return "- " + "\n  ".join([*lines, f"expires: {expires.isoformat()}"]) + "\n"
+
+
+def _end_line(text: str) -> str:
+    return text if not text or text.endswith("\n") else f"{text}\n"
