@@ -27,9 +27,10 @@ def set_quarantine(text: str, pattern: str, quarantine: Quarantine | None, shown
     """
     entry = "" if quarantine is None else _format_entry(pattern, quarantine, shown_as)
     root, _ = compose_yaml(text, shown_as)
-    if root is None or (isinstance(root, yaml.SequenceNode) and not root.value):
-        start = text if root is None else text[: root.start_mark.index] + text[root.end_mark.index :].lstrip()
-        return _end_line(start) + entry
+    if root is None:
+        return _end_line(text) + entry
+    if isinstance(root, yaml.SequenceNode) and not root.value:
+        return _end_line(text[: root.start_mark.index] + text[root.end_mark.index :].lstrip()) + entry
     if not isinstance(root, yaml.SequenceNode) or root.flow_style:
         raise InvalidInputError([Problem(shown_as, 1, 1, "must be a list with `- case:` for each entry")])
     pad = " " * root.start_mark.column
