@@ -31,30 +31,38 @@ class ResponseCondition:
         self._text = TextCondition(rule)
         self._similar = rule.similar
         self._semantic = rule.semantic
+        self._has_more = rule.similar is not None or rule.semantic is not None
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each condition that does not hold; none for a conversation without turns."""
-        silent = [number for number, reply in transcript.turns if reply.response is None]
-        if silent:
-            yield f"turn {silent[0]}: there is no final response"
-        elif transcript.turns:
-            responses = [(number, reply.response or "") for number, reply in transcript.turns]
-            yield from self._find_text_faults(responses)
-            if self._similar is not None:
-                yield from _find_differences(self._similar, responses, transcript)
-            if self._semantic is not None:
-                yield from _ask_judge(self._semantic, *responses[-1], transcript)
-
-    def _find_text_faults(self, responses: Sequence[tuple[int, str]]) -> Iterator[str]:
-        last, text = responses[-1]
-        where = f"turn {last}: the response" if len(responses) == 1 else "a response"
-        for fault in self._text.find_lacking(*(each for _, each in responses)):
-            yield f"{where} {fault}"
-        for number, each in responses:
-            for fault in self._text.find_excess(each):
+        responses = []
+        for number, reply in transcript.turns:
+            if reply.response is None:
+                yield f"turn {number}: there is no final response"
+                return
+            responses.append((number, reply.response))
+        if not responses:
+            return
+        text = self._text
+        if text.wants:
+            where = f"turn {responses[-1][0]}: the" if len(responses) == 1 else "a"
+            for fault in text.find_lacking(*[each for _, each in responses]):
+                yield f"{where} response {fault}"
+        for number, each in responses if text.limits else ():
+            for fault in text.find_excess(each):
                 yield f"turn {number}: the response {fault}"
-        if fault := self._text.find_schema_fault(text):
-            yield f"turn {last}: the response {fault}"
+        if fault := text.find_schema_fault(responses[-1][1]):
+            yield f"turn {responses[-1][0]}: the response {fault}"
+        if self._has_more:
+            yield from self._find_more_faults(responses, transcript)
+
+    def _find_more_faults(
+        self, responses: Sequence[tuple[int, str]], transcript: Transcript
+    ) -> Iterator[str]:
+        if self._similar is not None:
+            yield from _find_differences(self._similar, responses, transcript)
+        if self._semantic is not None:
+            yield from _ask_judge(self._semantic, *responses[-1], transcript)
 
 
 def _ask_judge(statement: str, number: int, text: str, transcript: Transcript) -> Iterator[str]:

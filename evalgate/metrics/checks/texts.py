@@ -31,6 +31,10 @@ class TextCondition:
         self._pattern = rule.matches
         self._search = compile_pattern(rule.matches).search if rule.matches is not None else None
         self._max_words = rule.max_words
+        self.wants = bool(self._contains or self._search)
+        """True if the text must have something."""
+        self.limits = bool(self._not_contains or self._max_words)
+        """True if the text must not have something."""
         self._complain = build_schema_check(rule.json_schema) if rule.json_schema is not None else None
 
     def _normalize(self, text: str) -> str:
@@ -45,8 +49,6 @@ class TextCondition:
 
     def find_lacking(self, *texts: str) -> Iterator[str]:
         """Yield what none of the texts has and one of them should have."""
-        if not self._contains and self._search is None:
-            return
         if self._contains:
             normalized = [self._normalize(text) for text in texts]
             for shown, part in self._contains:
