@@ -1,6 +1,6 @@
 """Conditions on the arguments of tool calls."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from evalgate.config.schema.checks import ValueRule
@@ -46,6 +46,11 @@ class ArgumentsCondition:
         call = made.call
         args = call.other_args if call.args is None and call.other_args is not None else call.args or {}
         for path, condition in self._conditions:
-            for shown, value in find_values(args, path):
+            # Most paths are the name of an argument.
+            if isinstance(args, dict) and path in args:
+                found: Iterable[tuple[str, object]] = ((path, args[path]),)
+            else:
+                found = find_values(args, path)
+            for shown, value in found:
                 if fault := condition.find_fault(value, transcript):
                     yield f"{made.describe()}: `{shown}` {fault}"
