@@ -92,6 +92,9 @@ def test_chosen_cases_run_with_own_thresholds_and_become_a_record(tmp_path: Path
             client, start(client, viewer, which="all", q="parcel", **{f"threshold:{METRIC}": "0.95"})
         )
         assert ">fail</span>" in again
+        case = client.get(f"/records/{list_results(tmp_path)[0].result_id}/case?in=one&id=parcel").text
+        assert 'href="/run?case=one%2Fparcel&amp;q=parcel"' in case
+        assert 'value="one/parcel" checked' in client.get("/run?case=one%2Fparcel&q=parcel").text
 
     (newer, older) = (read_record(each.path, "kept") for each in list_results(tmp_path))
     assert [case.eval_id for case in older.cases] == ["parcel", "a/b <i>,:"]
@@ -143,6 +146,12 @@ def test_a_wrong_choice_is_told_and_kept(viewer: Viewer, fields: dict[str, objec
         assert answer.status_code == 422
         assert message in answer.text
         assert client.get("/runs/1").status_code == 404
+
+
+def test_without_an_agent_the_page_says_what_is_missing(tmp_path: Path) -> None:
+    with open_client(create_viewer(tmp_path)) as client:
+        text = client.get("/run").text
+    assert "Nothing can be run here yet" in text
 
 
 def test_two_cases_are_run_in_a_browser(page: "Page", tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from evalgate.viewer.eval_sets import build_edit_address
 from evalgate.viewer.opened_record import OpenedRecord
 from evalgate.viewer.pages.cases import link_list
 from evalgate.viewer.pages.overview import link_case
+from evalgate.viewer.pages.run import link_run_form
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import NavigationLink, get_viewer
 from evalgate.viewer.trace_page import build_trace_page, find_current_entry
@@ -64,6 +65,7 @@ def show_case(request: Request) -> Response:
         views=_link_views(opened, entry, query, run, view),
         runs=_link_runs(opened, entry, query, run, view),
         history=link("/case-history", {"in": entry.case.eval_set_id, "id": entry.case.eval_id}),
+        rerun="" if opened.is_recording else link_run_form(*entry.case.key),
         edit="" if opened.is_recording else build_edit_address(entry.case, opened.record_id, run),
         commands=[] if opened.is_recording else _list_commands(opened.record, entry),
         **values,  # type: ignore[arg-type]  # no status code is among them

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evalgate.core.errors import InvalidInputError
+from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.types import CaseKey
 from evalgate.metrics.scoring import BoundMetric
@@ -33,9 +33,12 @@ def get_runs(viewer: Viewer) -> PageRuns:
 
 def show_form(request: Request) -> Response:
     """Show the cases and metrics to choose; the query's `case` are ticked, and `q` searches."""
-    return _render_form(
-        request, build_project_plan(get_viewer(request).folder, get_viewer(request).thresholds)
-    )
+    viewer = get_viewer(request)
+    try:
+        plan = build_project_plan(viewer.folder, viewer.thresholds)
+    except EvalgateError as error:
+        return render(request, "error.html.j2", title="Nothing can be run here yet", message=str(error))
+    return _render_form(request, plan)
 
 
 def _render_form(
