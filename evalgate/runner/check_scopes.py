@@ -1,11 +1,12 @@
 """Limit each check to the cases that it names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.types import CaseKey, CasePolicy, EvalSet
+from evalgate.core.formatting import pluralize
+from evalgate.core.types import CaseKey, CasePolicy, EvalCase, EvalSet
 from evalgate.datasets.cases import describe_selection, select_cases
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
 
@@ -47,3 +48,14 @@ def limit_checks(
     if problems:
         raise InvalidInputError(problems)
     return tuple(found)
+
+
+def find_unscored_cases(
+    eval_set: EvalSet, get_metrics: Callable[[EvalCase], Sequence[BoundMetric]], rules: Thresholds
+) -> Iterator[Problem]:
+    """Yield a problem if no metric scores some of the cases: their runs would end without a verdict."""
+    names = [case.eval_id for case in eval_set.cases if not get_metrics(case)]
+    if names:
+        which = f"{pluralize(len(names), 'case')} of {eval_set.path}, as {names[0]!r}"
+        message = f"{which}, would be run and not scored: add a check without `ids` and `tags`, or `criteria`"
+        yield Problem(rules.file, *rules.find_position(("checks",)), message)

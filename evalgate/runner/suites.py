@@ -11,12 +11,7 @@ from typing import TypeAlias
 
 from evalgate.agents.factory import AgentSpec
 from evalgate.config.schema.criteria import CaseRule, ToolMockConfig
-from evalgate.config.schema.thresholds import (
-    NEWEST_ADK,
-    Config,
-    Thresholds,
-    parse_adk_version,
-)
+from evalgate.config.schema.thresholds import NEWEST_ADK, Config, Thresholds, parse_adk_version
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
@@ -175,7 +170,7 @@ class Suite:
     def get_metrics(self, case: EvalCase) -> tuple[BoundMetric, ...]:
         """Return the metrics that score the case, with its own thresholds."""
         metrics, own = self.metrics, self.get_policy(case).thresholds
-        if self._selects_cases:
+        if self.selects_cases:
             key = (self.eval_set.eval_set_id, case.eval_id)
             metrics = tuple([bound for bound in metrics if bound.cases is None or key in bound.cases])
         return tuple(bound.apply_threshold(own.get(bound.name)) for bound in metrics) if own else metrics
@@ -189,7 +184,8 @@ class Suite:
         return self if len(kept) == len(self.metrics) else replace(self, metrics=tuple(kept))
 
     @cached_property
-    def _selects_cases(self) -> bool:
+    def selects_cases(self) -> bool:
+        """Return True if a metric scores some of the cases only."""
         return any(bound.cases is not None for bound in self.metrics)
 
 
@@ -290,9 +286,13 @@ def _complete_suites(suites: Iterable[Suite]) -> tuple[Suite, ...]:
 
 
 def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
-    """Yield rubrics that no metric judges, and eval sets with metrics of which none gates."""
+    """Yield rubrics that no metric judges, cases without a metric, and eval sets that no metric gates."""
     for suite in suites:
         yield from find_unjudged_rubrics(suite)
+        if suite.selects_cases:
+            from evalgate.runner.check_scopes import find_unscored_cases
+
+            yield from find_unscored_cases(suite.eval_set, suite.get_metrics, suite.rules)
         if suite.metrics and not any(bound.criterion.gates for bound in suite.metrics):
             message = (
                 f"no metric gates {suite.eval_set.path}: all of its criteria have `gates: false`, so that no "

@@ -90,6 +90,7 @@ def find_problems(folder: Path, checks: str, more: str = "") -> list[str]:
         ("{tools: {forbid: a}, tags: [x, y]}", "5:3: `check/it`: no case is tagged `x` or tagged `y`"),
         ("{tools: {forbid: a}, ids: []}", "5:28: `checks.it.ids` must not be empty"),
         ("{tools: {forbid: a}, threshold: 2}", "5:28: `checks.it.threshold` should be less than or equal to 1"),
+        ("{tools: {forbid: a}, ids: refund_A-1}", "4:1: 2 cases of a.evalset.json, as 'refund_A-2', would be run and not scored: add a check without `ids` and `tags`, or `criteria`"),
         ("{tools: {forbid: a}, gates: false}", "1:1: no metric gates a.evalset.json"),
     ],
 )  # fmt: skip
