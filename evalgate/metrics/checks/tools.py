@@ -45,11 +45,13 @@ class ToolsCondition:
         calls = transcript.calls
         if self._forbid or self._only:
             yield from self._find_unwanted_calls(calls)
+        # `map` stays in C: conditions hold nearly always, and only then nothing has to be described.
+        names = [made.call.name for made in calls]
         for glob, matches in self._require:
-            if not any(matches(made.call.name) for made in calls):
+            if not any(map(matches, names)):
                 yield f"expected a call of `{glob}`, found {describe_calls(calls)}"
         if self._max or self._min:
-            yield from self._find_count_faults(calls)
+            yield from self._find_count_faults(calls, names)
         if self._order and (fault := self._find_order_fault(calls)):
             yield fault
         if self._no_failed_calls:
@@ -58,8 +60,9 @@ class ToolsCondition:
             yield from _find_repeats(calls)
 
     def _find_unwanted_calls(self, calls: Sequence[MadeCall]) -> Iterator[str]:
+        names = [made.call.name for made in calls]
         for glob, matches in self._forbid:
-            for made in calls:
+            for made in calls if any(map(matches, names)) else ():
                 if matches(made.call.name):
                     yield f"{made.describe()}: `{glob}` is forbidden"
         for made in calls if self._only else ():
@@ -67,26 +70,26 @@ class ToolsCondition:
                 allowed = join_quoted([glob for glob, _ in self._only])
                 yield f"{made.describe()}: only {allowed} may be called"
 
-    def _find_count_faults(self, calls: Sequence[MadeCall]) -> Iterator[str]:
+    def _find_count_faults(self, calls: Sequence[MadeCall], names: Sequence[str]) -> Iterator[str]:
         for glob, matches, most in self._max:
-            found = [made for made in calls if matches(made.call.name)]
-            if len(found) > most:
+            if len(names) > most and sum(map(bool, map(matches, names))) > most:
+                found = [made for made in calls if matches(made.call.name)]
                 expected = f"expected at most {_describe_count(most, glob)}"
                 yield f"{found[most].describe()}: {expected}, found {len(found)}"
         for glob, matches, least in self._min:
-            count = sum(1 for made in calls if matches(made.call.name))
+            count = sum(map(bool, map(matches, names)))
             if count < least:
                 yield f"expected at least {_describe_count(least, glob)}, found {count}"
 
     def _find_order_fault(self, calls: Sequence[MadeCall]) -> str:
-        rest, last = iter(calls), None
-        for glob, matches in self._order:
-            found = next((made for made in rest if matches(made.call.name)), None)
-            if found is None:
-                after = f" after {last.describe()}" if last else ""
-                return f"expected a call of `{glob}`{after}, found {describe_calls(calls)}"
-            last = found
-        return ""
+        at, last = 0, None
+        for made in calls:
+            if self._order[at][1](made.call.name):
+                at, last = at + 1, made
+                if at == len(self._order):
+                    return ""
+        after = f" after {last.describe()}" if last else ""
+        return f"expected a call of `{self._order[at][0]}`{after}, found {describe_calls(calls)}"
 
 
 def _build_matchers(globs: Sequence[str] | None) -> list[tuple[str, Callable[[str], object]]]:
