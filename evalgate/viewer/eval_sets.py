@@ -73,6 +73,16 @@ class EvalSetStore:
                 return self._open(file)
         raise InvalidInputError(f"{shown_as}: no eval set of this project")
 
+    def has_set(self, eval_set_id: str, path: str = "") -> bool:
+        """Return True if a listed eval set has this path, or else this id."""
+        if any(each.shown_as == path for each in self.list_files()):
+            return True
+        try:
+            self.find_set(eval_set_id)
+        except InvalidInputError:
+            return False
+        return True
+
     def _open(self, file: EvalFile) -> EvalSetFile:
         try:
             found = file.path.stat()
@@ -99,7 +109,8 @@ class EvalSetStore:
         for each in listed:
             if each.file is not None and each.file.eval_set.eval_set_id == eval_set_id:
                 return each.file
-        raise InvalidInputError(f"no eval set of this project has the id {eval_set_id!r}")
+        where = f", and there is no file {path}" if path else ""
+        raise InvalidInputError(f"no eval set of this project has the id {eval_set_id!r}{where}")
 
     def create_set(self, name: str, format_name: str, eval_set: EvalSet) -> EvalSetFile:
         """Write a new eval set at a path below the folder.

@@ -1,5 +1,6 @@
 """The pages about a record, read through Starlette's test client."""
 
+import json
 import re
 from html import unescape
 from pathlib import Path
@@ -58,6 +59,20 @@ def test_every_link_works(client: TestClient) -> None:
         assert answer.status_code in {200, 303}, path
         waiting += [unescape(each) for each in re.findall(r'href="([^"]+)"', answer.text)]
     assert len(seen) > 30
+
+
+def test_a_case_can_be_edited_if_its_eval_set_is_there(client: TestClient, tmp_path: Path) -> None:
+    assert not [each for each in links(client, CASE) if each.startswith("/edit")]
+    gone = client.get("/edit?set=support&path=evals/travel.evalset.json&case=refund_late")
+    assert "and there is no file evals/travel.evalset.json" in unescape(gone.text)
+
+    path = tmp_path / "evals/other.evalset.json"
+    path.parent.mkdir()
+    turn = {"user_content": {"parts": [{"text": "Refund!"}]}}
+    case = {"eval_id": "refund_late", "conversation": [turn]}
+    path.write_text(json.dumps({"eval_set_id": "support", "eval_cases": [case]}))
+    (edit,) = [each for each in links(client, CASE) if each.startswith("/edit")]
+    assert "file=evals%2Fother.evalset.json" in client.get(edit).headers["location"]
 
 
 @pytest.mark.parametrize(

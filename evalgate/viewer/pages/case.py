@@ -27,7 +27,7 @@ from evalgate.viewer.pages.cases import link_list
 from evalgate.viewer.pages.overview import link_case
 from evalgate.viewer.pages.run import link_run_form
 from evalgate.viewer.rendering import link, render
-from evalgate.viewer.state import NavigationLink, get_viewer
+from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
 from evalgate.viewer.trace_page import build_trace_page, find_current_entry
 
 VIEWS = {"": "Conversation", "runs": "All runs", "trace": "Trace"}
@@ -40,7 +40,8 @@ _MOST_RUNS = 50
 def show_case(request: Request) -> Response:
     """Show one case of a record."""
     params = request.query_params
-    opened = get_viewer(request).records.open_record(request.path_params["record"])
+    viewer = get_viewer(request)
+    opened = viewer.records.open_record(request.path_params["record"])
     entry = opened.find_entry((params.get("in", ""), params.get("id", "")))
     query = CaseQuery.from_params(params)
     run = _choose_run(entry, params.get("run", ""))
@@ -66,10 +67,18 @@ def show_case(request: Request) -> Response:
         runs=_link_runs(opened, entry, query, run, view),
         history=link("/case-history", {"in": entry.case.eval_set_id, "id": entry.case.eval_id}),
         rerun="" if opened.is_recording else link_run_form(*entry.case.key),
-        edit="" if opened.is_recording else build_edit_address(entry.case, opened.record_id, run),
+        edit=_link_editor(viewer, opened, entry, run),
         commands=[] if opened.is_recording else _list_commands(opened.record, entry),
         **values,  # type: ignore[arg-type]  # no status code is among them
     )
+
+
+def _link_editor(viewer: Viewer, opened: OpenedRecord, entry: CaseEntry, run: RunResult | None) -> str:
+    """Return the address of the page that edits the case; "" if its eval set is not in the folder."""
+    case = entry.case
+    if opened.is_recording or not viewer.eval_sets.has_set(case.eval_set_id, case.path):
+        return ""
+    return build_edit_address(case, opened.record_id, run)
 
 
 def _choose_run(entry: CaseEntry, number: str) -> RunResult | None:
