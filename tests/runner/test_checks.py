@@ -57,7 +57,7 @@ def find_problems(folder: Path, checks: str, more: str = "") -> list[str]:
 @pytest.mark.parametrize(
     ("check", "problem"),
     [
-        ("{}", "5:3: `checks.it` demands nothing: it needs `tools`, `args`, `response`, `state`, `files` or `alternatives`"),
+        ("{}", "5:3: `checks.it` demands nothing: it needs `tools`, `args`, `response`, `state`, `files`, `alternatives` or `none_of`"),
         ("{tols: {forbid: a}}", "5:8: `checks.it.tols` is not a known key. Did you mean `tools`?"),
         ("{tools: {forbidd: a}}", "5:16: `checks.it.tools.forbidd` is not a known key. Did you mean `forbid`?"),
         ("{tools: {forbid: a}, gate: false}", "5:28: `checks.it.gate` is not a known key. Did you mean `gates`?"),

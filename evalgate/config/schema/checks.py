@@ -213,10 +213,20 @@ class SimilarRule(ConfigSection):
     by: Literal["rouge", "edit_distance", "embeddings"] = "rouge"
     """`rouge`: F-measure of ROUGE-1; `edit_distance`: 1 less the share of characters to change (Levenshtein);
     `embeddings`: cosine of the embeddings that the judge's provider computes."""
-    at_least: Annotated[Unit, Field(gt=0)]
+    at_least: Annotated[Unit, Field(gt=0)] | None = None
     """Lowest likeness that passes."""
+    max_edits: Annotated[int, Strict(), Field(ge=0)] | None = None
+    """Most characters to change, with `by: edit_distance` and in place of `at_least`."""
     model: str = ""
     """Model of the embeddings, which must be named for `by: embeddings`."""
+
+    @model_validator(mode="after")
+    def _check_limit(self) -> Self:
+        if (self.at_least is None) == (self.max_edits is None):
+            raise ValueError("must have `at_least`, or `max_edits` in its place")
+        if self.max_edits is not None and self.by != "edit_distance":
+            raise ValueError("has `max_edits`, which belongs to `by: edit_distance`")
+        return self
 
     @model_validator(mode="after")
     def _check_model(self) -> Self:
@@ -234,6 +244,10 @@ class TextRule(ConfigSection):
     """Texts that must all occur."""
     not_contains: Texts | None = None
     """Texts of which none may occur."""
+    equals: str | None = None
+    """The whole text."""
+    starts_with: Annotated[str, Field(min_length=1)] | None = None
+    """Beginning of the text."""
     matches: Pattern | None = None
     """Regular expression (RE2) that matches anywhere in it."""
     json_schema: Schema | None = None
@@ -241,7 +255,7 @@ class TextRule(ConfigSection):
     max_words: Annotated[int, Strict(), Field(ge=1)] | None = None
     """Most words, divided by blanks."""
     ignore_case: Flag = False
-    """true: `contains` and `not_contains` ignore upper and lower case."""
+    """true: `contains`, `not_contains`, `equals` and `starts_with` ignore upper and lower case."""
 
     @model_validator(mode="after")
     def _check_contradictions(self) -> Self:
@@ -357,26 +371,32 @@ class CheckConditions(Conditions):
 
     alternatives: tuple[Conditions, ...] | None = None
     """Lists of conditions of which one must hold, next to those above: several right ways to the goal."""
+    none_of: Annotated[tuple[Conditions, ...], Field(min_length=1)] | None = None
+    """Lists of conditions of which none may hold, next to those above: wrong ways."""
 
     @model_validator(mode="after")
     def _require_demands(self) -> Self:
-        if not self.demands and not self.alternatives:
+        if not self.demands and not self.alternatives and not self.none_of:
             raise ValueError(
-                "demands nothing: it needs `tools`, `args`, `response`, `state`, `files` or `alternatives`"
+                "demands nothing: it needs `tools`, `args`, `response`, `state`, `files`, `alternatives` or "
+                "`none_of`"
             )
         if self.alternatives is not None and len(self.alternatives) < 2:
             raise ValueError("must have two `alternatives` or more: write a single one without the list")
-        for number, each in enumerate(self.alternatives or (), 1):
-            if not each.demands:
-                raise ValueError(f"demands nothing in its alternative {number}, so that it always holds")
-            if self.turn is not None and each.turn is not None:
-                raise ValueError(f"has `turn` twice: for all of it, and in its alternative {number}")
+        for key, groups in (("alternatives", self.alternatives), ("none_of", self.none_of)):
+            for number, each in enumerate(groups or (), 1):
+                if not each.demands:
+                    raise ValueError(
+                        f"demands nothing in number {number} of `{key}`, so that it always holds"
+                    )
+                if self.turn is not None and each.turn is not None:
+                    raise ValueError(f"has `turn` twice: for all of it, and in number {number} of `{key}`")
         return self
 
     @property
     def groups(self) -> tuple[Conditions, ...]:
-        """Return the check itself and its alternatives."""
-        return (self, *(self.alternatives or ()))
+        """Return the check itself, its alternatives and what it excludes."""
+        return (self, *(self.alternatives or ()), *(self.none_of or ()))
 
     @property
     def needs_judge(self) -> bool:

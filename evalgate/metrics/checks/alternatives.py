@@ -1,4 +1,4 @@
-"""Groups of conditions that must all hold, and alternatives of which one must."""
+"""Groups of conditions that must all hold, alternatives of which one must, and those of which none may."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol
@@ -50,3 +50,16 @@ class AlternativesCondition:
             count, number, fault = nearest
             more = f" (and {count - 1} more)" if count > 1 else ""
             yield f"none of {len(self._groups)} alternatives holds; nearest is number {number}: {fault}{more}"
+
+
+class NoneOfCondition:
+    """Groups of which none may hold."""
+
+    def __init__(self, groups: Sequence[Condition]) -> None:
+        self._groups = groups
+
+    def find_faults(self, transcript: Transcript) -> Iterator[str]:
+        """Yield a sentence for each group that holds."""
+        for number, group in enumerate(self._groups, 1):
+            if next(group.find_faults(transcript), None) is None:
+                yield f"number {number} of `none_of` holds"

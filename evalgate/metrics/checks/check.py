@@ -16,7 +16,12 @@ from evalgate.core.types import (
     NotApplicable,
 )
 from evalgate.documents.strict_json import parse_json
-from evalgate.metrics.checks.alternatives import AlternativesCondition, Condition, ConditionGroup
+from evalgate.metrics.checks.alternatives import (
+    AlternativesCondition,
+    Condition,
+    ConditionGroup,
+    NoneOfCondition,
+)
 from evalgate.metrics.checks.arguments import ArgumentsCondition
 from evalgate.metrics.checks.files import FilesCondition
 from evalgate.metrics.checks.responses import ResponseCondition
@@ -114,6 +119,8 @@ def _build_conditions(rule: Conditions, context: MetricContext, since: float) ->
         yield FilesCondition(rule.files, context.workspace, since)
     if isinstance(rule, CheckConditions) and rule.alternatives:
         yield AlternativesCondition([_build_group(each, context, since) for each in rule.alternatives])
+    if isinstance(rule, CheckConditions) and rule.none_of:
+        yield NoneOfCondition([_build_group(each, context, since) for each in rule.none_of])
 
 
 def _read_schema(path: str, context: MetricContext) -> object:

@@ -98,7 +98,7 @@ def _iter_named_tools(case: EvalCase) -> Iterator[str]:
 
 def _iter_tools(check: CheckConditions) -> Iterator[tuple[str, bool]]:
     """Yield the tools that a check names, and whether the agent is to call them."""
-    for group in check.groups:
+    for group in (check, *(check.alternatives or ())):
         tools = group.tools
         if tools is not None:
             for names in (tools.require, tools.order, tools.only, tools.min):

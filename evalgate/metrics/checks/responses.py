@@ -3,8 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from evalgate.config.schema.checks import ResponseRule, SimilarRule
-from evalgate.core.formatting import format_score
-from evalgate.metrics.checks.similarity import compute_edit_likeness, compute_rouge_likeness
+from evalgate.core.formatting import format_score, pluralize
+from evalgate.metrics.checks.similarity import (
+    compute_edit_likeness,
+    compute_rouge_likeness,
+    is_within_edits,
+)
 from evalgate.metrics.checks.texts import TextCondition, quote_text
 from evalgate.metrics.checks.transcript import (
     DoesNotApplyError,
@@ -77,11 +81,15 @@ def _find_differences(
 ) -> Iterator[str]:
     """Yield a sentence for each response that is not alike enough; with `to`, for the nearest only."""
     if rule.to is not None:
+        if rule.max_edits is not None:
+            if not any(is_within_edits(rule.to, text, rule.max_edits) for _, text in responses):
+                yield _describe_edits(responses[-1][0], rule.to, rule.max_edits)
+            return
         number, likeness = max(
             ((number, _compute_likeness(rule, rule.to, text, transcript)) for number, text in responses),
             key=lambda pair: pair[1],
         )
-        if likeness < rule.at_least:
+        if likeness < (rule.at_least or 0):
             yield _describe_difference(rule, number, likeness, rule.to)
         return
     turns = transcript.case.turns
@@ -93,9 +101,18 @@ def _find_differences(
     if not expected:
         raise DoesNotApplyError("the case expects no response to compare with")
     for number, reference, text in expected:
+        if rule.max_edits is not None:
+            if not is_within_edits(reference, text, rule.max_edits):
+                yield _describe_edits(number, reference, rule.max_edits)
+            continue
         likeness = _compute_likeness(rule, reference, text, transcript)
-        if likeness < rule.at_least:
+        if likeness < (rule.at_least or 0):
             yield _describe_difference(rule, number, likeness, reference)
+
+
+def _describe_edits(number: int, expected: str, most: int) -> str:
+    edits = pluralize(most, "edit")
+    return f"turn {number}: the response should be at most {edits} away from {quote_text(expected)}"
 
 
 def _compute_likeness(rule: SimilarRule, expected: str, text: str, transcript: Transcript) -> float:
@@ -105,7 +122,8 @@ def _compute_likeness(rule: SimilarRule, expected: str, text: str, transcript: T
 
 
 def _describe_difference(rule: SimilarRule, number: int, likeness: float, expected: str) -> str:
+    least = rule.at_least or 0.0
     return (
         f"turn {number}: the response should be like {quote_text(expected)} ({_NAMES[rule.by]} at least "
-        f"{rule.at_least:g}), found {format_score(likeness, beside=rule.at_least)}"
+        f"{least:g}), found {format_score(likeness, beside=least)}"
     )

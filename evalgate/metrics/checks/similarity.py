@@ -21,6 +21,22 @@ def compute_edit_likeness(one: str, other: str) -> float:
     return 1 - compute_edit_distance(one, other) / longest if longest else 1.0
 
 
+def is_within_edits(one: str, other: str, most: int) -> bool:
+    """Return True if at most `most` characters have to be inserted, removed or replaced."""
+    if abs(len(one) - len(other)) > most:
+        return False
+    # Cells further from the diagonal than `most` cannot lead to a distance that small.
+    far = most + 1
+    row = {at: at for at in range(min(most, len(other)) + 1)}
+    for number, character in enumerate(one, 1):
+        below: dict[int, int] = {}
+        for at in range(max(0, number - most), min(len(other), number + most) + 1):
+            replaced = row.get(at - 1, far) + (character != other[at - 1]) if at else far
+            below[at] = min(row.get(at, far) + 1, below.get(at - 1, far) + 1, replaced)
+        row = below
+    return row[len(other)] <= most
+
+
 def compute_edit_distance(one: str, other: str) -> int:
     """Return the fewest characters to insert, remove or replace (Levenshtein)."""
     row = list(range(len(other) + 1))

@@ -21,6 +21,10 @@ def _describe_texts(texts: Sequence[str]) -> str:
     return quote_text(texts[0]) if len(texts) == 1 else f"none in {pluralize(len(texts), 'response')}"
 
 
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
+
+
 class TextCondition:
     """The conditions that a text can meet by itself."""
 
@@ -28,10 +32,12 @@ class TextCondition:
         self._fold = rule.ignore_case
         self._contains = [(each, self._normalize(each)) for each in rule.contains or ()]
         self._not_contains = [(each, self._normalize(each)) for each in rule.not_contains or ()]
+        self._equals = rule.equals
+        self._starts_with = rule.starts_with
         self._pattern = rule.matches
         self._search = compile_pattern(rule.matches).search if rule.matches is not None else None
         self._max_words = rule.max_words
-        self.wants = bool(self._contains or self._search)
+        self.wants = bool(self._contains or self._search or rule.equals is not None or rule.starts_with)
         """True if the text must have something."""
         self.limits = bool(self._not_contains or self._max_words)
         """True if the text must not have something."""
@@ -55,6 +61,14 @@ class TextCondition:
                 if not any(part in text for text in normalized):
                     word = json.dumps(shown, ensure_ascii=False)
                     yield f"should contain {word}, found {_describe_texts(texts)}"
+        if self._equals is not None:
+            whole = self._normalize(self._equals)
+            if not any(self._normalize(text) == whole for text in texts):
+                yield f"should be {quote_text(self._equals)}, found {_describe_texts(texts)}"
+        if self._starts_with is not None:
+            start = self._normalize(self._starts_with)
+            if not any(self._normalize(text).startswith(start) for text in texts):
+                yield f"should start with {quote_text(self._starts_with)}, found {_describe_texts(texts)}"
         if self._search is not None and not any(self._search(text) for text in texts):
             yield f"should match `{self._pattern}`, found {_describe_texts(texts)}"
 
@@ -74,7 +88,7 @@ class TextCondition:
         if self._complain is None:
             return ""
         try:
-            value = json.loads(text)
+            value = json.loads(text, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
             return f"should be JSON, found {quote_text(text)}"
         complaint = self._complain(value)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.core.types import CaseTurn, EvalCase, NotApplicable, Reply, UserMessage
-from evalgate.metrics.checks.similarity import compute_edit_distance, compute_edit_likeness
+from evalgate.metrics.checks.similarity import compute_edit_distance, compute_edit_likeness, is_within_edits
 from tests.metrics.checks.build import calls, fault, judge
 
 
@@ -25,6 +25,19 @@ from tests.metrics.checks.build import calls, fault, judge
         (
             {"not_contains": "Rome"},
             'turn 1: the response should not contain "Rome", found “To Rome in 2 days”',
+        ),
+        ({"equals": "To Rome in 2 days"}, ""),
+        ({"equals": "to rome in 2 days", "ignore_case": True}, ""),
+        ({"equals": ""}, "turn 1: the response should be “”, found “To Rome in 2 days”"),
+        ({"starts_with": "To Rome"}, ""),
+        (
+            {"starts_with": "Rome"},
+            "turn 1: the response should start with “Rome”, found “To Rome in 2 days”",
+        ),
+        ({"similar": {"to": "to Rome in 3 days", "by": "edit_distance", "max_edits": 2}}, ""),
+        (
+            {"similar": {"to": "to Rome in 3 days", "by": "edit_distance", "max_edits": 1}},
+            "turn 1: the response should be at most 1 edit away from “to Rome in 3 days”",
         ),
         ({"matches": "[0-9] days"}, ""),
         ({"matches": "^[0-9]"}, "turn 1: the response should match `^[0-9]`, found “To Rome in 2 days”"),
@@ -154,3 +167,22 @@ def test_contains_and_not_contains_are_complements(text: str, part: str) -> None
     reply = Reply(text)
     with_part = fault({"response": {"contains": part}}, reply)
     assert bool(with_part) is not bool(fault({"response": {"not_contains": part}}, reply))
+
+
+@given(one=st.text("abc", max_size=9), other=st.text("abc", max_size=9), most=st.integers(0, 9))
+def test_edits_within_a_limit_agree_with_the_distance(one: str, other: str, most: int) -> None:
+    assert is_within_edits(one, other, most) == (compute_edit_distance(one, other) <= most)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("plain", ""),
+        ("NaN", ""),
+        ("[1]", "number 1 of `none_of` holds"),
+        ("# Title", "number 2 of `none_of` holds"),
+    ],
+)
+def test_none_of_the_wrong_ways_may_hold(text: str, reason: str) -> None:
+    check = {"none_of": [{"response": {"json_schema": {}}}, {"response": {"starts_with": "# "}}]}
+    assert fault(check, Reply(text)) == reason
