@@ -115,7 +115,7 @@ def _compare(
 def join_sides(run: RunResult, replies: Sequence[Reply | None]) -> RunResult:
     """Return a run that expects what an earlier run did: a page about it shows both side by side."""
     turns = tuple(
-        replace(turn, expected=replies[at] if at < len(replies) else None, metrics=turn.metrics)
+        replace(turn, expected=replies[at] if at < len(replies) else None)
         for at, turn in enumerate(run.turns)
     )
     return replace(run, turns=turns)

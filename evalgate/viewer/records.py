@@ -4,6 +4,7 @@ A page names a record by its id. Only the files that are listed here can be read
 another file.
 """
 
+import filecmp
 import re
 import threading
 from collections import OrderedDict
@@ -56,25 +57,34 @@ class RecordStore:
         self._lock = threading.Lock()
 
     def list_records(self) -> list[StoredRecord]:
-        """Return the records, the one to show first at the start: named ones, the last run, the history."""
+        """Return the records, the one to show first at the start: named ones, the last run, the history.
+
+        The history's copy of another record, such as the last run, is left out.
+        """
+        found = self._list_outside_history()
+        return found + [each for each in self._list_history() if not _has_copy(found, each.path)]
+
+    def _list_outside_history(self) -> list[StoredRecord]:
         found = list(self._named)
         last = self._folder / LAST_RESULTS
         if last.is_file() and not _has_file(found, last):
             found.append(StoredRecord("last", last, f"the last run ({LAST_RESULTS})"))
-        found.extend(
+        return found
+
+    def _list_history(self) -> list[StoredRecord]:
+        return [
             StoredRecord(kept.result_id, kept.path, kept.result_id)
             for kept in list_results(self._folder)
             if kept.path.is_file() and not kept.path.is_symlink()
-        )
-        return found
+        ]
 
     def find_record(self, record_id: str) -> StoredRecord:
-        """Return the file with this id.
+        """Return the file with this id, also one that is a copy of another.
 
         Raises:
             InvalidInputError: there is none.
         """
-        for each in self.list_records():
+        for each in (*self._list_outside_history(), *self._list_history()):
             if each.record_id == record_id:
                 return each
         raise InvalidInputError(f"there is no record `{record_id}`")
@@ -135,3 +145,11 @@ def _name_files(folder: Path, named: Sequence[str]) -> Iterator[StoredRecord]:
 
 def _has_file(found: Sequence[StoredRecord], path: Path) -> bool:
     return any(each.path.samefile(path) for each in found if each.path.exists())
+
+
+def _has_copy(found: Sequence[StoredRecord], path: Path) -> bool:
+    """Return True if a record has the bytes of a file. `filecmp` remembers files that did not change."""
+    try:
+        return any(filecmp.cmp(each.path, path, shallow=False) for each in found)
+    except OSError:
+        return False

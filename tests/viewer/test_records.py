@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,11 +29,33 @@ def ids(folder: Path, *named: str) -> list[str]:
 
 def test_without_names_the_last_run_and_the_history_are_shown(tmp_path: Path) -> None:
     assert ids(tmp_path) == []
-    write_record(tmp_path / FOLDER / "20261101T080000Z.json", RECORD)
-    write_record(tmp_path / FOLDER / "20261102T080000Z.json", RECORD)
+    write_record(tmp_path / FOLDER / "20261101T080000Z.json", replace(RECORD, duration_s=1.0))
+    write_record(tmp_path / FOLDER / "20261102T080000Z.json", replace(RECORD, duration_s=2.0))
     write_record(tmp_path / FOLDER / "notes.json", RECORD)
     write_record(tmp_path / "evalgate-report/results.json", RECORD)
     assert ids(tmp_path) == ["last", "20261102T080000Z", "20261101T080000Z"]
+
+
+def test_the_kept_copy_of_the_last_run_is_listed_once_and_can_be_opened(tmp_path: Path) -> None:
+    write_record(tmp_path / "evalgate-report/results.json", RECORD)
+    write_record(tmp_path / FOLDER / "20261102T080000Z.json", RECORD)
+    write_record(tmp_path / FOLDER / "20261101T080000Z.json", replace(RECORD, duration_s=1.0))
+    assert ids(tmp_path) == ["last", "20261101T080000Z"]
+    assert RecordStore(tmp_path).open_record("20261102T080000Z").record == RECORD
+
+
+def test_the_form_compares_with_the_next_older_result(tmp_path: Path) -> None:
+    write_record(tmp_path / "evalgate-report/results.json", RECORD)
+    write_record(tmp_path / FOLDER / "20261101T080000Z.json", replace(RECORD, duration_s=1.0))
+    page = open_client(create_viewer(tmp_path)).get("/compare?b=last").text
+    assert re.findall(r'value="([^"]*)" selected', page) == ["20261101T080000Z", "last"]
+
+
+def test_a_metric_that_regressed_has_failed_in_the_list_of_results(tmp_path: Path) -> None:
+    metrics = (replace(RECORD.metrics[0], regressed=True), RECORD.metrics[1])
+    write_record(tmp_path / "evalgate-report/results.json", replace(RECORD, metrics=metrics))
+    page = open_client(create_viewer(tmp_path)).get("/history").text
+    assert re.findall(r'<li><span class="pill (\w+)">', page) == ["failed", "passed"]
 
 
 def test_named_files_come_first_and_have_names_of_their_own(tmp_path: Path) -> None:

@@ -43,11 +43,16 @@ def show_comparison(request: Request) -> Response:
         request,
         "compare.html.j2",
         choices=choices,
-        before=before,
+        before=before or _choose_earlier([each for each, _ in choices], after),
         after=after,
         found=bool(values),
         **values,  # type: ignore[arg-type]  # no status code is among them
     )
+
+
+def _choose_earlier(ids: Sequence[str], after: str) -> str:
+    """Return the record that follows another in the list, which is the next older one; "" for none."""
+    return next(iter(ids[ids.index(after) + 1 :]), "") if after in ids else ""
 
 
 def _describe_comparison(compared: ComparedRecord, before: str) -> dict[str, object]:

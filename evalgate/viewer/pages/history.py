@@ -9,8 +9,14 @@ from starlette.routing import Route
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import format_score
-from evalgate.core.types import Baseline, CaseKey, CaseResult, Record
-from evalgate.reporting.findings import OUTCOMES, count_passed_runs, format_minimum, format_threshold
+from evalgate.core.types import Baseline, CaseKey, Record
+from evalgate.reporting.findings import (
+    OUTCOMES,
+    count_passed_runs,
+    format_minimum,
+    format_threshold,
+    get_effective_status,
+)
 from evalgate.reporting.summary_lines import HEADLINES, STATUSES, describe_run_totals, format_start_time
 from evalgate.reporting.trace_view import format_seconds
 from evalgate.viewer.comparisons import read_baseline
@@ -73,7 +79,7 @@ def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
         score = format_score(metric.score, beside=metric.minimum)
         yield (
             metric.label,
-            metric.status,
+            get_effective_status(metric),
             score,
             format_minimum(metric),
             "; ".join(options.get(metric.name, ())),
@@ -128,12 +134,8 @@ def _find_rows(stored: StoredRecord, key: CaseKey) -> Iterator[dict[str, object]
                 )
                 for each in case.metrics[:_MOST_METRICS]
             ],
-            "changed": _get_fingerprint(case),
+            "version": case.fingerprint[:8],
         }
-
-
-def _get_fingerprint(case: CaseResult) -> str:
-    return case.fingerprint[:8]
 
 
 def _list_baseline_runs(baseline: Baseline | None, key: CaseKey) -> Iterator[dict[str, object]]:
