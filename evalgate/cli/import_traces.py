@@ -14,12 +14,8 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseTurn, EvalCase, EvalSet, Reply, ToolCall, ToolResult
 from evalgate.datasets.case_notes import CaseNotes, read_case_notes
 from evalgate.datasets.case_notes_edits import add_notes, build_note
-from evalgate.datasets.eval_set_file import (
-    EditHistory,
-    EvalSetFile,
-    edit_eval_set,
-    open_eval_set,
-)
+from evalgate.datasets.edit_history import EditHistory
+from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eval_set
 from evalgate.datasets.loading import build_notes_name
 from evalgate.integrations.trace_sources.api_client import TraceQuery
 from evalgate.integrations.trace_sources.conversations import ObservedConversation, build_conversations

@@ -16,7 +16,7 @@ from evalgate.core.formatting import did_you_mean
 from evalgate.core.types import EvalCase, ToolMock
 from evalgate.datasets.cases import map_cases
 from evalgate.datasets.loading import build_notes_name
-from evalgate.documents.config_file import ConfigDocument, read_config_document
+from evalgate.documents.config_file import ConfigDocument, parse_yaml, read_config_document
 from evalgate.documents.validation_errors import Id, validate_model
 
 CaseStatus = Literal["expected", "observed"]
@@ -74,12 +74,21 @@ def read_case_notes(path: Path, shown_as: str) -> tuple[CaseNotes, ConfigDocumen
         InvalidInputError: the file cannot be read, or has unknown keys or values.
     """
     document = read_config_document(path, shown_as)
+    return _validate_notes(document), document
+
+
+def parse_case_notes(text: str, shown_as: str) -> CaseNotes:
+    """Return the notes in the text of a file. Errors as `read_case_notes`."""
+    return _validate_notes(parse_yaml(text, shown_as))
+
+
+def _validate_notes(document: ConfigDocument) -> CaseNotes:
     problems: list[Problem] = []
     value = {} if document.value is None else document.value
-    notes = validate_model(CaseNotes, value, problems, file=shown_as, position=document.find_position)
+    notes = validate_model(CaseNotes, value, problems, file=document.path, position=document.find_position)
     if notes is None:
         raise InvalidInputError(problems)
-    return notes, document
+    return notes
 
 
 def apply_case_notes(cases: Sequence[EvalCase], eval_set: Path, shown_as: str) -> Sequence[EvalCase]:

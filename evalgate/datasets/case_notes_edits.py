@@ -1,20 +1,38 @@
 """Changes of a file of case notes that keep all of its other text: comments, order and layout."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.datasets.case_notes import CaseNote
+from evalgate.datasets.case_notes import CaseNote, parse_case_notes
+from evalgate.datasets.edit_history import FileChange, read_content
 from evalgate.documents.strict_yaml import compose_yaml
+from evalgate.system.files import decode_text
 
 _HEADER = "# Notes of evalgate about the cases of {}: see docs/import.md\n"
 _NO_LIMIT = 2**31
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
+
+
+def change_notes(path: Path, shown_as: str, edit: Callable[[str], str]) -> FileChange:
+    """Return the change of a file of notes that `edit` makes of its text; nothing is written yet.
+
+    Raises:
+        InvalidInputError: the file cannot be read, or would hold invalid notes.
+    """
+    before = read_content(path, shown_as)
+    text = "" if before is None else decode_text(before, shown_as)
+    after = edit(text)
+    if after == text:
+        return FileChange(path, shown_as, before, before)
+    parse_case_notes(after, shown_as)
+    return FileChange(path, shown_as, before, after.encode())
 
 
 def add_notes(text: str, notes: Mapping[str, CaseNote], shown_as: str, eval_set: str) -> str:

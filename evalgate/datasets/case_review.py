@@ -3,6 +3,7 @@
 Every decision is saved at once: a review that is interrupted goes on where it ended.
 """
 
+import codecs
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,12 +13,12 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, Event, JsonObject, Message, ToolCall
-from evalgate.datasets.case_notes import apply_case_notes, read_case_notes
-from evalgate.datasets.case_notes_edits import drop_notes, set_expected
-from evalgate.datasets.eval_set_file import EditHistory, EvalSetFile, edit_eval_set, open_eval_set
+from evalgate.datasets.case_notes import apply_case_notes
+from evalgate.datasets.case_notes_edits import change_notes, drop_notes, set_expected
+from evalgate.datasets.edit_history import EditHistory, FileChange
+from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eval_set
 from evalgate.datasets.loading import build_notes_name
 from evalgate.documents.json_edits import update_json
-from evalgate.system.files import read_input_file, read_input_text, write_atomically
 
 
 @frozen
@@ -53,9 +54,7 @@ def accept_cases(review: Review, names: Iterable[str]) -> None:
     Raises:
         InvalidInputError: a name is not that of an observed case, or the notes cannot be written.
     """
-    wanted = _check_names(review, names)
-    text = read_input_text(review.notes_path, review.notes_shown_as)
-    _write_notes(review, set_expected(text, wanted, review.notes_shown_as))
+    _save_changes(review, [_accept_notes(review, _check_names(review, names))])
 
 
 def drop_cases(review: Review, names: Iterable[str]) -> None:
@@ -71,12 +70,14 @@ def drop_cases(review: Review, names: Iterable[str]) -> None:
         raise InvalidInputError(
             f"{review.file.shown_as}: no case would be left: delete the file and its notes instead"
         )
-    text = read_input_text(review.notes_path, review.notes_shown_as)
-    notes = drop_notes(text, wanted, review.notes_shown_as)
     edited = edit_eval_set(review.file, left)
     # The notes first: a case without notes gates, and notes without a case are an error that names them.
-    _write_notes(review, notes)
-    EditHistory().save(edited)
+    notes = change_notes(
+        review.notes_path,
+        review.notes_shown_as,
+        lambda text: drop_notes(text, wanted, review.notes_shown_as),
+    )
+    _save_changes(review, [notes, _change_file(review.file, edited.data)])
 
 
 def format_case_json(review: Review, name: str) -> str:
@@ -105,11 +106,11 @@ def replace_case_json(review: Review, name: str, text: str) -> None:
     before = file.data.decode("utf-8-sig")
     after = update_json(before, file.value, editor.replace_cases(file.value, cases))
     _check_edited(file, name, after)
-    if read_input_file(file.path, file.shown_as) != file.data:
-        raise InvalidInputError(f"{file.shown_as}: changed meanwhile: nothing was saved")
-    mark = "\ufeff" if file.data.startswith(b"\xef\xbb\xbf") else ""
-    write_atomically(file.path, mark + after)
-    accept_cases(review, [name])
+    mark = codecs.BOM_UTF8 if file.data.startswith(codecs.BOM_UTF8) else b""
+    changes = [_change_file(file, mark + after.encode())]
+    if name in {case.eval_id for case in review.open_cases}:
+        changes.append(_accept_notes(review, {name}))
+    _save_changes(review, changes)
 
 
 def _check_edited(file: EvalSetFile, name: str, text: str) -> None:
@@ -172,9 +173,17 @@ def _find_index(review: Review, name: str) -> int:
     return ids.index(name)
 
 
-def _write_notes(review: Review, text: str) -> None:
+def _change_file(file: EvalSetFile, data: bytes) -> FileChange:
+    return FileChange(file.path, file.shown_as, file.data, data)
+
+
+def _accept_notes(review: Review, names: Iterable[str]) -> FileChange:
+    shown_as = review.notes_shown_as
+    return change_notes(review.notes_path, shown_as, lambda text: set_expected(text, names, shown_as))
+
+
+def _save_changes(review: Review, changes: Sequence[FileChange]) -> None:
     try:
-        write_atomically(review.notes_path, text)
+        EditHistory().save_changes(review.file.path, changes)
     except OSError as error:
-        raise InvalidInputError(f"{review.notes_shown_as}: cannot be written: {error.strerror}") from None
-    read_case_notes(review.notes_path, review.notes_shown_as)
+        raise InvalidInputError(f"{review.file.shown_as}: cannot be written: {error.strerror}") from None

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from threading import Lock
 
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
@@ -31,11 +30,7 @@ from evalgate.core.types import (
 from evalgate.datasets.loading import LARGE_FILE, read_document
 from evalgate.documents.json_edits import align_items, update_json
 from evalgate.documents.strict_json import parse_json
-from evalgate.system.files import lock_folder, read_input_file, write_atomically
-
-
-class FileChangedError(InvalidInputError):
-    """The file is not what it was when the edit began."""
+from evalgate.system.files import read_input_file, write_atomically
 
 
 @frozen
@@ -323,109 +318,7 @@ def _shift_hunk(header: str, lines: int) -> str:
     return re.sub(r"([-+])(\d+)", shift, header, count=2)
 
 
-# --- saving and undo ----------------------------------------------------------------------------------------
-
-_MOST_STEPS = 100
-
-
-@frozen
-class FileChange:
-    """Another file that an edit changes, such as the case notes."""
-
-    path: Path
-    before: bytes
-    after: bytes
-
-
-@frozen
-class _Step:
-    before: bytes
-    after: bytes
-    also: FileChange | None = None
-
-
-class EditHistory:
-    """Saves edits, and keeps what each file was, to undo and redo. Safe to use from several threads."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._done: dict[Path, list[_Step]] = {}
-        self._undone: dict[Path, list[_Step]] = {}
-
-    def save(self, edited: EditedFile, also: FileChange | None = None) -> None:
-        """Write the file and the one of `also`, unless they changed since the edit began.
-
-        Raises:
-            FileChangedError: it changed. Nothing is written.
-            OSError: it cannot be written.
-        """
-        if edited.data == edited.before.data:
-            return
-        path = edited.before.path
-        with self._lock:
-            step = _Step(edited.before.data, edited.data, also)
-            self._write_step(path, edited.before.shown_as, step)
-            steps = self._done.setdefault(path, [])
-            steps.append(step)
-            del steps[:-_MOST_STEPS]
-            self._undone.pop(path, None)
-
-    def can_undo(self, path: Path) -> bool:
-        """Return True if there is an edit of the file to undo."""
-        return bool(self._done.get(path))
-
-    def can_redo(self, path: Path) -> bool:
-        """Return True if there is an undone edit of the file."""
-        return bool(self._undone.get(path))
-
-    def undo(self, path: Path, shown_as: str) -> None:
-        """Write the file as it was before its last edit.
-
-        Raises:
-            FileChangedError: something else changed the file since. Nothing is written.
-            InvalidInputError: there is no edit to undo.
-        """
-        with self._lock:
-            step = self._take_step(self._done, path, shown_as, "undo")
-            also = step.also and FileChange(step.also.path, step.also.after, step.also.before)
-            self._write_step(path, shown_as, _Step(step.after, step.before, also))
-            self._done[path].pop()
-            self._undone.setdefault(path, []).append(step)
-
-    def redo(self, path: Path, shown_as: str) -> None:
-        """Repeat the edit that was undone last. Errors as `undo`."""
-        with self._lock:
-            step = self._take_step(self._undone, path, shown_as, "redo")
-            self._write_step(path, shown_as, step)
-            self._undone[path].pop()
-            self._done.setdefault(path, []).append(step)
-
-    def _take_step(self, steps: dict[Path, list[_Step]], path: Path, shown_as: str, verb: str) -> _Step:
-        if not steps.get(path):
-            raise InvalidInputError([Problem(shown_as, 0, 0, f"there is no edit to {verb}")])
-        return steps[path][-1]
-
-    def _write_step(self, path: Path, shown_as: str, step: _Step) -> None:
-        self._replace(path, shown_as, step.before, step.after)
-        if step.also is not None:
-            try:
-                self._replace(step.also.path, step.also.path.name, step.also.before, step.also.after)
-            except (OSError, InvalidInputError):
-                self._replace(path, shown_as, step.after, step.before)
-                raise
-
-    def _replace(self, path: Path, shown_as: str, known: bytes, data: bytes) -> None:
-        real = path.resolve()  # a link stays a link
-        with lock_folder(real.parent):
-            try:
-                found, mode = read_input_file(real, shown_as), real.stat().st_mode
-            except FileNotFoundError:
-                found, mode = b"", 0o644
-            if found != known:
-                message = "changed since the edit began: nothing was saved"
-                raise FileChangedError([Problem(shown_as, 0, 0, message)])
-            write_atomically(real, data.decode())
-            real.chmod(mode & 0o777)
+# --- new files --------------------------------------------------------------------------------------------
 
 
 def create_eval_set(path: Path, shown_as: str, format_name: str, eval_set: EvalSet) -> EvalSetFile:
@@ -436,7 +329,8 @@ def create_eval_set(path: Path, shown_as: str, format_name: str, eval_set: EvalS
     """
     if path.exists():
         raise InvalidInputError([Problem(shown_as, 0, 0, "exists already: name another file")])
-    written = registry.get_writer(format_name).write_eval_set(eval_set)
+    new = replace(eval_set, format_name=format_name)
+    written = registry.get_writer(format_name).write_eval_set(new)
     found = _parse_file(path, shown_as, written.text.encode())
     if found.eval_set.format_name != format_name or len(found.eval_set.cases) != len(eval_set.cases):
         lost = "; ".join(written.lost) or "it needs at least one case"

@@ -9,7 +9,8 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import join_quoted
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, EvalSet
-from evalgate.datasets.eval_set_file import EditHistory, EvalSetFile, edit_eval_set, open_eval_set
+from evalgate.datasets.edit_history import EditHistory
+from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eval_set
 from evalgate.documents.strict_json import parse_json
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.system.files import write_atomically

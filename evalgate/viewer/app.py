@@ -28,7 +28,18 @@ from starlette.staticfiles import StaticFiles
 
 from evalgate.core.errors import EvalgateError
 from evalgate.reporting.html.environment import TEMPLATES
-from evalgate.viewer.pages import case, case_editor, cases, chat, compare, eval_sets, history, overview, run
+from evalgate.viewer.pages import (
+    case,
+    case_editor,
+    case_facts,
+    cases,
+    chat,
+    compare,
+    eval_sets,
+    history,
+    overview,
+    run,
+)
 from evalgate.viewer.rendering import render
 from evalgate.viewer.security import SecurityMiddleware
 from evalgate.viewer.state import NavigationLink, Viewer
@@ -46,7 +57,10 @@ class PageModule(Protocol):
         """Return its entries in the navigation."""
 
 
-PAGES: tuple[PageModule, ...] = (overview, history, cases, case, compare, run, eval_sets, case_editor, chat)
+PAGES: tuple[PageModule, ...] = (
+    *(overview, history, cases, case, compare, run, eval_sets),
+    *(case_editor, case_facts, chat),
+)
 
 _STATIC = Path(__file__).parent / "static"
 

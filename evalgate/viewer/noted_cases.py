@@ -1,14 +1,35 @@
-"""Case notes that follow the edits of an eval set: tags, new names and deleted cases."""
+"""Case notes that follow the edits of an eval set: tags, status, new names and deleted cases."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.datasets.case_notes import CaseNotes, read_case_notes
-from evalgate.datasets.case_notes_edits import drop_notes, rename_notes, set_tags
-from evalgate.datasets.eval_set_file import EvalSetFile, FileChange
+from evalgate.core.frozen import frozen
+from evalgate.core.types import EvalCase
+from evalgate.datasets.case_notes import CaseNote, CaseNotes, parse_case_notes, read_case_notes
+from evalgate.datasets.case_notes_edits import change_notes, drop_notes, rename_notes, set_expected, set_tags
+from evalgate.datasets.edit_history import FileChange
+from evalgate.datasets.eval_set_file import EvalSetFile
 from evalgate.datasets.loading import build_notes_name
-from evalgate.system.files import read_file, write_atomically
+
+
+@frozen
+class OpenedNotes:
+    """The notes next to an eval set."""
+
+    notes: CaseNotes
+    problem: str = ""
+    """Reason why the notes cannot be read; there are none then."""
+
+    def get_note(self, eval_id: str) -> CaseNote:
+        """Return the note about a case; an empty one if there is none."""
+        return self.notes.cases.get(eval_id, CaseNote())
+
+    def is_observed(self, case: EvalCase) -> bool:
+        """Return True if a case was not reviewed yet."""
+        return self.get_note(case.eval_id).status == "observed"
 
 
 def find_notes_file(file: EvalSetFile) -> Path:
@@ -16,58 +37,85 @@ def find_notes_file(file: EvalSetFile) -> Path:
     return file.path.with_name(build_notes_name(file.path.name))
 
 
-def read_notes(file: EvalSetFile) -> CaseNotes:
+def open_notes(file: EvalSetFile) -> OpenedNotes:
     """Return the notes about the cases of an eval set; none if they are missing or cannot be read."""
     path = find_notes_file(file)
     try:
-        return read_case_notes(path, path.name)[0] if path.is_file() else CaseNotes()
-    except InvalidInputError:
-        return CaseNotes()
+        found = path.stat()
+    except OSError:
+        return OpenedNotes(CaseNotes())
+    return _read_notes(path, (found.st_mtime_ns, found.st_size, found.st_ino))
 
 
-def rename_noted_case(file: EvalSetFile, eval_id: str, new_id: str) -> FileChange | None:
-    """Return the change of the notes for a case that gets another id; None if it has no notes."""
-    path = find_notes_file(file)
-    if eval_id == new_id or eval_id not in read_notes(file).cases:
-        return None
-    text = read_file(path).decode()
-    return FileChange(path, text.encode(), rename_notes(text, eval_id, new_id, path.name).encode())
+@lru_cache(maxsize=64)
+def _read_notes(path: Path, _version: tuple[int, int, int]) -> OpenedNotes:
+    try:
+        return OpenedNotes(read_case_notes(path, path.name)[0])
+    except InvalidInputError as error:
+        return OpenedNotes(CaseNotes(), str(error))
 
 
-def drop_noted_case(file: EvalSetFile, eval_id: str) -> FileChange | None:
-    """Return the change of the notes for a case that is deleted; None if it has no notes."""
-    path = find_notes_file(file)
-    if eval_id not in read_notes(file).cases:
-        return None
-    text = read_file(path).decode()
-    return FileChange(path, text.encode(), drop_notes(text, [eval_id], path.name).encode())
+def find_observed_cases(file: EvalSetFile) -> list[EvalCase]:
+    """Return the cases that were not reviewed yet, in the order of the file."""
+    opened = open_notes(file)
+    return [case for case in file.eval_set.cases if opened.is_observed(case)] if opened.notes.cases else []
 
 
-def save_tags(file: EvalSetFile, eval_id: str, tags: Sequence[str]) -> None:
-    """Write the tags of a case into the notes; comments and other notes stay.
+def find_next_observed(file: EvalSetFile, eval_id: str) -> str:
+    """Return the id of the next case to review after a case, from the start again at the end; "" for none."""
+    ids = [case.eval_id for case in file.eval_set.cases]
+    at = ids.index(eval_id) + 1 if eval_id in ids else 0
+    observed = {case.eval_id for case in find_observed_cases(file)} - {eval_id}
+    return next((name for name in ids[at:] + ids[:at] if name in observed), "")
+
+
+def find_web_address(source: str) -> str:
+    """Return the source of a case if it is the address of a page; else ""."""
+    try:
+        parts = urlsplit(source)
+    except ValueError:
+        return ""
+    return source if parts.scheme in {"http", "https"} and parts.netloc else ""
+
+
+def change_noted_case(
+    file: EvalSetFile, eval_id: str, new_id: str, *, is_accepted: bool = False
+) -> list[FileChange]:
+    """Return the changes of the notes for a case that gets another id, or becomes expected.
 
     Raises:
-        InvalidInputError: the notes cannot be read, or a tag is invalid. Nothing is written.
-        OSError: they cannot be written.
+        InvalidInputError: the notes cannot be changed.
     """
+    if eval_id not in open_notes(file).notes.cases:
+        return []
     path = find_notes_file(file)
-    text = read_file(path).decode() if path.is_file() else ""
-    wanted = tuple(dict.fromkeys(tags))
-    changed = set_tags(text, eval_id, wanted, path.name, file.path.name)
-    if changed == text:
-        return
-    write_atomically(path, changed)
-    try:
-        _check_tags(path, eval_id, wanted)
-    except InvalidInputError:
-        if text:
-            write_atomically(path, text)
-        else:
-            path.unlink()
-        raise
+
+    def edit(text: str) -> str:
+        renamed = text if eval_id == new_id else rename_notes(text, eval_id, new_id, path.name)
+        return set_expected(renamed, [new_id], path.name) if is_accepted else renamed
+
+    return [change_notes(path, path.name, edit)]
 
 
-def _check_tags(path: Path, eval_id: str, tags: tuple[str, ...]) -> None:
-    notes = read_case_notes(path, path.name)[0]
-    if eval_id not in notes.cases or notes.cases[eval_id].tags != tags:
+def drop_noted_case(file: EvalSetFile, eval_id: str) -> list[FileChange]:
+    """Return the changes of the notes for a case that is deleted; its source is kept as dropped."""
+    if eval_id not in open_notes(file).notes.cases:
+        return []
+    path = find_notes_file(file)
+    return [change_notes(path, path.name, lambda text: drop_notes(text, [eval_id], path.name))]
+
+
+def tag_case(file: EvalSetFile, eval_id: str, tags: Sequence[str]) -> FileChange:
+    """Return the change of the notes that gives a case other tags; comments and other notes stay.
+
+    Raises:
+        InvalidInputError: the notes cannot be read, or a tag is invalid.
+    """
+    path, wanted = find_notes_file(file), tuple(dict.fromkeys(tags))
+    change = change_notes(
+        path, path.name, lambda text: set_tags(text, eval_id, wanted, path.name, file.path.name)
+    )
+    notes = parse_case_notes((change.after or b"").decode(), path.name)
+    if notes.cases.get(eval_id, CaseNote()).tags != wanted:
         raise InvalidInputError([Problem(path.name, 0, 0, "cannot hold these tags: nothing was saved")])
+    return change

@@ -1,13 +1,14 @@
 """The quarantine of a case, in the file that the thresholds file names."""
 
 import re
-from pathlib import Path
 
 from evalgate.config.loader import find_thresholds_file, load_thresholds
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.types import Quarantine
+from evalgate.datasets.edit_history import FileChange, read_content
+from evalgate.datasets.eval_set_file import compute_digest
 from evalgate.gating.quarantine_edits import find_quarantine, set_quarantine
-from evalgate.system.files import lock_folder, read_file, write_atomically
+from evalgate.system.files import decode_text
 from evalgate.viewer.state import Viewer
 
 
@@ -25,32 +26,42 @@ def read_quarantine(viewer: Viewer, eval_id: str) -> Quarantine | None:
     """Return the quarantine of a case by its own id; None if there is none, or the file cannot be read."""
     name = find_quarantine_file(viewer)
     try:
-        return find_quarantine(_read_text(viewer.folder / name), _to_pattern(eval_id), name) if name else None
-    except (InvalidInputError, OSError):
+        return find_quarantine(_read_text(viewer, name)[1], _to_pattern(eval_id), name) if name else None
+    except InvalidInputError:
         return None
 
 
-def save_quarantine(viewer: Viewer, eval_id: str, quarantine: Quarantine | None) -> None:
-    """Write the quarantine of a case, or remove it; comments and other entries stay.
+def compute_quarantine_digest(viewer: Viewer) -> str:
+    """Return the hash of the quarantine file, by which a later change of it is noticed."""
+    name = find_quarantine_file(viewer)
+    try:
+        return compute_digest((read_content(viewer.folder / name, name) if name else None) or b"")
+    except InvalidInputError:
+        return ""
+
+
+def change_quarantine(viewer: Viewer, eval_id: str, quarantine: Quarantine | None) -> FileChange:
+    """Return the change of the quarantine file for a case; comments and other entries stay.
+
+    `quarantine` is the new entry; None removes it.
 
     Raises:
-        InvalidInputError: the entry is incomplete, or no file is named. Nothing is written.
-        OSError: the file cannot be written.
+        InvalidInputError: the entry is incomplete, or no file is named.
     """
     name = find_quarantine_file(viewer)
     if not name:
         raise InvalidInputError("the thresholds file names no quarantine file (`gate.quarantine`)")
-    path, pattern = viewer.folder / name, _to_pattern(eval_id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with lock_folder(path.parent):
-        changed = set_quarantine(_read_text(path), pattern, quarantine, name)
-        if find_quarantine(changed, pattern, name) != quarantine:
-            raise InvalidInputError([Problem(name, 0, 0, "cannot be changed like this: nothing was saved")])
-        write_atomically(path, changed)
+    pattern = _to_pattern(eval_id)
+    before, text = _read_text(viewer, name)
+    changed = set_quarantine(text, pattern, quarantine, name)
+    if find_quarantine(changed, pattern, name) != quarantine:
+        raise InvalidInputError([Problem(name, 0, 0, "cannot be changed like this: nothing was saved")])
+    return FileChange(viewer.folder / name, name, before, before if changed == text else changed.encode())
 
 
-def _read_text(path: Path) -> str:
-    return read_file(path).decode() if path.is_file() else ""
+def _read_text(viewer: Viewer, name: str) -> tuple[bytes | None, str]:
+    data = read_content(viewer.folder / name, name)
+    return data, "" if data is None else decode_text(data, name)
 
 
 def _to_pattern(eval_id: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalgate.core.frozen import frozen
-from evalgate.datasets.eval_set_file import EditHistory
+from evalgate.datasets.edit_history import EditHistory
 from evalgate.viewer.eval_sets import EvalSetStore
 from evalgate.viewer.records import RecordStore
 from evalgate.viewer.security import Access

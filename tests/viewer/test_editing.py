@@ -1,5 +1,6 @@
 """Eval sets in the browser: look at cases, edit them next to what the agent did, save and undo."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -292,10 +293,11 @@ def test_tags_are_kept_in_the_notes_which_follow_new_names_and_undo(tmp_path: Pa
 
     send("/sets/case/tags", "short", tags="smoke, billing")
     send("/sets/case/tags", "late", tags="slow")
+    assert 'name="known" value="slow"' in client.get("/sets/case?file=evals/desk.evalset.json&case=late").text
     tagged = notes.read_text()
     assert tagged.startswith("# ours\ncases:\n  short:  # one turn\n    tags: [smoke, billing]\n    source:")
     assert read_case_notes(notes, "x")[0].cases["late"].tags == ("slow",)
-    send("/sets/case/tags", "late", tags="")
+    send("/sets/case/tags", "late", known="slow", tags="")
     assert read_case_notes(notes, "x")[0].cases["late"].tags == ()
     before = notes.read_text()
 
@@ -312,6 +314,18 @@ def test_tags_are_kept_in_the_notes_which_follow_new_names_and_undo(tmp_path: Pa
     send("/sets/undo", "")
     send("/sets/undo", "")
     assert (path.read_bytes(), notes.read_text()) == (ADK.encode(), before)
+    send("/sets/undo", "")
+    assert notes.read_text() == tagged
+    refused = client.post(
+        "/sets/case/tags?file=evals/desk.evalset.json&case=late",
+        data={"csrf": token, "known": "", "tags": "my words"},
+    )
+    assert refused.status_code == 409
+    assert "were changed to \u201cslow\u201d meanwhile" in refused.text
+    assert 'value="my words"' in refused.text
+    send("/sets/undo", "")
+    send("/sets/undo", "")
+    assert notes.read_text() == "# ours\ncases:\n  short:  # one turn\n    source: http://x/1\n"
 
 
 def test_a_case_is_quarantined_with_owner_reason_and_last_day(tmp_path: Path) -> None:
@@ -324,6 +338,7 @@ def test_a_case_is_quarantined_with_owner_reason_and_last_day(tmp_path: Path) ->
     address = "/sets/case/quarantine?file=evals/desk.evalset.json&case=late"
     fields = {"csrf": token, "do": "set", "owner": "billing", "reason": "down: <b>", "expires": "soon"}
 
+    fields["digest"] = hashlib.sha256(b"").hexdigest()
     refused = client.post(address, data=fields)
     assert refused.status_code == 422
     assert "the last day of the quarantine" in refused.text
@@ -332,9 +347,79 @@ def test_a_case_is_quarantined_with_owner_reason_and_last_day(tmp_path: Path) ->
     assert client.post(address, data={**fields, "expires": "2026-12-31"}).status_code == 303
     expected = '- case: "late"\n  owner: "billing"\n  reason: "down: <b>"\n  expires: 2026-12-31\n'
     assert (tmp_path / "quarantine.yaml").read_text() == expected
-    assert "End the quarantine" in client.get(address.replace("/quarantine", "")).text
-    assert client.post(address, data={**fields, "do": "end"}).status_code == 303
+    shown = client.get(address.replace("/quarantine", "")).text
+    assert "End the quarantine" in shown
+    stale = client.post(address, data={**fields, "do": "end"})
+    assert stale.status_code == 409
+    assert "was changed by something else" in stale.text
+    assert (tmp_path / "quarantine.yaml").read_text() == expected
+    digest = hashlib.sha256(expected.encode()).hexdigest()
+    assert f'value="{digest}"' in shown
+    assert client.post(address, data={**fields, "do": "end", "digest": digest}).status_code == 303
     assert (tmp_path / "quarantine.yaml").read_text() == ""
+    for _ in range(2):
+        undone = client.post("/sets/undo?file=evals/desk.evalset.json", data={"csrf": token})
+        assert undone.status_code == 303
+    assert not (tmp_path / "quarantine.yaml").exists()
+
+
+_NOTES = """# imported
+cases:
+  late:
+    status: observed
+    source: https://traces.example/t/1?a=1&b=2
+    imported: 2026-11-23
+  short:
+    status: observed  # look twice
+    tags: [vip]
+    source: javascript:alert(1)
+"""
+
+
+def test_observed_cases_are_reviewed_one_by_one(page: "Page", tmp_path: Path) -> None:
+    path = _write_project(tmp_path)
+    notes = path.with_name("desk.cases.yaml")
+    notes.write_text(_NOTES)
+    page.set_default_timeout(5_000)
+    with serve_viewer(tmp_path, ["results.json"]) as address:
+        page.goto(address)
+        page.get_by_role("link", name="Eval sets").click()
+        page.get_by_role("link", name="2", exact=True).click()
+        assert page.locator(".set-cases tbody tr").count() == 2
+        assert page.get_by_text("2 observed cases are not reviewed yet").is_visible()
+        assert page.locator(".tag").inner_text() == "vip"
+        links = page.locator(".set-cases a[rel]").evaluate_all("all => all.map(each => each.href)")
+        assert links == ["https://traces.example/t/1?a=1&b=2"]
+        save_picture(page, "review-set")
+        assert find_violations(page) == []
+        page.get_by_role("link", name="Review", exact=True).click()
+        assert page.get_by_role("link", name="Open the recorded trace").get_attribute("href") == links[0]
+        save_picture(page, "review-case")
+        assert find_violations(page) == []
+        page.locator("#t1\\.response").fill("You are welcome")
+        page.get_by_role("button", name="Accept as expected").click()
+        assert page.get_by_text("late is expected now. This is the next case to review.").is_visible()
+        assert page.get_by_role("heading", name="short").is_visible()
+        assert page.get_by_role("link", name="Open the recorded trace").count() == 0
+        assert "javascript:alert(1)" in page.locator(".review").inner_text()
+        assert open_eval_set(path, "x").find_case("late").turns[1].expected.response == "You are welcome"
+        accepted = notes.read_text()
+        assert accepted == _NOTES.replace("observed\n    source: https", "expected\n    source: https")
+        page.set_viewport_size({"width": 360, "height": 740})
+        page.emulate_media(color_scheme="dark")
+        assert not has_sideways_scroll(page)
+        save_picture(page, "review-case-phone-dark")
+        page.get_by_role("button", name="Drop").click()
+        assert page.get_by_text("short was dropped. No case is left to review.").is_visible()
+        assert "short" not in {case.eval_id for case in open_eval_set(path, "x").eval_set.cases}
+        assert "javascript:alert(1)" in read_case_notes(notes, "x")[0].dropped
+        page.get_by_role("button", name="Undo the last change").click()
+        assert notes.read_text() == accepted
+        page.get_by_role("button", name="Undo the last change").click()
+        assert (path.read_bytes(), notes.read_text()) == (ADK.encode(), _NOTES)
+        notes.write_text("cases: {late: {status: wrong}}")
+        page.reload()
+        assert "case notes cannot be read" in page.get_by_role("alert").inner_text()
 
 
 def test_only_listed_files_are_opened(tmp_path: Path) -> None:

@@ -53,10 +53,13 @@ class AdkRsWriter:
 
 
 def _choose_id_key(eval_set: EvalSet) -> str:
-    """Return the key of the set's id: `eval_set_id`, or `id` if some call's arguments are not an object.
+    """Return the key of the set's id: `eval_set_id`, which Google ADK reads too, or `id`.
 
-    A file with `id` is not taken for an eval set of Google ADK.
+    A file with `id` is not taken for an eval set of Google ADK. It is written if the set was one of adk-rs
+    before, or if some call's arguments are not an object.
     """
+    if eval_set.format_name == _NAME:
+        return "id"
     turns = (turn for case in eval_set.cases for turn in case.turns)
     calls = (call for turn in turns for call in turn.expected.tool_calls)
     return "id" if any(call.other_args is not None for call in calls) else "eval_set_id"

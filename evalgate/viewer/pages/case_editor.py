@@ -15,18 +15,13 @@ from evalgate.core.types import (
     CaseResult,
     EvalCase,
     Message,
-    Quarantine,
     Reply,
     RunResult,
     ToolCall,
     ToolResult,
 )
-from evalgate.datasets.eval_set_file import (
-    EditedFile,
-    EvalSetFile,
-    FileChangedError,
-    edit_eval_set,
-)
+from evalgate.datasets.edit_history import FileChangedError
+from evalgate.datasets.eval_set_file import EditedFile, EvalSetFile, edit_eval_set
 from evalgate.datasets.fingerprint import compute_case_fingerprint
 from evalgate.viewer.case_draft import (
     GOAL_KINDS,
@@ -41,13 +36,19 @@ from evalgate.viewer.draft_builder import build_case
 from evalgate.viewer.eval_sets import build_edit_address
 from evalgate.viewer.forms import read_form
 from evalgate.viewer.noted_cases import (
+    change_noted_case,
     drop_noted_case,
+    find_next_observed,
     find_notes_file,
-    read_notes,
-    rename_noted_case,
-    save_tags,
+    find_observed_cases,
+    find_web_address,
+    open_notes,
 )
-from evalgate.viewer.quarantined_cases import find_quarantine_file, read_quarantine, save_quarantine
+from evalgate.viewer.quarantined_cases import (
+    compute_quarantine_digest,
+    find_quarantine_file,
+    read_quarantine,
+)
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import Viewer, get_viewer
 
@@ -92,8 +93,8 @@ def show_case(request: Request) -> Response:
     """Show a case in its form."""
     viewer = get_viewer(request)
     file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
-    page = _open_page(viewer, file, request.query_params)
-    return _render_case(request, page, draft_case(page.case), done=request.query_params.get("done", ""))
+    page = open_page(viewer, file, request.query_params)
+    return render_case(request, page, draft_case(page.case), done=request.query_params.get("done", ""))
 
 
 def find_case(request: Request) -> Response:
@@ -104,7 +105,12 @@ def find_case(request: Request) -> Response:
     return RedirectResponse(link("/sets/case", more, file=file.shown_as, case=query.get("case", "")), 303)
 
 
-def _open_page(viewer: Viewer, file: EvalSetFile, query: Mapping[str, str]) -> EditedCase:
+def open_page(viewer: Viewer, file: EvalSetFile, query: Mapping[str, str]) -> EditedCase:
+    """Return the case that a request names, next to what the agent did in the chosen record.
+
+    Raises:
+        InvalidInputError: the file has no such case.
+    """
     case = file.find_case(query.get("case", ""))
     record_id, run = query.get("record", ""), query.get("run", "")
     key = file.eval_set.eval_set_id, case.eval_id
@@ -138,9 +144,10 @@ def _choose_run(case: CaseResult) -> int:
     return next(failed, 0)
 
 
-def _render_case(
+def render_case(
     request: Request, page: EditedCase, draft: CaseDraft, *, status_code: int = 200, **values: object
 ) -> Response:
+    """Return the page of a case with a draft of it. `values` replace those of the template."""
     viewer, replies = get_viewer(request), page.actual.replies
     base = page.case
     own = {
@@ -164,20 +171,37 @@ def _render_case(
         "error": "",
         "diff": [],
         "done": "",
+        "was": request.query_params.get("was", ""),
         "is_draft": False,
         "conflict": "",
         "format_json": format_json,
         "get_kind": _get_kind,
         "list_differences": list_argument_differences,
-        "notes_file": find_notes_file(page.file).name,
-        "tags": ", ".join(note.tags if (note := read_notes(page.file).cases.get(base.eval_id)) else ()),
+        **_describe_notes(page),
         "quarantine": read_quarantine(viewer, base.eval_id),
         "quarantine_file": find_quarantine_file(viewer),
+        "quarantine_digest": compute_quarantine_digest(viewer),
         "has_state": page.file.eval_set.format_name == "adk",
         "has_metric": page.file.eval_set.format_name == "trpc",
         "has_rubrics": page.file.eval_set.format_name in {"adk", "trpc"},
     }
     return render(request, "case_editor.html.j2", status_code=status_code, **{**own, **values})
+
+
+def _describe_notes(page: EditedCase) -> dict[str, object]:
+    """Return the template's values about the notes of a case."""
+    opened = open_notes(page.file)
+    note = opened.get_note(page.case.eval_id)
+    return {
+        "note": note,
+        "notes_file": find_notes_file(page.file).name,
+        "notes_problem": opened.problem,
+        "tags": ", ".join(note.tags),
+        "known_tags": ", ".join(note.tags),
+        "trace_address": find_web_address(note.source),
+        "observed": len(find_observed_cases(page.file)),
+        "next_observed": find_next_observed(page.file, page.case.eval_id),
+    }
 
 
 def _get_item(items: Sequence[_Item], at: int | None) -> _Item | None:
@@ -208,8 +232,8 @@ def _change_case(request: Request, form: Form) -> Response:
     known = {case.eval_id for case in file.eval_set.cases}
     if request.query_params.get("case", "") not in known:
         return _render_gone(request, file, draft)
-    page = _open_page(viewer, file, {**request.query_params, **{name: _get(form, name) for name in form}})
-    if action not in {"preview", "save"}:
+    page = open_page(viewer, file, {**request.query_params, **{name: _get(form, name) for name in form}})
+    if action not in {"preview", "save", "accept"}:
         change_draft(draft, action, page.actual.replies)
         return _render_draft(request, page, draft)
     return _save_case(request, page, draft, form)
@@ -217,34 +241,41 @@ def _change_case(request: Request, form: Form) -> Response:
 
 def _save_case(request: Request, page: EditedCase, draft: CaseDraft, form: Form) -> Response:
     """Save the draft, or preview its change; show the form again if that is not possible."""
-    viewer, file, is_preview = get_viewer(request), page.file, _get(form, "do") == "preview"
+    viewer, file, action = get_viewer(request), page.file, _get(form, "do")
     case, errors = build_case(draft, page.case)
     if errors:
         sentence = "Nothing was saved: correct the fields that are marked."
         return _render_draft(request, page, draft, 422, errors=errors, error=sentence)
     try:
         edited = edit_eval_set(file, _replace_case(file, page.case, case))
-        if is_preview:
+        if action == "preview":
             return _render_draft(request, page, draft, diff=split_diff(edited.diff), done="previewed")
         if _get(form, "digest") != file.digest:
             return _render_conflict(request, page, draft, edited, _get(form, "fingerprint"))
-        viewer.edits.save(edited, rename_noted_case(file, page.case.eval_id, case.eval_id))
+        names = page.case.eval_id, case.eval_id
+        viewer.edits.save(edited, *change_noted_case(file, *names, is_accepted=action == "accept"))
     except FileChangedError:
         viewer.eval_sets.forget(file.path)
         return _change_case(request, {**form, "digest": ("",)})
-    except EvalgateError as error:
+    except (EvalgateError, OSError) as error:
         fields = {"eval_id": str(error)} if case.eval_id != page.case.eval_id else {}
         return _render_draft(request, page, draft, 422, errors=fields, error=str(error))
     viewer.eval_sets.forget(file.path)
-    more = {"record": page.actual.record_id, "run": page.actual.number}
     done = "saved" if edited.diff else "unchanged"
-    return RedirectResponse(link("/sets/case", more, file=file.shown_as, case=case.eval_id, done=done), 303)
+    return _show_saved(page, case.eval_id, "accepted" if action == "accept" else done)
+
+
+def _show_saved(page: EditedCase, eval_id: str, done: str) -> Response:
+    if done == "accepted":
+        return _go_on_reviewing(page.file, page.case.eval_id, done)
+    more = {"record": page.actual.record_id, "run": page.actual.number}
+    return RedirectResponse(link("/sets/case", more, file=page.file.shown_as, case=eval_id, done=done), 303)
 
 
 def _render_draft(
     request: Request, page: EditedCase, draft: CaseDraft, status_code: int = 200, **values: object
 ) -> Response:
-    return _render_case(request, page, draft, status_code=status_code, is_draft=True, **values)
+    return render_case(request, page, draft, status_code=status_code, is_draft=True, **values)
 
 
 def _replace_case(file: EvalSetFile, old: EvalCase, *new: EvalCase) -> list[EvalCase]:
@@ -264,7 +295,7 @@ def _render_conflict(
         if is_same
         else "This case was changed in it, too: saving again replaces that by what is below."
     )
-    return _render_case(
+    return render_case(
         request,
         page,
         draft,
@@ -279,18 +310,18 @@ def _render_gone(request: Request, file: EvalSetFile, draft: CaseDraft) -> Respo
     base = EvalCase(request.query_params.get("case", ""))
     page = EditedCase(file, base, ActualRuns("", ()))
     message = "This case is not in the file any more. Nothing was saved; what you typed is below."
-    return _render_case(request, page, draft, status_code=409, error=message, is_draft=True)
+    return render_case(request, page, draft, status_code=409, error=message, is_draft=True)
 
 
 async def change_cases(request: Request) -> Response:
-    """Duplicate, move or delete a case."""
+    """Duplicate, move, delete or drop a case."""
     return await run_in_threadpool(_change_cases, request, await read_form(request))
 
 
 def _change_cases(request: Request, form: Form) -> Response:
     viewer = get_viewer(request)
     file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
-    page = _open_page(viewer, file, request.query_params)
+    page = open_page(viewer, file, request.query_params)
     action, old = _get(form, "do"), list(file.eval_set.cases)
     at = next(number for number, case in enumerate(old) if case is page.case)
     target = page.case.eval_id
@@ -300,7 +331,7 @@ def _change_cases(request: Request, form: Form) -> Response:
             return render(
                 request, "delete_case.html.j2", file=file, case=page.case, diff=split_diff(edited.diff)
             )
-        if action == "delete":
+        if action in {"delete", "drop"}:
             cases = _replace_case(file, page.case)
         elif action == "duplicate":
             target = _find_free_id(page.case.eval_id, old)
@@ -311,53 +342,25 @@ def _change_cases(request: Request, form: Form) -> Response:
             cases = [*rest[:to], page.case, *rest[to:]]
         else:
             raise InvalidInputError(f"there is no button {action!r} on this page")
-        also = drop_noted_case(file, page.case.eval_id) if action == "delete" else None
-        viewer.edits.save(edit_eval_set(file, cases), also)
-    except EvalgateError as error:
-        return _render_case(request, page, draft_case(page.case), status_code=422, error=str(error))
+        also = drop_noted_case(file, page.case.eval_id) if action in {"delete", "drop"} else []
+        viewer.edits.save(edit_eval_set(file, cases), *also)
+    except (EvalgateError, OSError) as error:
+        return render_case(request, page, draft_case(page.case), status_code=422, error=str(error))
     viewer.eval_sets.forget(file.path)
+    if action == "drop":
+        return _go_on_reviewing(file, page.case.eval_id, "dropped")
     if action == "delete":
         return RedirectResponse(link("/sets/view", file=file.shown_as, done="deleted"), 303)
     return RedirectResponse(link("/sets/case", file=file.shown_as, case=target, done=action), 303)
 
 
-async def change_tags(request: Request) -> Response:
-    """Save the tags of a case in the case notes."""
-    return await run_in_threadpool(_change_tags, request, await read_form(request))
-
-
-def _change_tags(request: Request, form: Form) -> Response:
-    viewer = get_viewer(request)
-    file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
-    page = _open_page(viewer, file, request.query_params)
-    tags = [tag.strip() for tag in _get(form, "tags").split(",") if tag.strip()]
-    try:
-        save_tags(file, page.case.eval_id, tags)
-    except EvalgateError as error:
-        draft = draft_case(page.case)
-        return _render_case(request, page, draft, status_code=422, error=str(error), tags=_get(form, "tags"))
+def _go_on_reviewing(file: EvalSetFile, eval_id: str, done: str) -> Response:
+    """Redirect to the next case to review; to the eval set if there is none."""
+    following = find_next_observed(file, eval_id)
+    if not following:
+        return RedirectResponse(link("/sets/view", file=file.shown_as, done=done, was=eval_id), 303)
     return RedirectResponse(
-        link("/sets/case", file=file.shown_as, case=page.case.eval_id, done="tagged"), 303
-    )
-
-
-async def change_quarantine(request: Request) -> Response:
-    """Quarantine a case, or end its quarantine."""
-    return await run_in_threadpool(_change_quarantine, request, await read_form(request))
-
-
-def _change_quarantine(request: Request, form: Form) -> Response:
-    viewer = get_viewer(request)
-    file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
-    page = _open_page(viewer, file, request.query_params)
-    wanted = Quarantine(*(_get(form, name).strip() for name in ("owner", "reason", "expires")))
-    try:
-        save_quarantine(viewer, page.case.eval_id, None if _get(form, "do") == "end" else wanted)
-    except EvalgateError as error:
-        draft = draft_case(page.case)
-        return _render_case(request, page, draft, status_code=422, error=str(error), quarantine=wanted)
-    return RedirectResponse(
-        link("/sets/case", file=file.shown_as, case=page.case.eval_id, done="quarantine"), 303
+        link("/sets/case", file=file.shown_as, case=following, done=done, was=eval_id), 303
     )
 
 
@@ -381,8 +384,6 @@ routes = (
     Route("/edit", find_case),
     Route("/sets/case", show_case),
     Route("/sets/case", change_case, methods=["POST"]),
-    Route("/sets/case/tags", change_tags, methods=["POST"]),
-    Route("/sets/case/quarantine", change_quarantine, methods=["POST"]),
     Route("/sets/case/move", change_cases, methods=["POST"]),
 )
 navigation = ()

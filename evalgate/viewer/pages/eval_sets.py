@@ -14,6 +14,7 @@ from evalgate.core.types import CaseTurn, EvalCase, EvalSet, Reply, SessionInput
 from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set
 from evalgate.viewer.eval_sets import NEW_ENDING, describe_first_message
 from evalgate.viewer.forms import read_form
+from evalgate.viewer.noted_cases import OpenedNotes, find_observed_cases, find_web_address, open_notes
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import NavigationLink, get_viewer
 
@@ -24,7 +25,9 @@ Form = Mapping[str, tuple[str, ...]]
 
 def show_sets(request: Request) -> Response:
     """Show the list of all eval sets."""
-    return render(request, "eval_sets.html.j2", listed=get_viewer(request).eval_sets.list_sets())
+    listed = get_viewer(request).eval_sets.list_sets()
+    observed = {each.shown_as: len(find_observed_cases(each.file)) for each in listed if each.file}
+    return render(request, "eval_sets.html.j2", listed=listed, observed=observed)
 
 
 def show_set(request: Request) -> Response:
@@ -33,9 +36,10 @@ def show_set(request: Request) -> Response:
 
 
 def _render_set(request: Request, file: EvalSetFile, *, status_code: int = 200, **values: object) -> Response:
-    viewer = get_viewer(request)
-    words = request.query_params.get("q", "").lower()
-    found = [case for case in file.eval_set.cases if words in _describe_for_search(case)]
+    viewer, notes, observed = get_viewer(request), open_notes(file), find_observed_cases(file)
+    words, status = request.query_params.get("q", "").lower(), request.query_params.get("status", "")
+    among = observed if status == "observed" else file.eval_set.cases
+    found = [case for case in among if words in _describe_for_search(case, notes)]
     page = max(_read_number(request.query_params.get("page", "")), 1)
     return render(
         request,
@@ -43,8 +47,15 @@ def _render_set(request: Request, file: EvalSetFile, *, status_code: int = 200, 
         status_code=status_code,
         file=file,
         cases=[
-            (case, describe_first_message(case)) for case in found[(page - 1) * _PER_PAGE : page * _PER_PAGE]
+            (case, describe_first_message(case), notes.get_note(case.eval_id))
+            for case in found[(page - 1) * _PER_PAGE : page * _PER_PAGE]
         ],
+        observed=len(observed),
+        first_observed=observed[0].eval_id if observed else "",
+        notes_problem=notes.problem,
+        find_web_address=find_web_address,
+        status=status,
+        was=request.query_params.get("was", ""),
         found=len(found),
         page=page,
         pages=max(-(-len(found) // _PER_PAGE), 1),
@@ -56,10 +67,11 @@ def _render_set(request: Request, file: EvalSetFile, *, status_code: int = 200, 
     )
 
 
-def _describe_for_search(case: EvalCase) -> str:
+def _describe_for_search(case: EvalCase, notes: OpenedNotes) -> str:
     said = (text for turn in case.turns for text in (turn.user.text, turn.expected.response or ""))
     tools = (call.name for turn in case.turns for call in turn.expected.tool_calls)
-    return "\n".join([case.eval_id, *said, *tools, *case.tags]).lower()
+    tags = (*case.tags, *notes.get_note(case.eval_id).tags)
+    return "\n".join([case.eval_id, *said, *tools, *tags]).lower()
 
 
 def _read_number(text: str) -> int:
@@ -133,7 +145,7 @@ def _render_new_set(request: Request, typed: Mapping[str, str], error: str = "")
         status_code=422 if error else 200,
         typed=typed,
         error=error,
-        formats=[name for name in WRITERS if name != "adk-rs"],
+        formats=list(WRITERS),
     )
 
 

@@ -1,0 +1,143 @@
+"""Saving of edits with undo and redo: an edit changes one file, or several at once, or nothing."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.frozen import frozen
+from evalgate.datasets.eval_set_file import EditedFile
+from evalgate.system.files import lock_folder, make_folder, read_input_file, write_atomically
+
+_MOST_STEPS = 100
+
+
+class FileChangedError(InvalidInputError):
+    """The file is not what it was when the edit began."""
+
+
+@frozen
+class FileChange:
+    """Content of a file before and after an edit; None: there is no file."""
+
+    path: Path
+    shown_as: str
+    before: bytes | None
+    after: bytes | None
+
+    def reverse(self) -> "FileChange":
+        """Return the change that undoes this one."""
+        return FileChange(self.path, self.shown_as, self.after, self.before)
+
+
+class EditHistory:
+    """Saves edits, and keeps what each file was, to undo and redo. Safe to use from several threads.
+
+    Edits are kept by the path of an eval set. They may change other files, such as its case notes.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._done: dict[Path, list[Sequence[FileChange]]] = {}
+        self._undone: dict[Path, list[Sequence[FileChange]]] = {}
+
+    def save(self, edited: EditedFile, *also: FileChange) -> None:
+        """Write an eval set and the files of `also`. Errors as `save_changes`."""
+        file = edited.before
+        self.save_changes(file.path, [*also, FileChange(file.path, file.shown_as, file.data, edited.data)])
+
+    def save_changes(self, path: Path, changes: Sequence[FileChange]) -> None:
+        """Write all files, in this order, as one edit of the eval set at `path`.
+
+        Raises:
+            FileChangedError: one of them changed since the edit began. Nothing is written.
+            OSError: one cannot be written. The others are as they were.
+        """
+        changes = [change for change in changes if change.before != change.after]
+        if not changes:
+            return
+        with self._lock:
+            _write_changes(changes)
+            steps = self._done.setdefault(path, [])
+            steps.append(changes)
+            del steps[:-_MOST_STEPS]
+            self._undone.pop(path, None)
+
+    def can_undo(self, path: Path) -> bool:
+        """Return True if there is an edit of the eval set to undo."""
+        return bool(self._done.get(path))
+
+    def can_redo(self, path: Path) -> bool:
+        """Return True if there is an undone edit of the eval set."""
+        return bool(self._undone.get(path))
+
+    def undo(self, path: Path, shown_as: str) -> None:
+        """Write the files as they were before the last edit of an eval set.
+
+        Raises:
+            FileChangedError: something else changed one of them since. Nothing is written.
+            InvalidInputError: there is no edit to undo.
+        """
+        with self._lock:
+            step = _get_last(self._done, path, shown_as, "undo")
+            _write_changes([change.reverse() for change in reversed(step)])
+            self._done[path].pop()
+            self._undone.setdefault(path, []).append(step)
+
+    def redo(self, path: Path, shown_as: str) -> None:
+        """Repeat the edit that was undone last. Errors as `undo`."""
+        with self._lock:
+            step = _get_last(self._undone, path, shown_as, "redo")
+            _write_changes(step)
+            self._undone[path].pop()
+            self._done.setdefault(path, []).append(step)
+
+
+def read_content(path: Path, shown_as: str) -> bytes | None:
+    """Return the content of a file; None if there is no file.
+
+    Raises:
+        InvalidInputError: it cannot be read.
+    """
+    try:
+        return read_input_file(path, shown_as)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidInputError([Problem(shown_as, 0, 0, f"cannot be read: {error.strerror}")]) from None
+
+
+def _get_last(
+    steps: dict[Path, list[Sequence[FileChange]]], path: Path, shown_as: str, verb: str
+) -> Sequence[FileChange]:
+    if not steps.get(path):
+        raise InvalidInputError([Problem(shown_as, 0, 0, f"there is no edit to {verb}")])
+    return steps[path][-1]
+
+
+def _write_changes(changes: Sequence[FileChange]) -> None:
+    """Write all files, or none of them."""
+    written: list[FileChange] = []
+    try:
+        for change in changes:
+            _write_change(change)
+            written.append(change)
+    except (OSError, InvalidInputError):
+        for change in reversed(written):
+            _write_change(change.reverse())
+        raise
+
+
+def _write_change(change: FileChange) -> None:
+    real = change.path.resolve()  # a link stays a link
+    make_folder(real.parent)
+    with lock_folder(real.parent):
+        if read_content(real, change.shown_as) != change.before:
+            message = "changed since the edit began: nothing was saved"
+            raise FileChangedError([Problem(change.shown_as, 0, 0, message)])
+        if change.after is None:
+            real.unlink()
+            return
+        mode = real.stat().st_mode & 0o777 if change.before is not None else 0o644
+        write_atomically(real, change.after.decode())
+        real.chmod(mode)

@@ -1,0 +1,82 @@
+"""Facts about a case that are not in its eval set: tags in the case notes, and its quarantine."""
+
+from collections.abc import Mapping
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from evalgate.core.errors import EvalgateError
+from evalgate.core.types import Quarantine
+from evalgate.datasets.edit_history import FileChangedError
+from evalgate.viewer.case_draft import draft_case
+from evalgate.viewer.forms import read_form
+from evalgate.viewer.noted_cases import open_notes, tag_case
+from evalgate.viewer.pages.case_editor import open_page, render_case
+from evalgate.viewer.quarantined_cases import change_quarantine, compute_quarantine_digest
+from evalgate.viewer.rendering import link
+from evalgate.viewer.state import get_viewer
+
+Form = Mapping[str, tuple[str, ...]]
+
+
+async def save_tags(request: Request) -> Response:
+    """Save the tags of a case in the case notes."""
+    return await run_in_threadpool(_save_tags, request, await read_form(request))
+
+
+def _save_tags(request: Request, form: Form) -> Response:
+    viewer = get_viewer(request)
+    file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
+    page = open_page(viewer, file, request.query_params)
+    typed = _get(form, "tags")
+    try:
+        known = ", ".join(open_notes(file).get_note(page.case.eval_id).tags)
+        if _get(form, "known") != known:
+            raise FileChangedError(f"the tags were changed to \u201c{known}\u201d meanwhile. {_AGAIN}")
+        tags = [tag.strip() for tag in typed.split(",") if tag.strip()]
+        viewer.edits.save_changes(file.path, [tag_case(file, page.case.eval_id, tags)])
+    except (EvalgateError, OSError) as error:
+        status = 409 if isinstance(error, FileChangedError) else 422
+        draft = draft_case(page.case)
+        return render_case(request, page, draft, status_code=status, error=str(error), tags=typed)
+    query = {"file": file.shown_as, "case": page.case.eval_id, "done": "tagged"}
+    return RedirectResponse(link("/sets/case", query), 303)
+
+
+async def save_quarantine(request: Request) -> Response:
+    """Quarantine a case, or end its quarantine."""
+    return await run_in_threadpool(_save_quarantine, request, await read_form(request))
+
+
+def _save_quarantine(request: Request, form: Form) -> Response:
+    viewer = get_viewer(request)
+    file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
+    page = open_page(viewer, file, request.query_params)
+    wanted = Quarantine(*(_get(form, name).strip() for name in ("owner", "reason", "expires")))
+    try:
+        if _get(form, "digest") != compute_quarantine_digest(viewer):
+            raise FileChangedError(f"the quarantine file was changed by something else. {_AGAIN}")
+        entry = None if _get(form, "do") == "end" else wanted
+        viewer.edits.save_changes(file.path, [change_quarantine(viewer, page.case.eval_id, entry)])
+    except (EvalgateError, OSError) as error:
+        status = 409 if isinstance(error, FileChangedError) else 422
+        draft = draft_case(page.case)
+        return render_case(request, page, draft, status_code=status, error=str(error), quarantine=wanted)
+    query = {"file": file.shown_as, "case": page.case.eval_id, "done": "quarantine"}
+    return RedirectResponse(link("/sets/case", query), 303)
+
+
+_AGAIN = "Nothing was saved; what you typed is below: saving again replaces the present entry."
+
+
+def _get(form: Form, name: str) -> str:
+    return form.get(name, ("",))[0]
+
+
+routes = (
+    Route("/sets/case/tags", save_tags, methods=["POST"]),
+    Route("/sets/case/quarantine", save_quarantine, methods=["POST"]),
+)
+navigation = ()
