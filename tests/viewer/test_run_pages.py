@@ -145,7 +145,8 @@ def test_a_wrong_choice_is_told_and_kept(viewer: Viewer, fields: dict[str, objec
         answer = client.post("/run", data={"csrf": viewer.access.csrf_token, **given})
         assert answer.status_code == 422
         assert message in answer.text
-        assert client.get("/runs/1").status_code == 404
+        for number in ("1", "0", "x", "9" * 5000):
+            assert client.get(f"/runs/{number}").status_code == 404
 
 
 def test_without_an_agent_the_page_says_what_is_missing(tmp_path: Path) -> None:

@@ -165,15 +165,20 @@ def _read_thresholds(plan: Plan, form: Mapping[str, tuple[str, ...]]) -> Mapping
 
 def show_run(request: Request) -> Response:
     """Show the progress of a run, or its end."""
-    run = get_runs(get_viewer(request)).find_run(request.path_params["number"])
+    run = get_runs(get_viewer(request)).find_run(_read_number(request))
     return render(request, "run_progress.html.j2", run=run.get_progress())
 
 
 async def cancel_run(request: Request) -> Response:
     """Stop a run, and redirect to its page."""
-    number = request.path_params["number"]
+    number = _read_number(request)
     get_runs(get_viewer(request)).find_run(number).cancel()
     return RedirectResponse(f"/runs/{number}", 303)
+
+
+def _read_number(request: Request) -> int:
+    text = request.path_params["number"]
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
 
 
 def link_run_form(eval_set_id: str, eval_id: str) -> str:
@@ -193,7 +198,7 @@ def _parse_key(text: str) -> CaseKey:
 routes = (
     Route("/run", show_form),
     Route("/run", start_run, methods=["POST"]),
-    Route("/runs/{number:int}", show_run),
-    Route("/runs/{number:int}/cancel", cancel_run, methods=["POST"]),
+    Route("/runs/{number}", show_run),
+    Route("/runs/{number}/cancel", cancel_run, methods=["POST"]),
 )
 navigation = (NavigationLink("Run", "/run"),)
