@@ -1,6 +1,11 @@
 """The command `evalgate view`."""
 
+import contextlib
+import html
+import os
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -44,14 +49,42 @@ def view(
     """
     from evalgate.viewer.server import ServerOptions, serve
 
+    folder = Path(working_directory)
+    files = contextlib.ExitStack()
+
     def announce(address: str) -> None:
-        click.echo(f"Showing {Path(working_directory).resolve()} at {address}")
+        click.echo(f"Showing {folder.resolve()} at {address}")
         click.echo("Press Ctrl-C to end.")
         sys.stdout.flush()
         if not no_open and sys.stdout.isatty():
             import webbrowser
 
-            webbrowser.open(address)
+            with contextlib.suppress(OSError):  # no file can be written; the address is printed
+                webbrowser.open(files.enter_context(write_redirect(address, folder)))
 
-    serve(ServerOptions(Path(working_directory), results, host, port, thresholds), announce)
+    with files:
+        serve(ServerOptions(folder, results, host, port, thresholds), announce)
     return 0
+
+
+@contextlib.contextmanager
+def write_redirect(address: str, project: Path) -> Iterator[str]:
+    """Yield the address of a file that leads to `address` and that only this user can read.
+
+    Other users see the command line of a browser. With this address, it holds no token.
+    """
+    # Some browsers see no temporary files (snap). Git ignores the history.
+    history = project.resolve() / ".evalgate/history"
+    folder = history if (history / ".gitignore").is_file() else None
+    handle, name = tempfile.mkstemp(".html", "view-", folder)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            target = html.escape(address)
+            file.write(
+                '<!doctype html><html lang="en"><title>evalgate</title>'
+                f'<meta http-equiv="refresh" content="0; url={target}">'
+                f'<a href="{target}">Open the viewer</a></html>\n'
+            )
+        yield Path(name).as_uri()
+    finally:
+        Path(name).unlink(missing_ok=True)

@@ -13,8 +13,8 @@ Responses forbid scripts and styles that are not files of the viewer.
 
 import hashlib
 import hmac
+import html
 import secrets
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
@@ -48,6 +48,10 @@ _FIRST_PAGE = (
     "This page belongs to the person who started `evalgate view`. Open the whole address that the command "
     "printed in the terminal: it ends in a token."
 )
+_REFRESH = (
+    '<!doctype html><html lang="en"><title>evalgate</title>'
+    '<meta http-equiv="refresh" content="0; url={0}"><a href="{0}">Open the viewer</a></html>'
+)
 
 
 @frozen
@@ -56,17 +60,24 @@ class Access:
 
     port: int
     token: str
+    host: str = "127.0.0.1"
+    """Address that the server listens on, as the host of a URL: `[::1]` has brackets."""
 
     @classmethod
-    def create(cls, port: int) -> "Access":
+    def create(cls, port: int, host: str) -> "Access":
         """Return the access to a new server with a new token."""
-        return cls(port, secrets.token_urlsafe(32))
+        return cls(port, secrets.token_urlsafe(32), host)
+
+    @property
+    def address(self) -> str:
+        """Return the first address to open, with the token."""
+        return f"http://{self.host}:{self.port}/?token={self.token}"
 
     @property
     def hosts(self) -> frozenset[str]:
         """Return the values of `Host` that name this server."""
-        names = frozenset(f"{name}:{self.port}" for name in ("127.0.0.1", "localhost", "[::1]"))
-        return names | {"127.0.0.1", "localhost", "[::1]"} if self.port == 80 else names
+        names = frozenset({"127.0.0.1", "localhost", "[::1]", self.host})
+        return frozenset(f"{name}:{self.port}" for name in names) | (names if self.port == 80 else set())
 
     @property
     def cookie_name(self) -> str:
@@ -105,7 +116,7 @@ class SecurityMiddleware:
         if refusal := self._refuse_address(scope, headers):
             await _send_text(send, *refusal)
         elif self._has_token(scope):
-            await self._send_cookie(scope, send)
+            await self._send_cookie(scope, headers, send)
         elif not self._has_session(headers):
             await _send_text(send, 403, _FIRST_PAGE)
         elif scope["method"] in _READING:
@@ -128,23 +139,28 @@ class SecurityMiddleware:
         return scope["method"] == "GET" and is_equal(given, self._access.token)
 
     def _has_session(self, headers: dict[str, str]) -> bool:
-        cookies = SimpleCookie()
-        try:
-            cookies.load(headers.get("cookie", ""))
-        except CookieError:
-            return False
-        morsel = cookies.get(self._access.cookie_name)
-        return morsel is not None and is_equal(morsel.value, self._access.session)
+        # Other programs on this machine set cookies for all ports. Python's SimpleCookie reads none at all if
+        # it does not like one of them.
+        pairs = (pair.strip().partition("=") for pair in headers.get("cookie", "").split(";"))
+        return any(
+            name == self._access.cookie_name and is_equal(value, self._access.session)
+            for name, _, value in pairs
+        )
 
-    async def _send_cookie(self, scope: "Scope", send: "Send") -> None:
-        """Set the cookie, and redirect to the same page without the token in its address."""
+    async def _send_cookie(self, scope: "Scope", headers: dict[str, str], send: "Send") -> None:
+        """Set the cookie, and lead to the same page without the token in its address."""
         query = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != "token"]
         # The raw path is percent-encoded. A second slash at its start would name another host.
         path = "/" + scope.get("raw_path", b"/").decode("latin-1").lstrip("/\\")
         location = path + (f"?{urlencode(query)}" if query else "")
         cookie = f"{self._access.cookie_name}={self._access.session}; HttpOnly; SameSite=Strict; Path=/"
-        more = ((b"location", location.encode("latin-1")), (b"set-cookie", cookie.encode("latin-1")))
-        await _send_text(send, 303, "", more)
+        more = [(b"set-cookie", cookie.encode("latin-1"))]
+        if headers.get("sec-fetch-site") == "cross-site":
+            # After a link on another site, a redirect would come without the strict cookie; a page's own
+            # refresh comes with it.
+            await _send_text(send, 200, _REFRESH.format(html.escape(location)), more, kind="text/html")
+        else:
+            await _send_text(send, 303, "", [*more, (b"location", location.encode("latin-1"))])
 
     async def _forward_change(
         self, scope: "Scope", headers: dict[str, str], receive: "Receive", send: "Send"
@@ -222,11 +238,15 @@ def _add_headers(send: "Send") -> "Send":
 
 
 async def _send_text(
-    send: "Send", status: int, text: str, more: "Iterable[tuple[bytes, bytes]]" = ()
+    send: "Send",
+    status: int,
+    text: str,
+    more: "Iterable[tuple[bytes, bytes]]" = (),
+    kind: str = "text/plain",
 ) -> None:
     body = f"{text}\n".encode() if text else b""
     headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-type", f"{kind}; charset=utf-8".encode()),
         (b"content-length", str(len(body)).encode()),
         *_HEADERS,
         *more,

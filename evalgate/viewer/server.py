@@ -46,8 +46,9 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
         ) from None
     records = RecordStore(options.folder, options.named)
     with open_socket(options.host, options.port) as listener:
-        port = listener.getsockname()[1]
-        viewer = Viewer(options.folder, records, Access.create(port), options.thresholds)
+        host, port = listener.getsockname()[:2]
+        access = Access.create(port, f"[{host}]" if ":" in host else host)
+        viewer = Viewer(options.folder, records, access, options.thresholds)
         config = uvicorn.Config(
             create_app(viewer),
             log_level="warning",
@@ -58,8 +59,8 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
             timeout_graceful_shutdown=_SHUTDOWN_S,
         )
         listener.listen(128)  # from here on the browser waits instead of being refused
-        host = f"[{options.host}]" if ":" in options.host else options.host
-        announce(f"http://{host}:{port}/?token={viewer.access.token}")
+        # Not the name `localhost`: another user may listen on its other address, and would get the token.
+        announce(access.address)
         try:
             uvicorn.Server(config).run(sockets=[listener])
         except KeyboardInterrupt:

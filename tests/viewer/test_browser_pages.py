@@ -1,5 +1,6 @@
 """The pages in a browser: axe, narrow windows, both colour schemes, keys, and hostile texts."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from evalgate.cli.view import write_redirect
 from evalgate.core.types import TraceSpan, Verdict
 from evalgate.datasets.results_io import dump_record
 from evalgate.reporting.results_history import FOLDER
@@ -69,6 +71,17 @@ def test_every_page_is_clean_in_every_window(page: "Page", address: str) -> None
                 for each in find_violations(page, *("color-contrast",) * (scheme == "dark"))
             ]
     assert found == []
+
+
+def test_it_opens_from_a_file_and_from_another_site(page: "Page", address: str, tmp_path: Path) -> None:
+    with write_redirect(address, tmp_path) as file:
+        page.goto(file)
+        page.wait_for_url(re.compile("^http://127.0.0.1:[0-9]+/records/"))
+    page.context.clear_cookies()
+    page.goto(f"data:text/html,<a href='{address}'>open</a>")
+    page.click("a")
+    page.wait_for_url(re.compile("^http://127.0.0.1:[0-9]+/records/"))
+    assert page.locator("h1").count() == 1
 
 
 def test_keys_alone_are_enough(page: "Page", address: str) -> None:

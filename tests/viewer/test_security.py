@@ -14,7 +14,8 @@ from starlette.testclient import TestClient
 from evalgate.core.errors import InvalidInputError
 from evalgate.viewer.app import create_app
 from evalgate.viewer.forms import read_form
-from evalgate.viewer.security import MAX_BODY_BYTES, MAX_QUERY_BYTES
+from evalgate.viewer.records import RecordStore
+from evalgate.viewer.security import MAX_BODY_BYTES, MAX_QUERY_BYTES, Access
 from evalgate.viewer.server import open_socket
 from evalgate.viewer.state import Viewer
 from tests.viewer.serving import TOKEN, create_viewer, open_client, serve_viewer
@@ -54,6 +55,26 @@ def test_the_first_address_sets_a_cookie_and_drops_its_token(viewer: Viewer) -> 
     assert client.get("/").status_code == 200
 
 
+@pytest.mark.parametrize("others", ['prefs={"a": 1}', "a[b]=1", "flag", 'q="open', "n=\u00e9", "=; ;;"])
+def test_odd_cookies_of_other_programs_are_passed_over(viewer: Viewer, others: str) -> None:
+    cookie = f"{others}; {viewer.access.cookie_name}={viewer.access.session}; z={{}}"
+    client = open_client(viewer, has_cookie=False)
+
+    assert client.get("/", headers=[(b"cookie", cookie.encode())]).status_code == 200
+    assert client.get("/", headers=[(b"cookie", others.encode())]).status_code == 403
+
+
+def test_a_link_on_another_site_leads_here(viewer: Viewer) -> None:
+    answer = open_client(viewer, has_cookie=False).get(
+        f"/records/a'b?q=%3Cb%3E&token={TOKEN}", headers={"sec-fetch-site": "cross-site"}
+    )
+
+    assert answer.status_code == 200
+    assert 'content="0; url=/records/a&#x27;b?q=%3Cb%3E"' in answer.text
+    assert viewer.access.session in answer.headers["set-cookie"]
+    assert TOKEN not in answer.text
+
+
 @pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example", "///evil.example"])
 def test_the_redirect_stays_on_the_server(viewer: Viewer, path: str) -> None:
     with TestClient(create_app(viewer), base_url=HOME, follow_redirects=False) as client:
@@ -80,6 +101,15 @@ def test_a_name_that_leads_here_is_refused(viewer: Viewer, host: str) -> None:
 
     assert answer.status_code == 421
     assert open_client(viewer).get(f"/?token={TOKEN}", headers={"host": host}).status_code == 421
+
+
+def test_an_address_of_one_s_own_choice_is_accepted(tmp_path: Path) -> None:
+    viewer = Viewer(tmp_path, RecordStore(tmp_path), Access(8123, TOKEN, "127.0.0.2"))
+    client = open_client(viewer, has_cookie=False)
+
+    assert client.get("/", headers={"host": "127.0.0.2:8123"}).status_code == 403
+    assert client.get(viewer.access.address).status_code == 303
+    assert client.get("/", headers={"host": "127.0.0.3:8123"}).status_code == 421
 
 
 @pytest.mark.parametrize("host", ["localhost:8123", "LOCALHOST:8123", "[::1]:8123"])
