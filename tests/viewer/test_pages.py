@@ -37,6 +37,19 @@ def test_the_start_leads_to_the_last_run(client: TestClient) -> None:
     assert client.get("/").headers["location"] == RECORD
 
 
+def test_a_broken_first_result_does_not_hide_the_others(tmp_path: Path) -> None:
+    (tmp_path / "broken.json").write_text('{"a":')
+    write_record(tmp_path / "evalgate-report/results.json", a_record_to_view())
+    client = open_client(create_viewer(tmp_path, "broken.json"))
+
+    broken = client.get(client.get("/").headers["location"])
+
+    assert (broken.status_code, "broken.json:1:5: is not JSON" in broken.text) == (404, True)
+    main = broken.text.partition("<main")[2]
+    assert re.findall(r'href="([^"]+)"', main) == ["/history"]
+    assert RECORD in links(client, "/history")
+
+
 def test_the_overview(client: TestClient) -> None:
     text = read(client, RECORD)
     assert "Gate closed" in text
