@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from evalgate.core.frozen import frozen
-from evalgate.core.types import CaseMetric
+from evalgate.core.types import CaseMetric, Change
 from evalgate.reporting.html.case_list import KINDS, CaseEntry
 from evalgate.viewer.opened_record import OpenedRecord
 
@@ -15,7 +15,13 @@ PAGE_SIZE = 100
 SORTS = {"": "importance", "name": "name", "duration": "time", "cost": "cost"}
 """The orders of the list besides the metrics: `score:NAME` is by a metric's score, the lowest first."""
 SCORE = "score:"
-UNCHANGED = "unchanged"
+CHANGED, UNCHANGED = "changed", "unchanged"
+"""Values of `change` besides the kinds of change."""
+
+GROUPINGS = {"cause": "Cause", "divergence": "First divergence"}
+"""The fields of a query that name a group of cases, with the titles of their groupings."""
+
+_FIELDS = ("q", "kind", "set", "tag", "metric", "change", *GROUPINGS, "sort")
 
 
 @frozen
@@ -32,7 +38,11 @@ class CaseQuery:
     metric: str = ""
     """Name of a metric that failed or could not be evaluated."""
     change: str = ""
-    """A kind of change since the baseline, or `unchanged`."""
+    """A kind of change since the baseline, `changed` or `unchanged`."""
+    cause: str = ""
+    """Label of a group of cases that failed for the same reason."""
+    divergence: str = ""
+    """Label of a group of cases that differ first from what is expected in the same way."""
     sort: str = ""
     page: int = 1
     """1-based."""
@@ -43,7 +53,7 @@ class CaseQuery:
         page = params.get("page", "")
         kind = params.get("kind", "")
         return cls(
-            **{name: params.get(name, "") for name in ("q", "set", "tag", "metric", "change", "sort")},
+            **{name: params.get(name, "") for name in _FIELDS if name != "kind"},
             kind=kind if kind in KINDS else "",
             page=max(1, int(page)) if page.isascii() and page.isdecimal() and len(page) < 7 else 1,
         )
@@ -51,8 +61,7 @@ class CaseQuery:
     @property
     def params(self) -> dict[str, Any]:
         """Return the fields that are not empty, as the query of an address. The page is not among them."""
-        names = ("q", "kind", "set", "tag", "metric", "change", "sort")
-        return {name: value for name in names if (value := getattr(self, name))}
+        return {name: value for name in _FIELDS if (value := getattr(self, name))}
 
     def change_fields(self, **fields: Any) -> dict[str, Any]:
         """Return the query of an address with other values of some fields."""
@@ -67,10 +76,17 @@ class CaseQuery:
 def select_cases(opened: OpenedRecord, query: CaseQuery) -> list[int]:
     """Return the indices of the entries that match, in the order that is asked for."""
     words = query.q.casefold().split()
+    groups = [
+        opened.groupings[title].find_members(label)
+        for name, title in GROUPINGS.items()
+        if (label := getattr(query, name))
+    ]
     found = [
         at
         for at, entry in enumerate(opened.entries)
-        if _matches_filters(opened, entry, query) and all(word in opened.texts[at] for word in words)
+        if all(id(entry) in group for group in groups)
+        and _matches_filters(opened, entry, query)
+        and all(word in opened.texts[at] for word in words)
     ]
     key = _build_sort_key(opened, query.sort)
     return sorted(found, key=key) if key else found
@@ -82,7 +98,7 @@ def _matches_filters(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -
         (not query.kind or query.kind in entry.kinds)
         and (not query.set or case.eval_set_id == query.set)
         and (not query.tag or query.tag in case.tags)
-        and (not query.change or opened.changes.get(case.key, UNCHANGED) == query.change)
+        and (not query.change or _matches_change(opened.changes.get(case.key), query.change))
         and (
             not query.metric
             or any(
@@ -90,6 +106,10 @@ def _matches_filters(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -
             )
         )
     )
+
+
+def _matches_change(change: Change | None, wanted: str) -> bool:
+    return change is not None if wanted == CHANGED else (change or UNCHANGED) == wanted
 
 
 def _build_sort_key(opened: OpenedRecord, sort: str) -> Callable[[int], Any] | None:

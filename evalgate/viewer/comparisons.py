@@ -63,6 +63,14 @@ def read_baseline(viewer: Viewer) -> Baseline | None:
     return _read_store(store, found.st_mtime_ns, found.st_size)
 
 
+def has_baseline(viewer: Viewer) -> bool:
+    """Return True if there is a baseline that can be read."""
+    try:
+        return read_baseline(viewer) is not None
+    except InvalidInputError:
+        return False
+
+
 @lru_cache(maxsize=1)
 def _read_store(store: FileStore, _time: int, _size: int) -> Baseline | None:
     return store.read()

@@ -8,6 +8,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import CaseKey, CaseResult, Change, Message, Record, Reply, ToolCall
 from evalgate.reporting.findings import format_case_name
 from evalgate.reporting.html.case_list import CaseEntry, CaseKind, count_kinds, rank_cases
+from evalgate.reporting.html.groups import Grouping, group_cases
 
 
 @dataclass(frozen=True, eq=False)  # without slots, for the cached properties
@@ -37,6 +38,11 @@ class OpenedRecord:
         """Return the change of each case since the baseline; unchanged cases are not listed."""
         comparison = self.record.comparison
         return {each.key: each.change for each in comparison.changes} if comparison else {}
+
+    @cached_property
+    def groupings(self) -> Mapping[str, Grouping]:
+        """Return the ways to group the cases, by their titles; those without use have no groups."""
+        return {each.title: each for each in group_cases(self.entries, self.record.comparison)}
 
     @cached_property
     def texts(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
-from evalgate.reporting.results_history import list_results
+from evalgate.reporting.results_history import build_result_id, list_results
 from evalgate.viewer.opened_record import OpenedRecord
 from evalgate.viewer.recordings import read_any
 
@@ -77,6 +77,14 @@ class RecordStore:
             for kept in list_results(self._folder)
             if kept.path.is_file() and not kept.path.is_symlink()
         ]
+
+    def find_previous(self, created_at: str) -> str:
+        """Return the id of the newest result in the history that is older than this time; "" if none is."""
+        if not created_at:
+            return ""
+        began = build_result_id(created_at)
+        found = (each.record_id for each in self._list_history())
+        return next((each for each in found if each[: len(began)] < began), "")
 
     def find_record(self, record_id: str) -> StoredRecord:
         """Return the file with this id, also one that is a copy of another.

@@ -56,6 +56,9 @@ def test_a_trace_is_kept_when_it_is_asked_for_and_shows_no_secret(folder: Path) 
     assert (charge["name"], charge["parent_id"]) == ("charge", root["id"])
     assert charge["request"]["order"] == "7"
     assert charge["response"]["ok"] is True
+    # It reports no result, which it need not, and is no failure.
+    assert (note.get("error", ""), note["duration_s"]) == ("", 0)
+    assert note["attributes"] == {"result": "not reported"}
     assert note["request"]["long"].startswith("xxx")
     assert note["request"]["long"].endswith("more characters")
     assert SECRET not in text

@@ -11,7 +11,7 @@ ELEMENTS: dict[str, frozenset[str]] = {
     ),
     **dict.fromkeys(("ul", "ol", "header", "legend", "caption", "table", "summary"), frozenset({"class"})),
     **dict.fromkeys(("thead", "tbody", "tr", "main"), frozenset()),
-    "li": frozenset({"class", "id"}),
+    "li": frozenset({"class", "id", "data-event"}),
     "script": frozenset(),
     "select": frozenset({"id"}),
     "option": frozenset({"value"}),

@@ -19,6 +19,7 @@ from evalgate.core.types import (
     ModelUsage,
     Record,
     RunMetric,
+    SamplingCost,
     ToolCall,
     ToolResult,
     TurnMetric,
@@ -315,3 +316,8 @@ def test_replies_of_another_record_are_compared_with_those_of_passed_cases() -> 
     assert "baseline (−) and now (+)" in text
     assert "Hello." in text
     assert "Hello." not in page_of(a_record(case)).text
+
+
+def test_facts_show_code_as_code() -> None:
+    page = Report().render(replace(regression(), effort=SamplingCost(9, 25, 16)))
+    assert "16 saved by <code>runs: auto</code></li>" in page

@@ -2,12 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
+from evalgate.core.types import SamplingCost
 from tests.viewer.samples import a_record_to_view
 from tests.viewer.serving import create_viewer, open_client, write_record
 
@@ -68,6 +70,30 @@ def test_the_navigation_marks_the_part_of_the_page(client: TestClient, path: str
     assert re.findall(r"<a [^>]*aria-current[^>]*>([^<]*)<", bar) == [title]
 
 
+def test_groups_of_cases_lead_to_their_list(tmp_path: Path) -> None:
+    record = a_record_to_view()
+    first = record.cases[0]
+    others = [replace(first, eval_id=name, tags=("billing",)) for name in ("refund_2", "refund_3")]
+    record = replace(record, cases=(*record.cases, *others), effort=SamplingCost(9, 25, 16))
+    write_record(tmp_path / "evalgate-report/results.json", record)
+    client = open_client(create_viewer(tmp_path))
+    text = read(client, RECORD)
+    assert "First divergence issue_refund called with other arguments 3" in text
+    assert "Eval set support 4 orders 4" in text
+    found = [each for each in links(client, RECORD) if "/cases?" in each]
+    for field, size in (
+        ("divergence=", 3),
+        ("tag=billing", 3),
+        ("set=orders", 4),
+        ("change=newly_passing", 1),
+    ):
+        (path,) = [each for each in found if f"?{field}" in each]
+        assert client.get(path).text.count("case-link") == size
+    cause = next(each for each in found if "?cause=" in each)
+    assert client.get(cause).text.count("case-link") == 2
+    assert "16 saved by runs: auto" in text
+
+
 def test_every_link_works(client: TestClient) -> None:
     seen: set[str] = set()
     waiting = [RECORD]
@@ -109,6 +135,7 @@ def test_a_case_can_be_edited_if_its_eval_set_is_there(client: TestClient, tmp_p
         ("?metric=tool_trajectory_avg_score", ["refund_late", "crash"]),
         ("?change=newly_passing", ["order_1"]),
         ("?change=unchanged&set=orders", ["order_0", "order_2", "order_3"]),
+        ("?change=changed", ["refund_late", "order_1"]),
         ("?q=CLOSE_ticket", ["refund_late"]),
         ("?q=late+parcel", ["refund_late"]),
         ("?q=no+such+order", ["crash"]),

@@ -1,6 +1,7 @@
 """Cases are run from the page: chosen, watched, stopped, and opened as a record."""
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,7 +97,22 @@ def test_chosen_cases_run_with_own_thresholds_and_become_a_record(tmp_path: Path
         assert 'href="/run?case=one%2Fparcel&amp;q=parcel"' in case
         assert 'value="one/parcel" checked' in client.get("/run?case=one%2Fparcel&q=parcel").text
 
-    (newer, older) = (read_record(each.path, "kept") for each in list_results(tmp_path))
+        overview = client.get(f"/records/{list_results(tmp_path)[0].result_id}").text
+        older_id, newer_id = (each.result_id for each in reversed(list_results(tmp_path)))
+        if older_id[:16] != newer_id[:16]:  # the runs began in different seconds
+            assert f"/compare?a={older_id}&amp;b={newer_id}" in overview
+        assert "/sets/view?file=one.evalset.json" in overview
+        rows = client.get(f"/run?record={older_id}&list=q%3Dparcel").text
+        assert re.findall(r'name="case" value="(.*?)"( checked)?', rows) == [("one/parcel", " checked")]
+        rows = client.get(f"/run?record={older_id}&q=a%2Fb").text
+        assert re.findall(r'name="case" value="(.*?)"', rows) == ["one/a%2Fb%20%3Ci%3E%2C%3A"]
+        assert "1 case of the result is not shown" in rows
+        kept = wait_for_end(
+            client, start(client, viewer, which="all", record=older_id, list="q=parcel", q="")
+        )
+        assert "1 of 1" in kept
+
+    (_, newer, older) = (read_record(each.path, "kept") for each in list_results(tmp_path))
     assert [case.eval_id for case in older.cases] == ["parcel", "a/b <i>,:"]
     assert [(each.name, each.threshold) for each in older.metrics] == [(METRIC, 0.5)]
     assert [case.eval_id for case in newer.cases] == ["parcel"]

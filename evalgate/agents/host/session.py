@@ -151,7 +151,9 @@ class Session:
         _require_texts(id=id, author=author)
         self.recorder.report_event("tool_call", name=name, args=args or {}, id=id, author=author)
         if self.trace is not None:
-            self._calls[id or name] = self.trace.start_span("tool", name, author=author, request=args or {})
+            step = self.trace.start_span("tool", name, author=author, request=args or {})
+            step.is_report = True
+            self._calls[id or name] = step
 
     def tool_result(
         self,

@@ -27,6 +27,8 @@ class OpenSpan:
         self.attributes: Optional[dict[str, Any]] = None
         self.usage: Optional[dict[str, Any]] = None
         """`input_tokens`, `output_tokens`, `cost_usd` and `models`, as far as they are known."""
+        self.is_report = False
+        """True for a call that an agent reported, of which it need not report the result."""
         self.began = time.perf_counter()
 
 
@@ -84,6 +86,10 @@ class TraceRecorder:
             if self._turn_began is None:
                 return
             for span in reversed([*self._open.values()]):
+                if span.is_report and not error:
+                    span.attributes = {"result": "not reported"}
+                    self._send_span(span, None, "", duration_s=0.0)
+                    continue
                 # Frameworks do not report the end of an agent that handed over to another one.
                 missing = "" if span.kind == "agent" else "did not end before the turn did"
                 self._send_span(span, None, error or missing)
@@ -95,7 +101,9 @@ class TraceRecorder:
                 self._send_span(whole, response, error)
             self._turn_began = None
 
-    def _send_span(self, span: OpenSpan, response: object, error: object) -> None:
+    def _send_span(
+        self, span: OpenSpan, response: object, error: object, duration_s: Optional[float] = None
+    ) -> None:
         if self._turn_began is None or self._issued > MOST_SPANS * 2:
             return
         request = span.request
@@ -109,7 +117,7 @@ class TraceRecorder:
                 "name": span.name,
                 "author": span.author,
                 "start_s": span.began - self._turn_began,
-                "duration_s": time.perf_counter() - span.began,
+                "duration_s": time.perf_counter() - span.began if duration_s is None else duration_s,
                 "request": self._clipper.clip_value(request() if callable(request) else request),
                 "response": self._clipper.clip_value(response),
                 "error": "" if not error else str(error)[:2000],

@@ -39,6 +39,11 @@ class Grouping:
     members: Mapping[int, str]
     """`id` of an entry to the numbers of its groups (1-based), separated by blanks."""
 
+    def find_members(self, label: str) -> frozenset[int]:
+        """Return the `id` of each entry in the group with this label; nothing if there is no such group."""
+        number = next((str(at) for at, group in enumerate(self.groups, 1) if group.label == label), None)
+        return frozenset(key for key, numbers in self.members.items() if number in numbers.split())
+
 
 @frozen
 class CaseMarks:

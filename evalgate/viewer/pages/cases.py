@@ -12,6 +12,8 @@ from evalgate.reporting.findings import CHANGES
 from evalgate.reporting.html.case_list import KINDS, CaseEntry
 from evalgate.reporting.trace_view import format_seconds
 from evalgate.viewer.case_query import (
+    CHANGED,
+    GROUPINGS,
     PAGE_SIZE,
     SCORE,
     SORTS,
@@ -24,6 +26,7 @@ from evalgate.viewer.case_query import (
 from evalgate.viewer.case_views import build_case_line
 from evalgate.viewer.opened_record import OpenedRecord
 from evalgate.viewer.pages.overview import link_case
+from evalgate.viewer.pages.run import link_run_of_list
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import NavigationLink, get_viewer
 
@@ -58,6 +61,7 @@ def show_cases(request: Request) -> Response:
             if kind in opened.kinds
         ],
         total=len(opened.entries),
+        rerun="" if opened.is_recording else link_run_of_list(opened.record_id, query),
         all_kinds=link(path, query.change_fields(kind="")),
         choices=list(_list_choices(opened, query)),
         sorts=[(name, words, name == query.sort) for name, words in _list_sorts(opened)],
@@ -82,17 +86,24 @@ def _list_choices(
 ) -> Iterator[tuple[str, str, str, list[tuple[str, str, bool]]]]:
     """Yield the filters that have a choice: name of the field, its label, word for all, and its values."""
     changes = [
-        name for name in (*CHANGES, UNCHANGED) if name != "removed" and opened.record.comparison is not None
+        name
+        for name in (CHANGED, *CHANGES, UNCHANGED)
+        if name != "removed" and opened.record.comparison is not None
     ]
+    groups = {
+        name: {group.label: f"{group.label} ({group.size:,})" for group in opened.groupings[title].groups}
+        for name, title in GROUPINGS.items()
+    }
     for name, label, every, values in (
         ("set", "Eval set", "all", opened.eval_sets if len(opened.eval_sets) > 1 else ()),
         ("tag", "Tag", "any", opened.tags),
         ("metric", "Fell short of", "–", opened.metrics),
         ("change", "Since the baseline", "any", changes),
+        *((name, title, "any", list(groups[name])) for name, title in GROUPINGS.items()),
     ):
         chosen: str = getattr(query, name)
         words: Mapping[str, str] = (
-            {str(kind): each for kind, each in CHANGES.items()} if name == "change" else {}
+            {str(kind): each for kind, each in CHANGES.items()} if name == "change" else groups.get(name, {})
         )
         if values or chosen:
             listed = [*values[:_MOST_CHOICES], *([chosen] if chosen and chosen not in values else [])]

@@ -1,14 +1,15 @@
 """The first page: the verdict of a record, its metrics, and the cases that need a look."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evalgate.core.types import CaseKey, Record
-from evalgate.reporting.findings import FindingGroup, describe_faults, group_findings, list_findings
+from evalgate.reporting.findings import CHANGES, FindingGroup, describe_faults, group_findings, list_findings
 from evalgate.reporting.html.case_list import KINDS
+from evalgate.reporting.html.groups import CHANGE
 from evalgate.reporting.summary_lines import (
     HEADLINES,
     STATUSES,
@@ -18,9 +19,19 @@ from evalgate.reporting.summary_lines import (
     format_start_time,
     summarize_record,
 )
+from evalgate.viewer.case_query import GROUPINGS
+from evalgate.viewer.comparisons import BASELINE, has_baseline
 from evalgate.viewer.opened_record import OpenedRecord
 from evalgate.viewer.rendering import link, render
-from evalgate.viewer.state import NavigationLink, get_viewer
+from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
+
+_GROUPINGS = {
+    **{title: name for name, title in GROUPINGS.items()},
+    "Tag": "tag",
+    "Eval set": "set",
+    CHANGE: "change",
+}
+"""Titles of groupings, and the fields of a query that select their groups."""
 
 _MOST_METRICS, _MOST_NAMES, _MOST_GROUPS = 200, 25, 50
 
@@ -35,7 +46,8 @@ def show_start(request: Request) -> Response:
 
 def show_overview(request: Request) -> Response:
     """Show the summary of a record."""
-    opened = get_viewer(request).records.open_record(request.path_params["record"])
+    viewer = get_viewer(request)
+    opened = viewer.records.open_record(request.path_params["record"])
     record = opened.record
     if opened.is_recording:  # there is no verdict to show
         return RedirectResponse(_link_recording(opened), 303)
@@ -60,6 +72,8 @@ def show_overview(request: Request) -> Response:
             _link_case(opened, names, each.name, f"{each.status}, {each.reason}") for each in summary.exempt
         ],
         kinds=[(kind, KINDS[kind], number) for kind, number in opened.kinds.items()],
+        actions=list(_list_actions(viewer, opened)),
+        groupings=list(_link_groups(opened)),
     )
 
 
@@ -92,6 +106,37 @@ def _describe_group(opened: OpenedRecord, group: FindingGroup) -> dict[str, obje
         ],
         "more": max(0, group.size - _MOST_NAMES),
     }
+
+
+def _list_actions(viewer: Viewer, opened: OpenedRecord) -> Iterator[tuple[str, str]]:
+    """Yield words and address of what can be done with a record: run, compare, edit its eval sets."""
+    record_id = opened.record_id
+    yield "Run these cases again", link("/run", record=record_id)
+    if previous := viewer.records.find_previous(opened.record.created_at):
+        yield "Compare with the previous result", link("/compare", a=previous, b=record_id)
+    if has_baseline(viewer):
+        yield "Compare with the baseline", link("/compare", a=BASELINE, b=record_id)
+    listed = {file.shown_as for file in viewer.eval_sets.list_files()}
+    for path in dict.fromkeys(case.path for case in opened.record.cases):
+        if path in listed:
+            yield f"Edit {path}", link("/sets/view", file=path)
+
+
+def _link_groups(opened: OpenedRecord) -> Iterator[tuple[str, list[tuple[str, int, str]]]]:
+    """Yield the title of each grouping, with label, size and address of its groups."""
+    changes = {words: kind for kind, words in CHANGES.items()}
+    for title, field in _GROUPINGS.items():
+        found = [
+            (
+                group.label,
+                group.size,
+                changes.get(group.label, group.label) if field == "change" else group.label,
+            )
+            for group in opened.groupings[title].groups
+        ]
+        if found:
+            path = f"/records/{opened.record_id}/cases"
+            yield title, [(label, size, link(path, {field: value})) for label, size, value in found]
 
 
 def _list_cases(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from urllib.parse import quote, unquote
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -14,6 +14,7 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.types import CaseKey
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.plan import Plan
+from evalgate.viewer.case_query import CaseQuery, select_cases
 from evalgate.viewer.forms import read_form
 from evalgate.viewer.page_runs import PageRuns, apply_choices, build_project_plan
 from evalgate.viewer.rendering import link, render
@@ -49,10 +50,13 @@ def _render_form(
     given: Mapping[str, tuple[str, ...]] | None = None,
     status_code: int = 200,
 ) -> Response:
-    query = request.query_params.get("q", "") if given is None else given.get("q", ("",))[0]
-    words = query.casefold().split()
-    ticked = set(given.get("case", ()) if given is not None else request.query_params.getlist("case"))
-    found = list(_list_cases(plan, words, ticked))
+    asked = given if given is not None else _read_query(request)
+    query = asked.get("q", ("",))[0]
+    recorded = _find_recorded(get_viewer(request), asked)
+    ticked = set(asked.get("case", ())) if given is not None or recorded is None else recorded
+    found = list(_list_cases(plan, query.casefold().split(), ticked if recorded is None else set()))
+    if recorded is not None:
+        found = [{**row, "is_ticked": row["value"] in ticked} for row in found if row["value"] in recorded]
     return render(
         request,
         "run.html.j2",
@@ -60,12 +64,30 @@ def _render_form(
         problem=problem,
         agent=f"{plan.agent.settings.kind}:{plan.agent.what}",
         query=query,
+        record=asked.get("record", ("",))[0],
+        list_query=asked.get("list", ("",))[0],
+        gone=len(recorded) - len(found) if recorded else 0,
+        is_all="all" in asked.get("which", ()) or (recorded is not None and len(found) > _MOST_SHOWN),
         rows=found[:_MOST_SHOWN],
         count=pluralize(len(found), "case"),
         left_out=max(0, len(found) - _MOST_SHOWN),
         metrics=list(_list_metrics(plan, given)),
         runs=get_runs(get_viewer(request)).list_progress()[:10],
     )
+
+
+def _read_query(request: Request) -> Mapping[str, tuple[str, ...]]:
+    return {name: tuple(request.query_params.getlist(name)) for name in request.query_params}
+
+
+def _find_recorded(viewer: Viewer, asked: Mapping[str, tuple[str, ...]]) -> set[str] | None:
+    """Return the cases in the list of a record that is asked for; None if there is no such record."""
+    record_id = asked.get("record", ("",))[0]
+    if not record_id:
+        return None
+    opened = viewer.records.open_record(record_id)
+    query = CaseQuery.from_params(dict(parse_qsl(asked.get("list", ("",))[0])))
+    return {_format_key(opened.entries[at].case.key) for at in select_cases(opened, query)}
 
 
 def _list_cases(plan: Plan, words: list[str], ticked: set[str]) -> Iterator[Mapping[str, object]]:
@@ -119,7 +141,7 @@ def _start_run(request: Request, form: Mapping[str, tuple[str, ...]]) -> Respons
     viewer = get_viewer(request)
     plan = build_project_plan(viewer.folder, viewer.thresholds)
     try:
-        cases = _read_cases(plan, form)
+        cases = _read_cases(plan, form, _find_recorded(viewer, form))
         chosen = apply_choices(plan, cases, _read_thresholds(plan, form))
         options = ("-c", viewer.thresholds) if viewer.thresholds else ()
         number = get_runs(viewer).start_run(chosen, options)
@@ -128,13 +150,14 @@ def _start_run(request: Request, form: Mapping[str, tuple[str, ...]]) -> Respons
     return RedirectResponse(f"/runs/{number}", 303)
 
 
-def _read_cases(plan: Plan, form: Mapping[str, tuple[str, ...]]) -> set[CaseKey]:
+def _read_cases(plan: Plan, form: Mapping[str, tuple[str, ...]], recorded: set[str] | None) -> set[CaseKey]:
     keys = {
         (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases
     }
     if "all" in form.get("which", ()):
         words = form.get("q", ("",))[0].casefold().split()
         listed = [str(row["value"]) for row in _list_cases(plan, words, set())]
+        listed = listed if recorded is None else [each for each in listed if each in recorded]
     else:
         listed = list(form.get("case", ()))
     found = {_parse_key(each) for each in listed}
@@ -184,6 +207,11 @@ def _read_number(request: Request) -> int:
 def link_run_form(eval_set_id: str, eval_id: str) -> str:
     """Return the address of the form with one case ticked."""
     return link("/run", case=_format_key((eval_set_id, eval_id)), q=eval_id)
+
+
+def link_run_of_list(record_id: str, query: CaseQuery) -> str:
+    """Return the address of the form with the cases in the list of a record."""
+    return link("/run", record=record_id, list=urlencode(query.params))
 
 
 def _format_key(key: CaseKey) -> str:

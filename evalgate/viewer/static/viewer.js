@@ -68,6 +68,16 @@ function handleKey(event) {
   event.preventDefault();
 }
 
+// A step of a trace lights up the message that it brought about, and a message its steps.
+function lightUp(event) {
+  document.querySelectorAll(".lit").forEach((each) => each.classList.remove("lit"));
+  const from = event.target.closest?.("[data-event]");
+  if (!from) return;
+  for (const each of document.querySelectorAll(`[data-event="${CSS.escape(from.dataset.event)}"]`)) {
+    each.classList.add("lit");
+  }
+}
+
 function setUp() {
   document.addEventListener("keydown", handleKey);
   const navigation = document.querySelector(".bar nav");
@@ -80,6 +90,10 @@ function setUp() {
   navigation?.append(button);
   for (const select of document.querySelectorAll(".search select")) {
     select.addEventListener("change", () => select.form.requestSubmit());
+  }
+  if (document.querySelector(".waterfall")) {
+    document.addEventListener("mouseover", lightUp);
+    document.addEventListener("focusin", lightUp);
   }
   const step = document.querySelector(".waterfall [aria-current]");
   if (step && new URLSearchParams(location.search).has("span")) step.focus();
