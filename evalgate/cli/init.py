@@ -138,7 +138,10 @@ def _build_config(agent: str | None, found: Candidates, project: ProjectImport |
 
 
 def _build_criteria(project: ProjectImport) -> str:
-    """Return the section with a project's criteria, or the comment that says where they are."""
+    """Return the section with a project's criteria or checks, or the comment that says where they are."""
+    if project.checks:
+        lines = [f"  {name}: {_quote_yaml(value)}\n" for name, value in project.checks.items()]
+        return f"checks: # {project.own_criteria}\n{''.join(lines)}"
     if not project.criteria:
         return f"# No `criteria` here: {project.own_criteria}\n"
     lines = [f"  {name}: {_quote_yaml(value)}\n" for name, value in project.criteria.items()]

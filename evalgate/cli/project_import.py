@@ -30,8 +30,8 @@ _NO_EVAL_SETS = (
     "LangGraph has no eval sets: `evalgate generate --from questions.txt --to adk -o "
     "evals/first.evalset.json` makes one of questions, chat messages or a recorded run."
 )
-_ORDERED = "`orchestrate/journey_success: 1.0` also requires the order of `trajectory:tool-sequence`."
-_JUDGED = "Checks of `llm-rubric` need a model: add a `judge` section to evalgate.yaml."
+_JUDGED = "Statements and likeness by embeddings need a model: add a `judge` section to evalgate.yaml."
+_EXTRA = "Regular expressions and JSON Schemas need evalgate's extra `trpc`."
 _MODEL_SETTINGS = ("temperature", "max_tokens", "tools", "seed")
 _NO_AGENT = "add --agent KIND:WHAT, as python:agent.py:answer or http:http://localhost:8000"
 
@@ -51,9 +51,10 @@ class ProjectImport:
     files: Mapping[str, str] = field(default_factory=dict)
     """Path in the workspace to text."""
     criteria: Mapping[str, object] = field(default_factory=dict)
-    """{}: those next to the eval sets apply."""
+    """{}: those next to the eval sets apply, unless there are checks."""
     own_criteria: str = ""
     """Comment about the origin of the criteria."""
+    checks: Mapping[str, JsonObject] = field(default_factory=dict)
     agent_options: JsonObject = field(default_factory=dict)
     """Further keys of the agent's section, which belong to the first of `agents`."""
     environment: tuple[str, ...] = ()
@@ -236,8 +237,8 @@ def _read_promptfoo(workspace: Workspace, path: Path) -> ProjectImport:
     project = read_promptfoo(path, shown_as)
     if not project.eval_set.cases:
         raise InvalidInputError("; ".join([f"{shown_as}: no test can be carried over", *project.lost]))
-    out = f"evals/{project.eval_set.eval_set_id}.json"
-    files = {out: _write_eval_set(project.eval_set, out, "orchestrate")[0]}
+    out = _choose_name(project.eval_set.eval_set_id, {})
+    files = {out: _write_eval_set(project.eval_set, out, "adk")[0]}
     agents: list[str] = []
     options: JsonObject = {}
     lost = list(project.lost)
@@ -252,25 +253,21 @@ def _read_promptfoo(workspace: Workspace, path: Path) -> ProjectImport:
         agents.append(agent)
         variables = _list_variables(read_or_empty(path.parent / _get_script(provider)))
         files |= {_ADAPTER: adapter} if adapter else {}
-    criteria: dict[str, object] = {"orchestrate/journey_completion": {"threshold": 1.0, "responses": "exact"}}
-    notes = []
-    if project.has_checks:
-        criteria = {"orchestrate/journey_completion": 1.0}
-        notes.append(_JUDGED)
-    if project.is_ordered:
-        notes.append(_ORDERED)
+    written = json.dumps(project.checks)
+    notes = [_JUDGED] if '"semantic":' in written or '"embeddings"' in written else []
+    notes += [_EXTRA] if '"matches":' in written or '"json_schema":' in written else []
     return ProjectImport(
         f"promptfoo ({shown_as})",
         f": {pluralize(len(project.eval_set.cases), 'case')}",
         (out,),
         tuple(agents),
         files,
-        criteria,
-        "every goal of a case, as every assertion of a promptfoo test",
-        options,
-        tuple(dict.fromkeys([*_find_variables(path.parent), *variables])),
-        tuple(lost),
-        tuple(notes),
+        own_criteria="the assertions of promptfoo's tests",
+        checks=project.checks,
+        agent_options=options,
+        environment=tuple(dict.fromkeys([*_find_variables(path.parent), *variables])),
+        lost=tuple(lost),
+        notes=tuple(notes),
     )
 
 

@@ -1,21 +1,25 @@
-"""Configurations of promptfoo, converted to cases with goals.
+"""Configurations of promptfoo, converted to cases and checks.
 
-A goal is a keyword, an exact text, a tool call or a check for a judge: the assertions that evalgate can
-decide for a single case. Every other assertion is listed with its line. See docs/import-projects.md.
+An assertion without a counterpart is listed with its line. See docs/import-projects.md.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import count, islice, product
 from pathlib import Path
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseTurn, EvalCase, EvalSet, JsonObject, UserMessage
 from evalgate.datasets.foreign_rows import is_chat, read_csv_rows
-from evalgate.datasets.promptfoo_goals import GoalBuilder, NotCarriedError, render_template
+from evalgate.datasets.promptfoo_assertions import (
+    AssertionContext,
+    CarriedCheck,
+    convert_assertions,
+)
+from evalgate.datasets.promptfoo_values import NotCarriedError, parse_list, render_template
 from evalgate.documents.config_file import ConfigDocument, read_config_document
 from evalgate.system.files import read_input_text
 
@@ -27,13 +31,14 @@ _CSV_TYPES = (
     "perplexity perplexity-score regex rouge-n ruby similar starts-with webhook word-count"
 )
 _CSV_ASSERTION = re.compile(
-    rf"(not-)?({'|'.join(_CSV_TYPES.split())})(?:\(\d+(?:\.\d+)?\))?(?::(.*))?", re.DOTALL
+    rf"(not-)?({'|'.join(_CSV_TYPES.split())})(?:\((\d+(?:\.\d+)?)\))?(?::(.*))?", re.DOTALL
 )
 _CODE = ("javascript:", "fn:", "eval:", "python:", "file://")
 _LISTS = frozenset({"contains-all", "icontains-all", "contains-any", "icontains-any"})
 _TOP_LEVEL = frozenset({"prompts", "providers", "targets"})
 _TEST_KEYS = frozenset({"description", "vars", "assert", "options", "threshold", "metadata"})
-_OPTIONS = frozenset({"prefix", "suffix", "transform", "provider"})  # `provider` is the model that grades
+# `provider` is the model that grades.
+_OPTIONS = frozenset({"prefix", "suffix", "transform", "provider", "disableDefaultAsserts"})
 _MOST_COMBINATIONS = 1000
 
 Locate = Callable[[tuple[str | int, ...]], int]
@@ -61,10 +66,8 @@ class PromptfooProject:
     eval_set: EvalSet
     providers: tuple[JsonObject, ...]
     """Each with `id`, and `config` if it has one."""
-    has_checks: bool
-    """True if a judge is needed."""
-    is_ordered: bool
-    """True if a case expects tool calls in an order."""
+    checks: Mapping[str, JsonObject]
+    """Name of a check to its content in a thresholds file."""
     lost: tuple[str, ...]
     """One sentence for each part that is not carried over, `file:line` first."""
 
@@ -91,17 +94,16 @@ def read_promptfoo(path: Path, shown_as: str) -> PromptfooProject:
         )
     if "scenarios" in document.value:
         lost.append(f"{shown_as}:{document.find_position(('scenarios',))[0]}: `scenarios`")
-    cases: list[EvalCase] = []
+    found: list[tuple[EvalCase, Sequence[CarriedCheck]]] = []
     for number, test in enumerate(_iter_tests(document, path.parent, lost), 1):
-        cases += _convert_test(test, number, prompt, defaults, document, lost)
-    cases = _with_unique_ids(cases)
-    goals = [goal for case in cases for goal in (case.journey.goals if case.journey else ())]
+        found += _convert_test(test, number, prompt, defaults, document, path.parent, lost)
+    cases = _with_unique_ids([case for case, _ in found])
+    checks = [each for _, each in found]
     return PromptfooProject(
         EvalSet(path.name.partition(".")[0], tuple(cases), shown_as),
         tuple(_iter_providers(document.value)),
-        has_checks=any(goal.type == "check" for goal in goals),
-        is_ordered=any(any(case.journey.order.values()) for case in cases if case.journey),
-        lost=tuple(lost),
+        _merge_checks([case.eval_id for case in cases], checks),
+        tuple(lost),
     )
 
 
@@ -239,10 +241,11 @@ def _parse_csv_assertion(text: str) -> JsonObject:
     match = _CSV_ASSERTION.fullmatch(text.strip())
     if match is None:
         return {"type": "equals", "value": text}
-    value: object = (match[3] or "").strip()
+    value: object = (match[4] or "").strip()
     if match[2] in _LISTS:
-        value = [each.strip() for each in str(value).split(",")]
-    return {"type": f"{match[1] or ''}{match[2]}", "value": value}
+        value = parse_list(str(value))
+    more = {"threshold": float(match[3])} if match[3] else {}
+    return {"type": f"{match[1] or ''}{match[2]}", "value": value, **more}
 
 
 def _convert_test(
@@ -251,37 +254,35 @@ def _convert_test(
     prompt: str,
     defaults: Mapping[str, object],
     document: ConfigDocument,
+    folder: Path,
     lost: list[str],
-) -> Iterator[EvalCase]:
-    """Yield a case for each combination of the test's variables."""
-    shared = _build_test(defaults, document, ("defaultTest",))
+) -> Iterator[tuple[EvalCase, Sequence[CarriedCheck]]]:
+    """Yield a case with its checks for each combination of the test's variables."""
     name = str(test.values.get("description") or f"test-{number}")
-    if test.values.get("threshold") is not None:
-        lost.append(f"{test.describe_line('threshold')}: `threshold` of {name}: every goal must be reached")
     options = {**_get_object(defaults, "options"), **_get_object(test.values, "options")}
-    has_transform = "transform" in options
     lost += _list_unread_keys(test, options, name)
+    shared = _build_test(defaults, document, ("defaultTest",))
     combinations = list(
         _iter_combinations({**_get_object(defaults, "vars"), **_get_object(test.values, "vars")})
     )
     for at, variables in enumerate(combinations):
         said_about: list[str] = [] if at else lost  # each loss once, not for every combination
-        goals = GoalBuilder(variables, has_transform=has_transform)
-        _add_assertions(goals, shared, "defaultTest", lost if number == 1 and not at else [])
-        _add_assertions(goals, test, name, said_about)
+        context = AssertionContext(variables, folder, "transform" in options, options.get("provider"))
+        checks = _convert_all_assertions(
+            test, shared, name, context, said_about, lost if number == 1 and not at else []
+        )
         try:
             message = _render_message(prompt, variables)
             message = f"{options.get('prefix') or ''}{message}{options.get('suffix') or ''}"
         except NotCarriedError as error:
             lost.append(f"{test.describe_line()}: {name}: {error}")
             return
-        journey = goals.build_journey(message)
-        if not journey.goals:
+        if not checks:
             lost.append(f"{test.describe_line()}: {name}: no assertion is carried over, so there is no case")
             return
         case_id = name if len(combinations) == 1 else f"{name} {at + 1}"
         turns = (CaseTurn(UserMessage(message)),)
-        yield EvalCase(_make_id(case_id), turns, journey=journey, line=test.locate(()))
+        yield EvalCase(_make_id(case_id), turns, line=test.locate(())), checks
 
 
 def _list_unread_keys(test: PromptfooTest, options: Mapping[str, object], name: str) -> list[str]:
@@ -298,9 +299,8 @@ def _get_object(values: Mapping[str, object], key: str) -> Mapping[str, object]:
 def _iter_combinations(variables: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
     """Yield the combinations of variables that are lists, as promptfoo expands them."""
     options = [value if isinstance(value, list) else [value] for value in variables.values()]
-    for count, chosen in enumerate(product(*options)):
-        if count < _MOST_COMBINATIONS:
-            yield dict(zip(variables, chosen, strict=True))
+    for chosen in islice(product(*options), _MOST_COMBINATIONS):
+        yield dict(zip(variables, chosen, strict=True))
 
 
 def _make_id(name: str) -> str:
@@ -308,25 +308,65 @@ def _make_id(name: str) -> str:
 
 
 def _with_unique_ids(cases: Sequence[EvalCase]) -> list[EvalCase]:
-    taken: set[str] = set()
-    found = []
+    found: dict[str, EvalCase] = {}
     for case in cases:
-        name, count = case.eval_id, 1
-        while name in taken:
-            count += 1
-            name = f"{case.eval_id}_{count}"
-        taken.add(name)
-        found.append(replace(case, eval_id=name))
-    return found
+        name = _choose_free(case.eval_id, found)
+        found[name] = replace(case, eval_id=name)
+    return [*found.values()]
 
 
 # --- assertions ---------------------------------------------------------------------------------------------
 
 
-def _add_assertions(goals: GoalBuilder, test: PromptfooTest, name: str, lost: list[str]) -> None:
-    asserted = test.values.get("assert")
-    for at, each in enumerate(asserted if isinstance(asserted, list) else []):
-        try:
-            goals.add_assertion(each)
-        except NotCarriedError as error:
-            lost.append(f"{test.describe_line('assert', at)}: {name}: {error}")
+def _convert_all_assertions(
+    test: PromptfooTest,
+    shared: PromptfooTest,
+    name: str,
+    context: AssertionContext,
+    lost: list[str],
+    lost_of_all: list[str],
+) -> list[CarriedCheck]:
+    """Return the checks of a test and of `defaultTest`; `lost_of_all` gets what the latter loses."""
+    threshold = test.values.get("threshold", shared.values.get("threshold"))
+    own = test.values.get("assert")
+    own = own if isinstance(own, list) else []
+    default = shared.values.get("assert")
+    default = default if isinstance(default, list) else []
+    if _get_object(test.values, "options").get("disableDefaultAsserts"):
+        default = []
+
+    def lose(path: Sequence[str | int], sentence: str) -> None:
+        at = path[0] if path else None
+        if isinstance(at, int) and at < len(default):
+            lost_of_all.append(f"{shared.describe_line('assert', *path)}: defaultTest: {sentence}")
+        elif isinstance(at, int):
+            below = ("assert", at - len(default), *path[1:])
+            lost.append(f"{test.describe_line(*below)}: {name}: {sentence}")
+        else:
+            lost.append(f"{test.describe_line()}: {name}: {sentence}")
+
+    return list(convert_assertions([*default, *own], threshold, context, lose))
+
+
+def _merge_checks(
+    ids: Sequence[str], checks_of: Sequence[Sequence[CarriedCheck]]
+) -> Mapping[str, JsonObject]:
+    """Return the checks by unique names; equal ones of several cases are one check with all their ids."""
+    merged: dict[tuple[str, str], tuple[CarriedCheck, list[str]]] = {}
+    for case_id, checks in zip(ids, checks_of, strict=True):
+        for check in checks:
+            key = (check.name, json.dumps(check.content, sort_keys=True))
+            merged.setdefault(key, (check, []))[1].append(case_id)
+    found: dict[str, JsonObject] = {}
+    for check, named in merged.values():
+        of = list(dict.fromkeys(named))
+        is_for_all = len(of) == len(ids)
+        stem = check.name if is_for_all or len(of) > 1 else f"{of[0]}_{check.name}"
+        name = _choose_free(re.sub(r"[^A-Za-z0-9_.-]+", "_", stem).lstrip("_.-") or "check", found)
+        found[name] = {**({} if is_for_all else {"ids": of}), **check.content}
+    return found
+
+
+def _choose_free(name: str, taken: Container[str]) -> str:
+    names = (name if number == 1 else f"{name}_{number}" for number in count(1))
+    return next(each for each in names if each not in taken)

@@ -27,7 +27,7 @@ PROMPTFOO = dedent("""\
         vars: {query: where is order 7?}
         assert:
           - {type: icontains, value: 'ORDER {{number}}'}
-          - {type: regex, value: 'ship.*'}
+          - {type: regex, value: 'ORDER 7?|order'}
       - vars: {query: [hello, hi]}
         assert: [{type: equals, value: 'Certainly. Customer: {{query}}'}]
       - vars: {query: joke}
@@ -76,23 +76,18 @@ def test_a_promptfoo_project_is_gated_with_its_own_provider(promptfoo: Path) -> 
     done = init(promptfoo, "--from", ".")
     assert done.code == 0, done.err
     assert left_out(done) == [
-        "promptfooconfig.yaml:8: defaultTest: assert `not-contains`",
-        "promptfooconfig.yaml:14: late order: assert `regex`",
-        "promptfooconfig.yaml:18: test-3: assert `javascript`",
-        "promptfooconfig.yaml:17: test-3: no assertion is carried over, so there is no case",
-        "desk/more.csv:3: test-5: assert `starts-with`",
-        "desk/more.csv:3: test-5: no assertion is carried over, so there is no case",
+        "promptfooconfig.yaml:18: test-3: assert `javascript` (code)",
         "promptfooconfig.yaml: provider `openai:gpt-5-mini`: a gate has one agent",
     ]
     found = config(promptfoo)
-    assert found["eval_sets"] == ["evals/promptfooconfig.json"]
+    assert found["eval_sets"] == ["evals/promptfooconfig.evalset.json"]
     agent = found["agent"]
     assert isinstance(agent, dict)
     assert (agent["entry"], agent["env"]) == ("evals/promptfoo_agent.py:answer", ["DESK_TONE"])
     assert evalgate("validate", cwd=promptfoo).code == 0
     ran = evalgate("run", cwd=promptfoo)
     assert ran.code == 0, ran.out + ran.err
-    assert "4 cases: 4 passed" in ran.out
+    assert "6 cases: 6 passed" in ran.out
     (promptfoo / "desk/provider.py").write_text(PROVIDER.replace("{prompt}", "No."))
     assert evalgate("run", cwd=promptfoo).code == 1
 
@@ -336,10 +331,14 @@ def test_nothing_to_take_over_is_said(source: str, sentence: str, tmp_path: Path
     assert [each.name for each in tmp_path.iterdir()] == ["notes.yaml"]
 
 
-def test_the_criteria_written_are_yaml(promptfoo: Path) -> None:
+def test_the_checks_written_are_yaml(promptfoo: Path) -> None:
     init(promptfoo, "--from", ".")
     text = (promptfoo / "evalgate.yaml").read_text("utf-8")
-    assert yaml.safe_load(text)["criteria"] == {
-        "orchestrate/journey_completion": {"threshold": 1.0, "responses": "exact"}
+    assert "checks: # the assertions of promptfoo's tests" in text
+    found = yaml.safe_load(text)
+    assert "criteria" not in found
+    assert found["checks"]["not-contains"] == {"response": {"not_contains": "error"}}
+    assert found["checks"]["late_order_regex"] == {
+        "ids": ["late_order"],
+        "response": {"matches": "ORDER 7?|order"},
     }
-    assert "criteria: # every goal of a case, as every assertion of a promptfoo test" in text

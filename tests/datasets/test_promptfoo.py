@@ -1,4 +1,4 @@
-"""Configurations of promptfoo become cases with goals, and every part without a counterpart is listed."""
+"""Configurations of promptfoo become cases with checks, and every part without a counterpart is listed."""
 
 import json
 from pathlib import Path
@@ -8,10 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.core.types import Goal
 from evalgate.datasets.promptfoo import PromptfooProject, _parse_csv_assertion, read_promptfoo
-
-ANY = {"IGNORE": None}
 
 
 def read(folder: Path, tests: object, **more: object) -> PromptfooProject:
@@ -20,90 +17,35 @@ def read(folder: Path, tests: object, **more: object) -> PromptfooProject:
     return read_promptfoo(folder / "promptfooconfig.json", "config.json")
 
 
-def goals(folder: Path, *asserted: dict[str, Any]) -> list[Goal]:
-    project = read(folder, [{"vars": {"query": "hi", "color": "red"}, "assert": list(asserted)}])
-    assert project.lost == ()
-    (case,) = project.eval_set.cases
-    assert case.journey is not None
-    return list(case.journey.goals)
-
-
-def test_texts_become_keywords_responses_and_checks(tmp_path: Path) -> None:
-    found = goals(
-        tmp_path,
-        {"type": "contains", "value": "{{ color }} one"},
-        {"type": "icontains-all", "value": ["a", 7]},
-        {"type": "contains-all", "value": "x, y"},
-        {"type": "equals", "value": "It is {{color}}"},
-        {"type": "assert-set", "assert": [{"type": "llm-rubric", "value": "is kind"}]},
+def test_equal_checks_of_several_cases_are_one(tmp_path: Path) -> None:
+    test: dict[str, Any] = {
+        "assert": [{"type": "contains", "value": "x"}, {"type": "equals", "value": "{{query}}"}]
+    }
+    tests = [{**test, "vars": {"query": query}} for query in ("a", "b")]
+    every = {"type": "not-contains", "value": "error", "metric": "No error!"}
+    last: dict[str, Any] = {"vars": {"query": "c"}, "options": {"disableDefaultAsserts": True}}
+    tests.append({**last, "assert": [{"type": "regex", "value": "["}, {"type": "javascript", "value": "1"}]})
+    tests.append({"vars": {"query": "d"}, "assert": []})
+    project = read(tmp_path, tests, defaultTest={"assert": [every]})
+    assert project.checks == {
+        "No_error_": {"response": {"not_contains": "error"}},
+        "contains": {"ids": ["test-1", "test-2"], "response": {"contains": "x"}},
+        "test-1_equals": {"ids": ["test-1"], "response": {"equals": "a"}},
+        "test-2_equals": {"ids": ["test-2"], "response": {"equals": "b"}},
+    }
+    assert project.lost == (
+        "config.json:1: test-3: assert `regex` with a pattern that RE2 does not read: missing ]: [",
+        "config.json:1: test-3: assert `javascript` (code)",
+        "config.json:1: test-3: no assertion is carried over, so there is no case",
     )
-    assert [(goal.type, goal.keywords, goal.response, goal.check) for goal in found] == [
-        ("text", ("red one",), None, ""),
-        ("text", ("a", "7"), None, ""),
-        ("text", ("x", "y"), None, ""),
-        ("text", (), "It is red", ""),
-        ("check", (), None, "is kind"),
-    ]
 
 
-def test_several_assertions_about_one_call_are_one_goal(tmp_path: Path) -> None:
-    project = read(
-        tmp_path,
-        [
-            {
-                "vars": {"query": "move me"},
-                "assert": [
-                    {"type": "trajectory:tool-used", "value": ["lookup", "update", "notify"]},
-                    {
-                        "type": "trajectory:tool-args-match",
-                        "value": {"name": "update", "args": {"seat": "14C"}},
-                    },
-                    {"type": "trajectory:tool-sequence", "value": {"steps": ["lookup", {"name": "update"}]}},
-                ],
-            }
-        ],
-    )
-    journey = project.eval_set.cases[0].journey
-    assert journey is not None
-    assert [(goal.name, goal.tool_name, goal.args) for goal in journey.goals] == [
-        ("step-1-lookup", "lookup", ANY),
-        ("step-2-update", "update", {"seat": "14C"}),
-        ("used-notify", "notify", ANY),
-    ]
-    assert journey.order == {"step-1-lookup": ("step-2-update",), "step-2-update": (), "used-notify": ()}
-    assert project.is_ordered
-
-
-@pytest.mark.parametrize(
-    ("asserted", "sentence"),
-    [
-        ({"type": "regex", "value": "a"}, "assert `regex`"),
-        ({"type": "not-equals", "value": "a"}, "assert `not-equals`"),
-        ({"type": "contains", "value": "file://x.txt"}, "assert `contains` with a value in a file"),
-        ({"type": "contains", "value": {"a": 1}}, "assert `contains` with a value that is no text"),
-        ({"type": "equals", "value": "{{ query | upper }}"}, "a template with more than `{{ name }}`"),
-        ({"type": "equals", "value": "{{ gone }}"}, "no value for `{{ gone }}`"),
-        ({"type": "equals", "value": "a", "transform": "output.x"}, "assert `equals` with a transform"),
-        ({"value": "a"}, "an assertion without a type"),
-        ("a", "an assertion without a type"),
-        ({"type": "assert-set", "threshold": 0.5, "assert": []}, "assert `assert-set`"),
-        (
-            {"type": "trajectory:tool-used", "value": {"name": "a", "max": 2}},
-            "assert `trajectory:tool-used` with more than names of tools",
-        ),
-        (
-            {"type": "trajectory:tool-args-match", "value": {"name": "a", "args": {}, "mode": "exact"}},
-            "assert `trajectory:tool-args-match` of `a`: only some arguments of one call",
-        ),
-    ],
-)
-def test_an_assertion_without_a_counterpart_is_listed_with_its_line(
-    asserted: object, sentence: str, tmp_path: Path
-) -> None:
-    kept = {"type": "contains", "value": "kept"}
-    project = read(tmp_path, [{"vars": {"query": "hi"}, "assert": [kept, asserted]}])
-    assert project.lost == (f"config.json:1: test-1: {sentence}",)
-    assert len(project.eval_set.cases) == 1
+def test_a_check_of_every_case_names_none(tmp_path: Path) -> None:
+    tests = [{"vars": {"query": "a"}}, {"vars": {"query": "b"}}]
+    default = {"assert": [{"type": "icontains", "value": "x"}, {"type": "cost"}], "threshold": 1}
+    project = read(tmp_path, tests, defaultTest=default)
+    assert project.checks == {"icontains": {"response": {"contains": "x", "ignore_case": True}}}
+    assert project.lost == ("config.json:1: defaultTest: assert `cost` (there is no limit of costs)",)
 
 
 def test_prompts_are_rendered_and_only_one_is_gated(tmp_path: Path) -> None:
@@ -129,7 +71,7 @@ def test_of_a_chat_the_user_says_the_messages_of_the_user(tmp_path: Path) -> Non
     assert project.eval_set.cases[0].turns[0].user.text == "hello"
 
 
-def test_texts_that_are_transformed_are_no_goals(tmp_path: Path) -> None:
+def test_texts_that_are_transformed_are_not_checked(tmp_path: Path) -> None:
     """As in promptfoo's examples: `output[0].name` is compared, and not what the agent says."""
     kept = {"type": "trajectory:tool-used", "value": "weather"}
     test = {
@@ -141,8 +83,7 @@ def test_texts_that_are_transformed_are_no_goals(tmp_path: Path) -> None:
     project = read(tmp_path, [test])
     (case,) = project.eval_set.cases
     assert case.turns[0].user.text == "Please: hi!"
-    assert case.journey is not None
-    assert [goal.name for goal in case.journey.goals] == ["used-weather"]
+    assert project.checks == {"trajectory_tool-used": {"tools": {"require": ["weather"]}}}
     assert project.lost == (
         "config.json:1: test-1: `provider`",
         "config.json:1: test-1: `options.storeOutputAs`",
@@ -167,7 +108,7 @@ def test_ids_are_unique_and_defaults_apply_to_each_test(tmp_path: Path) -> None:
         ("icontains:bonjour", {"type": "icontains", "value": "bonjour"}),
         ("contains-all: a, b", {"type": "contains-all", "value": ["a", "b"]}),
         ("not-contains:x", {"type": "not-contains", "value": "x"}),
-        ("similar(0.8):hello", {"type": "similar", "value": "hello"}),
+        ("similar(0.8):hello", {"type": "similar", "value": "hello", "threshold": 0.8}),
         ("grade:is kind", {"type": "llm-rubric", "value": "is kind"}),
         ("is-json", {"type": "is-json", "value": ""}),
         ("fn:output.length", {"type": "javascript", "value": "fn:output.length"}),
@@ -190,4 +131,8 @@ def test_any_content_is_read_or_listed(
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
     project = read(folder, tests, defaultTest=default, prompts=prompts)
-    assert all(case.journey and case.journey.goals for case in project.eval_set.cases)
+    contents: list[Any] = [*project.checks.values()]
+    checked = {name for content in contents for name in content.get("ids", ())}
+    ids = {case.eval_id for case in project.eval_set.cases}
+    assert checked <= ids
+    assert not ids or project.checks

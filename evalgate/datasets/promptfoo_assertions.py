@@ -1,0 +1,332 @@
+"""Assertions of promptfoo, converted to checks that pass and fail for the same responses."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from evalgate.core.frozen import frozen
+from evalgate.core.types import JsonObject
+from evalgate.datasets.promptfoo_calls import convert_call_assertion
+from evalgate.datasets.promptfoo_patterns import UnknownPatternError, translate_pattern
+from evalgate.datasets.promptfoo_values import (
+    NotCarriedError,
+    format_text,
+    parse_list,
+    read_schema,
+    render_template,
+)
+
+_EMBEDDING_MODEL = "text-embedding-3-large"
+_DEFAULT_LIKENESS = 0.75
+_DEFAULT_EDITS = 5
+_GRADED = frozenset({"similar", "similar:cosine", "llm-rubric", "model-graded-closedqa", "assert-set"})
+"""Assertions with scores between 0 and 1, of which a threshold for several makes a mean."""
+_REASONS = {
+    "javascript": "code",
+    "python": "code",
+    "ruby": "code",
+    "webhook": "code",
+    "cost": "there is no limit of costs",
+    "latency": "there is no limit of times",
+    "contains-json": "a check reads JSON only in a whole response",
+    "rouge-n": "it divides and counts words in another way than ROUGE-1 here",
+    "is-valid-openai-tools-call": "no check compares all arguments with the declaration of a tool",
+}
+
+
+@frozen
+class CarriedCheck:
+    """A check of one case."""
+
+    name: str
+    """Type of the assertion, or the name of its `metric`."""
+    content: JsonObject
+    """As a thresholds file has it, without the cases."""
+
+
+@frozen
+class AssertionContext:
+    """Facts about a test that its assertions depend on."""
+
+    variables: Mapping[str, object]
+    folder: Path
+    """Folder of the configuration."""
+    has_transform: bool = False
+    """True: texts are not compared as the agent says them."""
+    grader: object = None
+    """`options.provider`."""
+
+
+Lose = Callable[[Sequence[str | int], str], None]
+"""Takes the path of an assertion within a list of assertions, and a sentence about it."""
+
+
+def convert_assertions(
+    assertions: object, threshold: object, context: AssertionContext, lose: Lose
+) -> Iterator[CarriedCheck]:
+    """Yield checks that hold if and only if the assertions pass; `lose` gets what has none.
+
+    `threshold` is the least mean of the assertions' scores, None if all must pass.
+    """
+    listed = assertions if isinstance(assertions, list) else []
+    is_any = False
+    if threshold is not None:
+        try:
+            is_any = _needs_one_only(listed, threshold)
+        except NotCarriedError as error:
+            lose((), str(error))
+            return
+    if is_any and len(listed) > 1:
+        yield from _convert_any(listed, context, lose)
+        return
+    for at, each in enumerate(listed):
+        if isinstance(each, Mapping) and each.get("type") == "assert-set":
+
+            def lose_below(path: Sequence[str | int], sentence: str, at: int = at) -> None:
+                lose((at, "assert", *path) if path else (at,), sentence)
+
+            yield from convert_assertions(each.get("assert"), each.get("threshold"), context, lose_below)
+            continue
+        try:
+            yield _convert_assertion(each, context)
+        except NotCarriedError as error:
+            lose((at,), str(error))
+
+
+def _needs_one_only(listed: Sequence[object], threshold: object) -> bool:
+    """Return True if one passed assertion reaches the threshold, False if all have to pass.
+
+    Raises:
+        NotCarriedError: it is in between, or a score is not 0 or 1.
+    """
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
+        raise NotCarriedError("a `threshold` that is no number")
+    if threshold <= 0:
+        raise NotCarriedError(f"assertions with the threshold {threshold:g}, which cannot fail")
+    objects = [each for each in listed if isinstance(each, Mapping)]
+    weights = [_get_weight(each) for each in objects]
+    counted = [weight for weight in weights if weight]
+    if any(each.get("type") in _GRADED for each in objects):
+        raise NotCarriedError(f"assertions with the threshold {threshold:g} for the mean of graded scores")
+    if not counted or threshold > 1 - min(counted) / sum(counted) + 1e-9:
+        return False
+    if threshold <= min(counted) / sum(counted) + 1e-9 and len(counted) == len(listed):
+        return True
+    raise NotCarriedError(f"assertions with the threshold {threshold:g}, which some of them reach")
+
+
+def _get_weight(assertion: Mapping[str, object]) -> float:
+    weight = assertion.get("weight", 1)
+    return float(weight) if isinstance(weight, int | float) else 1.0
+
+
+def _convert_any(listed: Sequence[object], context: AssertionContext, lose: Lose) -> Iterator[CarriedCheck]:
+    try:
+        checks = [_convert_assertion(each, context) for each in listed]
+    except NotCarriedError as error:
+        lose((), f"one of several assertions: {error}")
+        return
+    groups = [each.content for each in checks]
+    if any({*group} & {"alternatives", "none_of"} for group in groups):
+        lose((), "one of several assertions, of which one has several ways itself")
+        return
+    yield CarriedCheck("any", {"alternatives": groups})
+
+
+def _convert_assertion(assertion: object, context: AssertionContext) -> CarriedCheck:
+    """Return the check of one assertion.
+
+    Raises:
+        NotCarriedError: it has no counterpart.
+    """
+    kind = assertion.get("type") if isinstance(assertion, Mapping) else None
+    if not isinstance(assertion, Mapping) or not isinstance(kind, str):
+        raise NotCarriedError("an assertion without a type")
+    base = kind.removeprefix("not-")
+    is_call = base.startswith("trajectory:")
+    has_transform = assertion.get("transform") or assertion.get("contextTransform")
+    if has_transform or (context.has_transform and not is_call):
+        raise NotCarriedError(f"assert `{kind}` with a transform")
+    try:
+        content = _build_conditions(base, assertion, context)
+    except (NotCarriedError, UnknownPatternError) as error:
+        why = str(error)
+        between = " " if why.startswith(("with ", "of ", "(")) else ": " if why else ""
+        raise NotCarriedError(f"assert `{kind}`{between}{why}") from None
+    if kind != base:
+        content = _negate(content, base)
+    if _get_weight(assertion) == 0:
+        content = {**content, "gates": False}
+    metric = assertion.get("metric")
+    return CarriedCheck(metric if isinstance(metric, str) and metric else kind, content)
+
+
+def _build_conditions(kind: str, assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
+    if kind.startswith("trajectory:"):
+        return convert_call_assertion(kind, assertion.get("value"), context.variables)
+    if kind in _CONVERTERS:
+        return {"response": _CONVERTERS[kind](assertion, context)}
+    if kind in _SEVERAL:
+        return _SEVERAL[kind](assertion, context)
+    raise NotCarriedError(f"({_REASONS[kind]})" if kind in _REASONS else "")
+
+
+def _negate(content: JsonObject, kind: str) -> JsonObject:
+    """Return the check that holds if and only if the given one does not."""
+    response, tools = content.get("response"), content.get("tools")
+    if kind in {"contains", "icontains"} and isinstance(response, Mapping):
+        folded = {key: value for key, value in response.items() if key == "ignore_case"}
+        return {"response": {"not_contains": response["contains"], **folded}}
+    if kind == "trajectory:tool-used" and isinstance(tools, Mapping) and "require" in tools:
+        return {"tools": {"forbid": tools["require"]}}  # promptfoo: none of several
+    if "none_of" in content:
+        raise NotCarriedError(f"assert `not-{kind}`")
+    return {"none_of": content.get("alternatives") or [content]}
+
+
+# --- texts --------------------------------------------------------------------------------------------------
+
+
+def _render(assertion: Mapping[str, object], context: AssertionContext) -> str:
+    """Return the value as text, with its variables filled in; a number as JavaScript writes it."""
+    text = render_template(format_text(assertion.get("value")), context.variables)
+    if text.startswith("file://"):
+        raise NotCarriedError("with a value in a file")
+    if not text:
+        raise NotCarriedError("with an empty value")
+    return text
+
+
+def _render_list(assertion: Mapping[str, object], context: AssertionContext) -> list[str]:
+    value = assertion.get("value")
+    listed = parse_list(_render(assertion, context)) if isinstance(value, str) else value
+    if not isinstance(listed, list) or not listed:
+        raise NotCarriedError("with a value that is no list")
+    return [_render({"value": each}, context) for each in listed]
+
+
+def _fold(kind: object) -> JsonObject:
+    return {"ignore_case": True} if "icontains" in str(kind) else {}
+
+
+def _convert_contains(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
+    return {"contains": _render(assertion, context), **_fold(assertion["type"])}
+
+
+def _convert_all(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
+    return {"contains": _render_list(assertion, context), **_fold(assertion["type"])}
+
+
+def _convert_any_text(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
+    texts, fold = _render_list(assertion, context), _fold(assertion["type"])
+    groups = [{"response": {"contains": each, **fold}} for each in texts]
+    return {"alternatives": groups} if len(groups) > 1 else groups[0]
+
+
+def _convert_equals(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
+    if assertion.get("normalizeUnicode"):
+        raise NotCarriedError("with `normalizeUnicode`")
+    value = assertion.get("value")
+    if "value" in assertion and (value is None or isinstance(value, list | dict)):
+        if "{{" in json.dumps(value, default=str):
+            raise NotCarriedError("with a template in an object")
+        return {"json_schema": {"const": value}}
+    return {"equals": _render(assertion, context)}
+
+
+def _convert_starts_with(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
+    return {"starts_with": _render(assertion, context)}
+
+
+def _convert_regex(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
+    from evalgate.documents.re2_patterns import InvalidPatternError, RegexEngineMissingError, compile_pattern
+
+    pattern = translate_pattern(_render(assertion, context))
+    try:
+        compile_pattern(pattern)
+    except InvalidPatternError as error:
+        raise NotCarriedError(f"with a pattern that RE2 does not read: {error}") from None
+    except RegexEngineMissingError:
+        pass  # `evalgate validate` says what to install
+    return {"matches": pattern}
+
+
+def _convert_json(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
+    return {"json_schema": read_schema(assertion.get("value"), context.folder)}
+
+
+def _convert_rubric(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
+    if assertion.get("threshold") is not None:
+        raise NotCarriedError("with a threshold: a judge affirms a statement or does not")
+    return {"semantic": _render(assertion, context)}
+
+
+def _convert_levenshtein(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
+    most = assertion.get("threshold") or _DEFAULT_EDITS
+    if not isinstance(most, int | float) or most < 0:
+        raise NotCarriedError("with a threshold that is no number")
+    return {"similar": {"to": _render(assertion, context), "by": "edit_distance", "max_edits": int(most)}}
+
+
+def _convert_similar(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
+    value, threshold = assertion.get("value"), assertion.get("threshold", _DEFAULT_LIKENESS)
+    if not isinstance(threshold, int | float) or not 0 < threshold <= 1:
+        raise NotCarriedError("with a threshold that is not between 0 and 1")
+    rest = {
+        "by": "embeddings",
+        "model": _find_embedding_model(assertion.get("provider") or context.grader),
+        "at_least": threshold,
+    }
+    texts = _render_list(assertion, context) if isinstance(value, list) else [_render(assertion, context)]
+    groups = [{"response": {"similar": {"to": text, **rest}}} for text in texts]
+    return {"alternatives": groups} if len(groups) > 1 else groups[0]
+
+
+def _find_embedding_model(provider: object) -> str:
+    found = provider.get("embedding") if isinstance(provider, Mapping) else provider
+    name = found.get("id") if isinstance(found, Mapping) else found
+    if name is None or (isinstance(name, str) and ":embedding" not in name):
+        return _EMBEDDING_MODEL  # the provider of another kind of assertions
+    match = re.fullmatch(r"openai:embeddings?:([\w.-]+)", str(name))
+    if match is None:
+        raise NotCarriedError(f"with the embeddings of `{name}`")
+    return match[1]
+
+
+def _convert_word_count(assertion: Mapping[str, object], _: AssertionContext) -> JsonObject:
+    value = assertion.get("value")
+    least, most = (value.get("min"), value.get("max")) if isinstance(value, Mapping) else (value, value)
+    if any(isinstance(each, bool) or not isinstance(each, int | None) for each in (least, most)):
+        raise NotCarriedError("with a value that is no number of words")
+    found: JsonObject = {"response": {"max_words": most}} if most else {}
+    if isinstance(least, int) and least > 1:
+        found = {**found, "none_of": [{"response": {"max_words": least - 1}}]}
+    if not found or least == 1 or most == 0:
+        raise NotCarriedError("with a count of no word or one")
+    return found
+
+
+_Converter = Callable[[Mapping[str, object], AssertionContext], JsonObject]
+_CONVERTERS: Mapping[str, _Converter] = {
+    "contains": _convert_contains,
+    "icontains": _convert_contains,
+    "contains-all": _convert_all,
+    "icontains-all": _convert_all,
+    "equals": _convert_equals,
+    "starts-with": _convert_starts_with,
+    "regex": _convert_regex,
+    "is-json": _convert_json,
+    "levenshtein": _convert_levenshtein,
+    "llm-rubric": _convert_rubric,
+    "model-graded-closedqa": _convert_rubric,
+}
+"""Type of an assertion to the function that returns the conditions on a response."""
+_SEVERAL: Mapping[str, _Converter] = {
+    "contains-any": _convert_any_text,
+    "icontains-any": _convert_any_text,
+    "similar": _convert_similar,
+    "similar:cosine": _convert_similar,
+    "word-count": _convert_word_count,
+}
+"""Type of an assertion to the function that returns all conditions of the check."""

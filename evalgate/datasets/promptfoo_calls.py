@@ -1,0 +1,109 @@
+"""promptfoo's assertions about the calls of tools, `trajectory:…`, converted to conditions of a check."""
+
+import json
+from collections.abc import Iterator, Mapping
+
+from evalgate.core.types import JsonObject
+from evalgate.datasets.promptfoo_values import NotCarriedError, render_template
+
+
+def convert_call_assertion(kind: str, value: object, variables: Mapping[str, object]) -> JsonObject:
+    """Return the conditions of one assertion about tools.
+
+    Raises:
+        NotCarriedError: it has no counterpart.
+    """
+    if kind == "trajectory:tool-used":
+        if isinstance(value, Mapping):
+            return {"tools": _count_calls(value, _get_name(value), default_min=1)}
+        return {"tools": {"require": _list_tools(value, variables)}}
+    if kind == "trajectory:tool-sequence":
+        return {"tools": _order_calls(value, variables)}
+    if kind == "trajectory:tool-args-match" and isinstance(value, Mapping):
+        return _match_args(value)
+    if kind == "trajectory:step-count" and isinstance(value, Mapping):
+        if value.get("type") not in ("tool", ["tool"]):
+            raise NotCarriedError("of steps that are no calls of tools")
+        name = _get_name(value) if value.get("name") or value.get("pattern") else "*"
+        return {"tools": _count_calls(value, name, default_min=0)}
+    raise NotCarriedError("(no check has this)")
+
+
+def _get_name(value: Mapping[str, object]) -> str:
+    if not {*value} <= {"name", "pattern", "type", "min", "max", "args", "arguments", "mode"}:
+        raise NotCarriedError("with more than names and numbers of tools")
+    return _check_name(value.get("pattern") or value.get("name"))
+
+
+def _check_name(name: object) -> str:
+    if not isinstance(name, str) or not name or "{{" in name or "[" in name:
+        raise NotCarriedError("with more than names of tools")
+    return name
+
+
+def _list_tools(value: object, variables: Mapping[str, object]) -> list[str]:
+    listed = value if isinstance(value, list) else [value]
+    if not listed:
+        raise NotCarriedError("with more than names of tools")
+    found = []
+    for each in listed:
+        name = _get_name(each) if isinstance(each, Mapping) else each
+        found.append(_check_name(render_template(name, variables) if isinstance(name, str) else name))
+    return found
+
+
+def _count_calls(value: Mapping[str, object], name: str, *, default_min: int) -> JsonObject:
+    least, most = value.get("min", default_min), value.get("max")
+    if not isinstance(least, int) or not isinstance(most, int | None) or (not least and most is None):
+        raise NotCarriedError("with a number of calls that is none")
+    if most is not None and most < least:
+        raise NotCarriedError("with `max` below `min`, which always fails")
+    if (least, most) == (1, None):
+        return {"require": [name]}
+    found: JsonObject = {"min": {name: least}} if least > 0 else {}
+    return found if most is None else {**found, "max": {name: most}}
+
+
+def _order_calls(value: object, variables: Mapping[str, object]) -> JsonObject:
+    steps = value.get("steps") if isinstance(value, Mapping) else value
+    mode = value.get("mode", "in_order") if isinstance(value, Mapping) else "in_order"
+    if not isinstance(steps, list) or mode not in {"in_order", "exact"}:
+        raise NotCarriedError("with more than steps")
+    names = _list_tools(steps, variables)
+    return {"order": names, **({"max": {"*": len(names)}} if mode == "exact" else {})}
+
+
+def _match_args(value: Mapping[str, object]) -> JsonObject:
+    tool = _get_name(value)
+    args = value.get("args", value.get("arguments"))
+    if not isinstance(args, Mapping) or value.get("mode", "partial") != "partial":
+        raise NotCarriedError(f"of `{tool}`: only some arguments of one call")
+    if "{{" in json.dumps(args, default=str):
+        raise NotCarriedError("with a template in the arguments")
+    if not args:
+        return {"tools": {"require": [tool]}}
+    return {"args": {tool: dict(_iter_rules(args))}, "calls": "some"}
+
+
+def _iter_rules(args: Mapping[str, object]) -> Iterator[tuple[str, JsonObject]]:
+    for name, expected in args.items():
+        if set(name) & set(".[]"):
+            raise NotCarriedError("with an argument that is named like a path")
+        if isinstance(expected, Mapping):
+            if not expected or _holds_objects_in_list(expected):
+                raise NotCarriedError("with an empty object, or objects in a list")
+            yield name, {"contains": expected}
+        elif _holds_objects_in_list({"": expected}):
+            raise NotCarriedError("with an empty object, or objects in a list")
+        else:
+            yield name, {"equals": expected}
+
+
+def _holds_objects_in_list(value: Mapping[str, object]) -> bool:
+    """Return True if a part would have to be equal here, of which promptfoo compares some keys only."""
+    for each in value.values():
+        if isinstance(each, Mapping) and (not each or _holds_objects_in_list(each)):
+            return True
+        if isinstance(each, list) and any(isinstance(item, Mapping | list) for item in each):
+            return True
+    return False

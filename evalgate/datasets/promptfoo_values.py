@@ -1,0 +1,95 @@
+"""Values of promptfoo's assertions: templates, lists in a text, JSON Schemas."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.types import JsonObject
+from evalgate.documents.config_file import parse_yaml, read_config_document
+
+_VARIABLE = re.compile(r"\{\{-?\s*([\w.]+)\s*-?\}\}")
+_FIELD = re.compile(r'\s*(?:"((?:\\["\\]|""|[^"])*)"\s*(?:,|$)|([^,]*)(?:,|$))')
+_DRAFT = "http://json-schema.org/draft-07/schema#"
+"""Version that promptfoo reads a JSON Schema by if it names none."""
+
+
+class NotCarriedError(Exception):
+    """A part of a configuration has no counterpart; the text says which."""
+
+
+def render_template(text: str, variables: Mapping[str, object]) -> str:
+    """Fill in `{{ name }}`; the rest of Nunjucks has no counterpart.
+
+    Raises:
+        NotCarriedError: the template has more, or a variable has no value.
+    """
+
+    def fill(match: re.Match[str]) -> str:
+        value: object = variables
+        for part in match[1].split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if value is None:
+            raise NotCarriedError(f"no value for `{match[0]}`")
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    filled = _VARIABLE.sub(fill, text)
+    if "{%" in text or "{{" in _VARIABLE.sub("", text):
+        raise NotCarriedError("a template with more than `{{ name }}`")
+    return filled
+
+
+def format_text(value: object) -> str:
+    """Return a text as it is, and a number as JavaScript writes it.
+
+    Raises:
+        NotCarriedError: it is neither.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise NotCarriedError("with a value that is no text")
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e21 else repr(value)
+
+
+def parse_list(text: str) -> list[str]:
+    """Split a text at its commas; a part in "quotation marks" may hold some."""
+    found = []
+    for match in _FIELD.finditer(text):
+        quoted, plain = match.groups()
+        if quoted is not None:
+            found.append(re.sub(r'\\(["\\])|"(")', r"\1\2", quoted))
+        elif plain.strip():
+            found.append(plain.strip())
+    return found
+
+
+def read_schema(value: object, folder: Path) -> JsonObject:
+    """Return the JSON Schema of `is-json`: written there, as YAML in a text, or in a file; {} for none.
+
+    Raises:
+        NotCarriedError: it is no schema, or in a file of another kind.
+    """
+    if isinstance(value, str) and value.startswith("file://"):
+        path = folder / value.removeprefix("file://")
+        if path.suffix not in {".json", ".yaml", ".yml"} or not path.is_file():
+            raise NotCarriedError("with a schema in a file that is neither JSON nor YAML")
+        value = read_config_document(path, path.name).value
+    elif isinstance(value, str) and value:
+        try:
+            value = parse_yaml(value, "schema").value
+        except InvalidInputError:
+            raise NotCarriedError("with a text that is no schema") from None
+    if value is None or value == "":
+        return {}
+    if value is False:
+        return {"not": {}}
+    if not isinstance(value, Mapping | bool):
+        raise NotCarriedError("with a value that is no schema")
+    schema = dict(value) if isinstance(value, Mapping) else {}
+    if "{{" in json.dumps(schema, default=str):
+        raise NotCarriedError("with a template in a schema")
+    if '"format"' in json.dumps(schema, default=str):
+        raise NotCarriedError("with `format` in a schema, which is not checked here")
+    return {"$schema": _DRAFT, **schema} if schema else {}
