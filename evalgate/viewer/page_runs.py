@@ -75,10 +75,10 @@ def build_project_plan(folder: Path, thresholds: str | None) -> Plan:
     return build_plan(Overrides(), thresholds=thresholds, folder=folder, environ=os.environ)
 
 
-def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[str, float]) -> Plan:
+def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[str, float | None]) -> Plan:
     """Return the plan with these cases, and only the metrics of `thresholds`, with these values.
 
-    A case's own threshold is kept.
+    None keeps the threshold that each eval set has. A case's own threshold is kept, too.
 
     Raises:
         InvalidInputError: no case or no metric is left.
@@ -89,8 +89,8 @@ def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[st
             suite,
             metrics=tuple(
                 bound
-                if thresholds[bound.name] == bound.criterion.threshold
-                else bound.apply_threshold(ScopedThreshold(thresholds[bound.name], ""))
+                if (threshold := thresholds[bound.name]) in {None, bound.criterion.threshold}
+                else bound.apply_threshold(ScopedThreshold(threshold, ""))
                 for bound in suite.metrics
                 if bound.name in thresholds
             ),

@@ -119,6 +119,27 @@ def test_chosen_cases_run_with_own_thresholds_and_become_a_record(tmp_path: Path
     assert not (tmp_path / "evalgate-report/results.json").exists()
 
 
+def test_each_eval_set_keeps_its_own_threshold(tmp_path: Path) -> None:
+    config = yaml.safe_load((write_project(tmp_path) / "evalgate.yaml").read_text())
+    del config["criteria"]
+    for name, threshold in (("strict", 0.95), ("lax", 0.5)):
+        (tmp_path / name).mkdir()
+        cases = [build_case("parcel", "a", "The parcel is late today")]
+        (tmp_path / name / "a.json").write_text(json.dumps({"eval_set_id": name, "eval_cases": cases}))
+        (tmp_path / name / "test_config.json").write_text(json.dumps({"criteria": {METRIC: threshold}}))
+    config["eval_sets"] = ["strict/a.json", "lax/a.json"]
+    (tmp_path / "evalgate.yaml").write_text(yaml.safe_dump(config))
+    viewer = create_viewer(tmp_path)
+    with open_client(viewer) as client:
+        assert "in the file 0.95, 0.5: left empty, each eval set keeps its own" in client.get("/run").text
+        for typed in ("", "0.5"):
+            wait_for_end(client, start(client, viewer, which="all", **{f"threshold:{METRIC}": typed}))
+
+    (newer, older) = (read_record(each.path, "kept") for each in list_results(tmp_path))
+    assert [each.threshold for each in older.metrics] == [0.95, 0.5]
+    assert (older.verdict.status, newer.verdict.status) == ("fail", "pass")
+
+
 def test_one_run_at_a_time_which_can_be_stopped(tmp_path: Path, viewer: Viewer) -> None:
     with open_client(viewer) as client:
         path = start(client, viewer, "one/slow", "one/parcel")

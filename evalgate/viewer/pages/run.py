@@ -112,10 +112,11 @@ def _list_cases(plan: Plan, words: list[str], ticked: set[str]) -> Iterator[Mapp
 def _list_metrics(plan: Plan, given: Mapping[str, tuple[str, ...]] | None) -> Iterator[Mapping[str, object]]:
     for bound in _collect_metrics(plan).values():
         range_, typed = bound.criterion.range, (given or {}).get(f"threshold:{bound.name}", ("",))[0]
+        defaults = _list_thresholds(plan, bound.name)
         yield {
             "name": bound.name,
-            "value": typed or f"{bound.criterion.threshold:g}",
-            "default": f"{bound.criterion.threshold:g}",
+            "value": typed or (defaults[0] if len(defaults) == 1 else ""),
+            "defaults": defaults,
             "low": f"{range_.low:g}",
             "high": f"{range_.high:g}",
             "step": f"{range_.width / 100:g}",
@@ -129,6 +130,14 @@ def _collect_metrics(plan: Plan) -> Mapping[str, BoundMetric]:
         for bound in suite.metrics:
             found.setdefault(bound.name, bound)
     return found
+
+
+def _list_thresholds(plan: Plan, name: str) -> list[str]:
+    """Return the different thresholds that a metric has in the eval sets, as the form shows them."""
+    found = [
+        bound.criterion.threshold for suite in plan.suites for bound in suite.metrics if bound.name == name
+    ]
+    return [f"{threshold:g}" for threshold in dict.fromkeys(found)]
 
 
 async def start_run(request: Request) -> Response:
@@ -168,20 +177,26 @@ def _read_cases(plan: Plan, form: Mapping[str, tuple[str, ...]], recorded: set[s
     return found
 
 
-def _read_thresholds(plan: Plan, form: Mapping[str, tuple[str, ...]]) -> Mapping[str, float]:
-    found: dict[str, float] = {}
+def _read_thresholds(plan: Plan, form: Mapping[str, tuple[str, ...]]) -> Mapping[str, float | None]:
+    """Return the threshold of each ticked metric; None if it is that of the files, or is left empty there.
+
+    Raises:
+        InvalidInputError: a threshold is no number, or out of the metric's range.
+    """
+    found: dict[str, float | None] = {}
     for name, bound in _collect_metrics(plan).items():
         if name not in form.get("metric", ()):
             continue
         text, range_ = form.get(f"threshold:{name}", ("",))[0], bound.criterion.range
-        if text == f"{bound.criterion.threshold:g}":
-            found[name] = bound.criterion.threshold
+        defaults = _list_thresholds(plan, name)
+        if [text] == defaults or (not text and len(defaults) > 1):
+            found[name] = None
             continue
         try:
-            found[name] = float(text)
+            found[name] = threshold = float(text)
         except ValueError:
             raise InvalidInputError(f"the threshold of {name} is no number: {text!r}") from None
-        if not range_.low <= found[name] <= range_.high:
+        if not range_.low <= threshold <= range_.high:
             raise InvalidInputError(f"the threshold of {name} must be between {range_}")
     return found
 
