@@ -28,6 +28,7 @@ from evalgate.core.types import (
     ToolResult,
 )
 from evalgate.datasets.loading import LARGE_FILE, read_document
+from evalgate.datasets.raw_edits import is_same_data
 from evalgate.documents.json_edits import align_items, update_json
 from evalgate.documents.strict_json import parse_json
 from evalgate.system.files import read_input_file, write_atomically
@@ -217,11 +218,12 @@ def _find_differences(wanted: EvalCase, found: EvalCase, before: EvalCase) -> It
             turn,
             other,
             is_kept=id(turn) in kept,
-            is_same_journey=wanted.journey == before.journey and len(before.turns) == len(wanted.turns),
+            is_same_journey=len(before.turns) == len(wanted.turns)
+            and is_same_data(wanted.journey, before.journey),
         )
         for turn, other in zip(wanted.turns, found.turns, strict=False)
     ]
-    if len(wanted.turns) != len(found.turns) or any(one != other for one, other in turns):
+    if len(wanted.turns) != len(found.turns) or not all(is_same_data(*pair) for pair in turns):
         yield _WORDS["turns"]
     for field in fields(wanted):
         if field.name in {"turns", "line", "native", "eval_set_id"}:
@@ -229,7 +231,7 @@ def _find_differences(wanted: EvalCase, found: EvalCase, before: EvalCase) -> It
         one, other = getattr(wanted, field.name), getattr(found, field.name)
         if field.name == "rubrics":
             one, other = _normalize_rubrics(one), _normalize_rubrics(other)
-        if one != other:
+        if not is_same_data(one, other):
             yield _WORDS.get(field.name, field.name)
 
 

@@ -1,6 +1,7 @@
 """Changes of decoded JSON for the editors of eval sets: unchanged objects stay the same objects."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from operator import eq
 from typing import Any, TypeVar
 
@@ -63,10 +64,26 @@ SAME_TURN = (has_same_message, has_same_expectation, has_same_id)
 """Signs that a turn is another one, changed, in the order of their weight."""
 
 
+def is_same_data(one: object, other: object) -> bool:
+    """Return True if two cases or parts of them are equal, also in the type of each number in their JSON.
+
+    `==` holds between 1, 1.0 and true, which are three values in a file.
+    """
+    if one is other:
+        return True
+    if is_dataclass(one) and type(one) is type(other):
+        return all(is_same_data(getattr(one, each.name), getattr(other, each.name)) for each in fields(one))
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(is_same_data, one, other))
+    return is_same_json(one, other)
+
+
 def is_same_call(one: ToolCall, other: ToolCall) -> bool:
     """Return True if two calls have the same name and arguments; ids and authors are not compared."""
     return (
-        one.name == other.name and is_same_json(one.args, other.args) and one.other_args == other.other_args
+        one.name == other.name
+        and is_same_json(one.args, other.args)
+        and is_same_json(one.other_args, other.other_args)
     )
 
 

@@ -18,7 +18,7 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.datasets import case_edits
-from evalgate.datasets.raw_edits import get_call_arguments, is_same_call
+from evalgate.datasets.raw_edits import get_call_arguments, is_same_call, is_same_data
 from evalgate.documents.strict_json import parse_json
 from evalgate.viewer.case_draft import (
     GOAL_KINDS,
@@ -65,7 +65,7 @@ def build_case(draft: CaseDraft, base: EvalCase) -> tuple[EvalCase, dict[str, st
     state = _parse_json("final_state", draft.final_state, base.final_state, errors)
     if state is not None and not isinstance(state, Mapping):
         errors["final_state"] = "must be an object"
-    elif state != base.final_state:
+    elif not is_same_data(state, base.final_state):
         case = replace(case, final_state=cast("JsonObject | None", state or None))
     if rubrics != base.rubrics:
         case = replace(case, rubrics=rubrics)
@@ -80,7 +80,7 @@ def _arrange_turns(base: EvalCase, draft: CaseDraft, turns: Sequence[CaseTurn]) 
         is_known = turn.source is not None and turn.source < len(base.turns) and turn.source not in order
         order.append(turn.source if is_known else None)
     if order == list(range(len(base.turns))):
-        return base if tuple(turns) == base.turns else replace(base, turns=tuple(turns))
+        return base if is_same_data(tuple(turns), base.turns) else replace(base, turns=tuple(turns))
     case = case_edits.arrange_turns(base, order)
     return replace(case, turns=tuple(turns))
 
@@ -96,7 +96,7 @@ def _build_turn(name: str, draft: DraftTurn, base: EvalCase, errors: dict[str, s
         expected_response = None
     reply = _build_reply(name, draft, replace(turn.expected, response=expected_response), errors)
     rubrics = tuple(_build_rubrics(f"{name}.", draft.rubrics, turn.rubrics))
-    if (user, reply, rubrics) == (turn.user.text, turn.expected, turn.rubrics):
+    if is_same_data((user, reply, rubrics), (turn.user.text, turn.expected, turn.rubrics)):
         return turn
     return replace(turn, user=replace(turn.user, text=user), expected=reply, rubrics=rubrics)
 
@@ -190,7 +190,7 @@ def _build_goals(draft: CaseDraft, base: EvalCase, case: EvalCase, errors: dict[
         goal = _build_goal(f"g{number}", each, known, errors)
         if known is None:
             case = case_edits.add_goal(case, goal)
-        elif goal != known and each.source is not None:
+        elif goal is not known and each.source is not None:
             case = case_edits.set_goal(case, places.index(each.source), goal)
     return case
 
@@ -213,6 +213,6 @@ def _build_goal(name: str, draft: DraftGoal, known: Goal | None, errors: dict[st
         else base.keywords,
         check=restore_text(draft.check, base.check),
     )
-    if args != base.args:
+    if not is_same_data(args, base.args):
         changed = replace(changed, arg_matching={})
-    return base if changed == base else changed
+    return base if is_same_data(changed, base) else changed

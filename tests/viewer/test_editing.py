@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from evalgate.core.types import EvalCase, Reply, ToolCall, ToolResult
 from evalgate.datasets.case_notes import read_case_notes
-from evalgate.datasets.eval_set_file import open_eval_set
-from evalgate.viewer.case_draft import draft_case, read_draft
+from evalgate.datasets.eval_set_file import edit_eval_set, open_eval_set
+from evalgate.viewer.case_draft import draft_case, format_json, read_draft
 from evalgate.viewer.draft_builder import build_case, restore_line, restore_text
 from tests.browser import find_violations, has_sideways_scroll, save_picture
 from tests.builders import a_case_result, a_record, a_run_result, a_turn_result
@@ -268,6 +268,29 @@ def test_a_form_that_was_not_touched_changes_nothing(name: str, tmp_path: Path) 
     for case in open_eval_set(path, "x").eval_set.cases:
         built, errors = build_case(read_draft(_send_form(case)), case)
         assert (built, errors) == (case, {})
+
+
+@pytest.mark.parametrize(("held", "typed"), [("1", "true"), ("[0]", "[0.0]")])
+@pytest.mark.parametrize("name", [name for name in FILES if name != "trace"])
+def test_the_type_of_a_number_is_a_change(name: str, held: str, typed: str, tmp_path: Path) -> None:
+    path = _write_project(tmp_path, FILES[name])
+    for value in (held, typed):
+        file = open_eval_set(path, "x")
+        case = file.eval_set.cases[0]
+        draft = draft_case(case)
+        if case.journey is None:
+            next(turn.calls[0] for turn in draft.turns if turn.calls).args = f'{{"n": {value}}}'
+        else:
+            next(goal for goal in draft.goals if goal.type == "tool_call").args = f'{{"n": {value}}}'
+        if name == "adk":
+            draft.final_state = f'{{"state": {value}}}'
+        built, errors = build_case(draft, case)
+        assert errors == {}
+        path.write_bytes(edit_eval_set(file, [built, *file.eval_set.cases[1:]]).data)
+    (one,) = (draft_case(case) for case in open_eval_set(path, "x").eval_set.cases[:1])
+    parts = [*(call.args for turn in one.turns for call in turn.calls), *(goal.args for goal in one.goals)]
+    assert format_json({"n": json.loads(typed)}) in parts
+    assert name != "adk" or one.final_state == format_json({"state": json.loads(typed)})
 
 
 @given(st.text(max_size=20))

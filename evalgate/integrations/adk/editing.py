@@ -23,6 +23,7 @@ from evalgate.datasets.raw_edits import (
     edit_items,
     get_call_arguments,
     is_same_call,
+    is_same_data,
     set_key,
 )
 from evalgate.documents.key_spelling import find_snake_or_camel_key
@@ -62,7 +63,7 @@ class AdkEditor:
         edited = dict(raw)
         if new.eval_id != old.eval_id:
             edited[self.spell(raw, self.id_key)] = new.eval_id
-        if new.turns != old.turns:
+        if not is_same_data(new.turns, old.turns):
             key = self.spell(raw, "conversation")
             edited[key] = edit_items(
                 get_items(raw, key),
@@ -75,12 +76,12 @@ class AdkEditor:
         if new.scenario != old.scenario and new.scenario is not None:
             key = self.spell(raw, "conversation_scenario")
             edited[key] = self._edit_scenario(edited.get(key), new.scenario)
-        if new.session.state != old.session.state:
+        if not is_same_data(new.session.state, old.session.state):
             key = self.spell(raw, "session_input")
             held: Any = edited.get(key) or {"app_name": old.session.app_name, "user_id": old.session.user_id}
             edited[key] = set_key(held, "state", new.session.state)
         edited = self._edit_rubrics(edited, old.rubrics, new.rubrics)
-        if new.final_state != old.final_state:
+        if not is_same_data(new.final_state, old.final_state):
             edited = set_key(edited, self.spell(raw, "final_session_state"), new.final_state or None)
         return edited
 
@@ -105,7 +106,7 @@ class AdkEditor:
             key = self.spell(raw, "final_response")
             content = edit_google_text(edited.get(key), new.expected.response, "model")
             edited = set_key(edited, key, content)
-        if new.expected.events != old.expected.events:
+        if not is_same_data(new.expected.events, old.expected.events):
             key = self.spell(raw, "intermediate_data")
             data = self._edit_data(edited.get(key) or {}, old.expected.events, new.expected.events)
             edited = set_key(edited, key, data or None)
@@ -169,7 +170,7 @@ class AdkEditor:
         edit: Callable[[Any, _Event, _Event], Any],
     ) -> JsonObject:
         old, new = ([event for event in each if isinstance(event, kind)] for each in events)
-        if old == new:
+        if is_same_data(old, new):
             return raw
         key = self.spell(raw, name)
 
@@ -257,7 +258,7 @@ class AdkEditor:
 
     def _edit_result(self, raw: JsonObject, old: ToolResult, new: ToolResult) -> JsonObject:
         edited = set_key(raw, "name", new.name) if new.name != old.name else dict(raw)
-        return edited if new.result == old.result else set_key(edited, "response", new.result)
+        return edited if is_same_data(new.result, old.result) else set_key(edited, "response", new.result)
 
 
 def _edit_message(raw: Any, _: Message, new: Message) -> object:
@@ -269,4 +270,4 @@ def _edit_message(raw: Any, _: Message, new: Message) -> object:
 def _is_same_event(one: Event, other: Event) -> bool:
     if isinstance(one, ToolCall) and isinstance(other, ToolCall):
         return is_same_call(one, other)
-    return one == other
+    return is_same_data(one, other)

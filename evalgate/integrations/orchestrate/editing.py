@@ -8,7 +8,7 @@ from typing import Any
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalCase, Goal, Journey, JsonObject
-from evalgate.datasets.raw_edits import edit_items, set_key
+from evalgate.datasets.raw_edits import edit_items, is_same_data, set_key
 from evalgate.documents.strict_json import as_sequence, get_items
 from evalgate.integrations.orchestrate.evalset import ensure_name_list
 from evalgate.integrations.orchestrate.writer import build_goal
@@ -43,7 +43,7 @@ class OrchestrateEditor:
             edited["dataset_name"] = new.eval_id
         if [turn.user for turn in new.turns] != [turn.user for turn in old.turns]:
             edited = _edit_prompts(edited, old, new)
-        if new.journey is not None and old.journey is not None and new.journey != old.journey:
+        if new.journey is not None and old.journey is not None and not is_same_data(new.journey, old.journey):
             edited = _edit_journey(edited, old.journey, new.journey)
         if new.tags != old.tags:
             tags = edit_items(
@@ -54,7 +54,7 @@ class OrchestrateEditor:
                 build=str,
             )
             edited = set_key(edited, "tags", tags or None)
-        if new.session.state != old.session.state and not raw.get("context_variables"):
+        if not is_same_data(new.session.state, old.session.state) and not raw.get("context_variables"):
             edited = set_key(edited, "runtime_context", new.session.state or None)
         return edited
 
@@ -76,7 +76,7 @@ def _edit_journey(raw: dict[str, Any], old: Journey, new: Journey) -> dict[str, 
     edited = dict(raw)
     if new.story != old.story:
         edited["story"] = new.story
-    if new.goals != old.goals:
+    if not is_same_data(new.goals, old.goals):
         edited["goal_details"] = edit_items(
             get_items(raw, "goal_details"),
             old.goals,
@@ -113,7 +113,9 @@ def _edit_goal(raw: JsonObject, old: Goal, new: Goal) -> JsonObject:
     }
     fields = {"summary": "response"}
     changed = [
-        key for key in values if getattr(new, fields.get(key, key)) != getattr(old, fields.get(key, key))
+        key
+        for key in values
+        if not is_same_data(getattr(new, fields.get(key, key)), getattr(old, fields.get(key, key)))
     ]
     edited = dict(raw)
     for key in changed:

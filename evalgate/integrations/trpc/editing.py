@@ -25,6 +25,7 @@ from evalgate.datasets.raw_edits import (
     edit_items,
     get_call_arguments,
     is_same_call,
+    is_same_data,
     set_key,
 )
 from evalgate.documents.json_edits import align_items
@@ -50,12 +51,12 @@ class TrpcEditor:
         edited: dict[str, Any] = dict(raw)
         if new.eval_id != old.eval_id:
             edited[find_key_in_any_case(raw, "evalId")] = new.eval_id
-        if new.turns != old.turns:
+        if not is_same_data(new.turns, old.turns):
             edited = _edit_turns(edited, old, new)
         if new.scenario != old.scenario and new.scenario is not None:
             key = find_key_in_any_case(raw, "conversationScenario")
             edited[key] = _edit_scenario(edited.get(key), new.scenario)
-        if new.session.state != old.session.state:
+        if not is_same_data(new.session.state, old.session.state):
             key = find_key_in_any_case(raw, "sessionInput")
             held: Any = edited.get(key) or {}
             edited[key] = set_key(held, find_key_in_any_case(held, "state"), new.session.state)
@@ -90,7 +91,7 @@ def _edit_turns(raw: dict[str, Any], old: EvalCase, new: EvalCase) -> dict[str, 
     for key in keys:
         if held := get_items(raw, key):
             edited[key] = [held[at] for at in found if at is not None]
-    if any(one.expected != other.expected for one, other in changed):
+    if not all(is_same_data(one.expected, other.expected) for one, other in changed):
         if not all(get_items(raw, key) for key in keys):
             raise InvalidInputError(
                 f"the case {old.eval_id!r} is a trace that expects nothing: it holds the recording alone"
@@ -111,7 +112,7 @@ def _edit_turn(raw: JsonObject, old: CaseTurn, new: CaseTurn) -> JsonObject:
         key = find_key_in_any_case(raw, "finalResponse")
         message = _edit_message(edited.get(key), new.expected.response, "assistant")
         edited = set_key(edited, key, message)
-    if new.expected.events != old.expected.events:
+    if not is_same_data(new.expected.events, old.expected.events):
         edited = _edit_events(edited, old.expected, new.expected)
     if new.invocation_id != old.invocation_id:
         edited = set_key(edited, find_key_in_any_case(raw, "invocationId"), new.invocation_id or None)
@@ -140,7 +141,7 @@ def _edit_events(raw: dict[str, Any], old: Reply, new: Reply) -> dict[str, Any]:
         raw = {**{key: value for key, value in raw.items() if key != older}, **shared}
     pairs = [match_tool_results(reply).pairs for reply in (old, new)]
     edited = dict(raw)
-    if pairs[0] != pairs[1]:
+    if not is_same_data(pairs[0], pairs[1]):
         key = find_key_in_any_case(raw, "tools")
         edited = set_key(edited, key, _edit_tools(get_items(raw, key), pairs[0], pairs[1]) or None)
     said = [_list_messages(reply.events) for reply in (old, new)]
@@ -197,7 +198,7 @@ def _edit_tool(raw: JsonObject, old: _Pair, new: _Pair) -> JsonObject:
     if not is_same_call(replace(old[0], name=new[0].name), new[0]):
         edited = set_key(edited, find_key_in_any_case(raw, "arguments"), get_call_arguments(new[0]))
     results = [None if pair[1] is None else pair[1].result for pair in (old, new)]
-    if results[0] != results[1]:
+    if not is_same_data(results[0], results[1]):
         edited = set_key(edited, find_key_in_any_case(raw, "result"), results[1])
     return edited
 
