@@ -58,7 +58,7 @@ def build_case(draft: CaseDraft, base: EvalCase) -> tuple[EvalCase, dict[str, st
     turns = [_build_turn(f"t{at}", turn, base, errors) for at, turn in enumerate(draft.turns)]
     case = _arrange_turns(base, draft, turns)
     if base.journey is not None:
-        case = _build_goals(draft, base, case, errors)
+        case = _update_goals(base, _build_goals(draft, base, case, errors), errors)
     if base.scenario is not None:
         case = replace(case, scenario=_build_scenario(draft, base.scenario))
     rubrics = tuple(_build_rubrics("", draft.rubrics, base.rubrics))
@@ -193,6 +193,19 @@ def _build_goals(draft: CaseDraft, base: EvalCase, case: EvalCase, errors: dict[
         elif goal is not known and each.source is not None:
             case = case_edits.set_goal(case, places.index(each.source), goal)
     return case
+
+
+def _update_goals(base: EvalCase, case: EvalCase, errors: dict[str, str]) -> EvalCase:
+    """Return the case with goals for the reply that its only turn expects, if that reply was changed."""
+    if len(base.turns) != 1 or len(case.turns) != 1 or base.journey is None or case.journey is None:
+        return case
+    expected = case.turns[0].expected
+    if expected == base.turns[0].expected:
+        return case
+    if case.journey.goals != base.journey.goals:
+        errors["t0.response"] = "goals follow from calls and response: save the changes of one of them first"
+        return case
+    return case_edits.set_expected(case, 0, expected)
 
 
 def _build_goal(name: str, draft: DraftGoal, known: Goal | None, errors: dict[str, str]) -> Goal:

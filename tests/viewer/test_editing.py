@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evalgate.core.types import EvalCase, Reply, ToolCall, ToolResult
 from evalgate.datasets.case_notes import read_case_notes
 from evalgate.datasets.eval_set_file import edit_eval_set, open_eval_set
-from evalgate.viewer.case_draft import draft_case, format_json, read_draft
+from evalgate.viewer.case_draft import change_draft, draft_case, format_json, read_draft
 from evalgate.viewer.draft_builder import build_case, restore_line, restore_text
 from tests.browser import find_violations, has_sideways_scroll, save_picture
 from tests.builders import a_case_result, a_record, a_run_result, a_turn_result
@@ -206,6 +206,44 @@ def test_sets_and_cases_are_created_duplicated_moved_and_deleted(page: "Page", t
         page.get_by_label("File, in the project's folder").fill("../out.evalset.json")
         page.get_by_role("button", name="Create").click()
         assert "no path below the project's folder" in page.get_by_role("alert").inner_text()
+
+
+@pytest.mark.parametrize(
+    ("action", "goals"),
+    [
+        ("take-turn.0", ["refund", "Refunded 1.50.", "", "mail"]),
+        ("take-call.0.1", ["refund", "Done", "", "mail"]),
+        ("take-response.0", ["refund", "Refunded 1.50.", ""]),
+        ("delete-call.0.0", ["Done", ""]),
+    ],
+)
+def test_what_the_agent_did_becomes_the_goals_of_a_single_turn(
+    tmp_path: Path, action: str, goals: list[str]
+) -> None:
+    file = open_eval_set(_write_project(tmp_path, GOALS), "desk.evalset.json")
+    base, *others = file.eval_set.cases
+    draft = draft_case(base)
+    change_draft(draft, action, [_DID])
+
+    case, errors = build_case(draft, base)
+
+    assert errors == {}
+    journey = edit_eval_set(file, [case, *others]).eval_set.cases[0].journey
+    assert journey
+    assert [goal.tool_name or goal.response or "" for goal in journey.goals] == goals
+    draft.goals[0].args = "{}"
+    assert list(build_case(draft, base)[1]) == ["t0.response"]
+
+
+def test_goals_of_several_turns_take_no_reply_of_one(tmp_path: Path) -> None:
+    _write_project(tmp_path, GOALS)
+    run = a_run_result(a_turn_result("Hi", actual=_DID), a_turn_result("Bye", actual=_DID))
+    case = a_case_result("greet", eval_set_id="evals/desk.evalset.json", runs=(run,))
+    write_record(tmp_path / "results.json", a_record(case))
+    client = open_client(create_viewer(tmp_path, "results.json"))
+    page = client.get("/sets/case?file=evals/desk.evalset.json&case=greet").text
+    assert "Refunded 1.50." in page
+    assert 'value="take-' not in page
 
 
 def test_goals_are_edited_in_a_dataset_of_orchestrate(page: "Page", tmp_path: Path) -> None:

@@ -164,6 +164,8 @@ def render_case(
             for turn in draft.turns
         ],
         "goal_kinds": GOAL_KINDS,
+        # The goals of several turns belong to none of them.
+        "has_own_reply": base.journey is None or len(base.turns) == 1,
         "digest": page.file.digest,
         "fingerprint": _identify(base),
         "can_undo": viewer.edits.can_undo(page.file.path),
