@@ -31,22 +31,6 @@ def replace_turn(case: EvalCase, at: int, turn: CaseTurn) -> EvalCase:
     return replace(case, turns=(*case.turns[:at], turn, *case.turns[at + 1 :]))
 
 
-def set_user_text(case: EvalCase, at: int, text: str) -> EvalCase:
-    """Return the case with another message of the user; its attachments stay."""
-    turn = _get_turn(case, at)
-    if text == turn.user.text:
-        return case
-    return replace_turn(case, at, replace(turn, user=replace(turn.user, text=text)))
-
-
-def set_response(case: EvalCase, at: int, text: str | None) -> EvalCase:
-    """Return the case with another expected response; None: no response is expected."""
-    turn = _get_turn(case, at)
-    if text == turn.expected.response:
-        return case
-    return set_expected(case, at, replace(turn.expected, response=text))
-
-
 def set_expected(case: EvalCase, at: int, reply: Reply) -> EvalCase:
     """Return the case with another expected reply; the goals of a case that has some follow it.
 
@@ -98,94 +82,7 @@ def _drop_results(reply: Reply, calls: Sequence[ToolCall]) -> Reply:
     return replace(reply, events=tuple(events))
 
 
-def delete_event(case: EvalCase, at: int, number: int) -> EvalCase:
-    """Return the case without an event (0-based) that is expected before the final response of a turn."""
-    reply = _get_turn(case, at).expected
-    if not 0 <= number < len(reply.events):
-        raise InvalidInputError(f"turn {at + 1} of the case {case.eval_id!r} has no event {number + 1}")
-    gone = reply.events[number]
-    left = replace(reply, events=(*reply.events[:number], *reply.events[number + 1 :]))
-    return set_expected(case, at, _drop_results(left, [gone]) if isinstance(gone, ToolCall) else left)
-
-
-def take_reply(case: EvalCase, at: int, actual: Reply) -> EvalCase:
-    """Return the case with an actual reply as the expectation of a turn.
-
-    Expected calls that happened keep their ids. Results of tools, messages before the response and authors
-    are taken only where the turn expected some before, because most files hold calls and responses alone.
-    """
-    expected = _get_turn(case, at).expected
-    kinds = {ToolCall, *map(type, expected.events)}
-    has_authors = any(event.author for event in expected.tool_calls)
-    free = list(expected.events)
-    events: list[Event] = []
-    for event in actual.events:
-        if type(event) in kinds:
-            known = next((old for old in free if _is_alike(old, event)), None)
-            if known is not None:
-                free = [old for old in free if old is not known]
-            events.append(known or _strip_ids(event, has_authors=has_authors))
-    reply = Reply(actual.response, tuple(events))
-    return case if reply == expected else set_expected(case, at, reply)
-
-
-def take_replies(case: EvalCase, replies: Sequence[Reply | None]) -> EvalCase:
-    """Return the case with actual replies as the expectations of its turns, or as its goals.
-
-    Turns without a reply stay as they are.
-    """
-    if case.journey is not None and len(case.turns) != 1:
-        given = [reply for reply in replies if reply is not None]
-        calls = [replace(call, id=None, author=None) for reply in given for call in reply.tool_calls]
-        response = given[-1].response if given else None
-        return replace(case, journey=_set_expected_goals(case.journey, calls, response))
-    for at, reply in enumerate(replies[: len(case.turns)]):
-        if reply is not None:
-            case = take_reply(case, at, reply)
-    return case
-
-
-def _is_alike(one: Event, other: Event) -> bool:
-    if isinstance(one, ToolCall) and isinstance(other, ToolCall):
-        return is_same_call(one, other)
-    return _strip_ids(one, has_authors=False) == _strip_ids(other, has_authors=False)
-
-
-def _strip_ids(event: Event, *, has_authors: bool) -> Event:
-    author = event.author if has_authors else None
-    if isinstance(event, ToolCall | ToolResult):
-        return replace(event, id=None, author=author)
-    return replace(event, author=author)
-
-
 # --- turns --------------------------------------------------------------------------------------------------
-
-
-def insert_turn(case: EvalCase, at: int, turn: CaseTurn | None = None) -> EvalCase:
-    """Return the case with a further turn before the one at the index `at`; an empty one by default."""
-    order = [*range(at), None, *range(at, len(case.turns))]
-    return arrange_turns(case, order, turn)
-
-
-def delete_turn(case: EvalCase, at: int) -> EvalCase:
-    """Return the case without a turn.
-
-    Raises:
-        InvalidInputError: there is no such turn, or it is the only one.
-    """
-    _get_turn(case, at)
-    if len(case.turns) == 1:
-        raise InvalidInputError(
-            f"this is the only turn of the case {case.eval_id!r}: change it, or delete the case"
-        )
-    return arrange_turns(case, [index for index in range(len(case.turns)) if index != at])
-
-
-def move_turn(case: EvalCase, at: int, to: int) -> EvalCase:
-    """Return the case with the turn at the index `at` at the index `to`."""
-    _get_turn(case, at)
-    order = [index for index in range(len(case.turns)) if index != at]
-    return arrange_turns(case, [*order[:to], at, *order[to:]])
 
 
 def arrange_turns(case: EvalCase, order: Sequence[int | None], added: CaseTurn | None = None) -> EvalCase:

@@ -70,7 +70,6 @@ class TurnComparison:
     entries: tuple[TranscriptEntry, ...]
     """Everything that the agent did in this turn, in order."""
     entries_left_out: int
-    expected_entries: tuple[TranscriptEntry, ...]
     scores: tuple[ScoreView, ...]
 
 
@@ -94,7 +93,6 @@ def compare_turn(run: RunResult, number: int, finding: Finding, budget: SizeBudg
         tuple(each for each in view.differences if each.is_since),
         view.entries[1:],
         view.left_out,
-        view.expected,
         view.scores,
     )
 

@@ -15,12 +15,10 @@ from evalgate.core.types import (
     EvalCase,
     EvalSet,
     Goal,
-    Message,
     Reply,
     Rubric,
     Scenario,
     ToolCall,
-    ToolResult,
     UserMessage,
 )
 from evalgate.datasets import case_edits
@@ -214,9 +212,14 @@ def _draw_reply(data: st.DataObject, reply: Reply) -> Reply:
     return case_edits.set_calls(reply, calls)
 
 
+def _replace_user(case: EvalCase, at: int, text: str) -> EvalCase:
+    turn = case.turns[at]
+    return case_edits.replace_turn(case, at, replace(turn, user=replace(turn.user, text=text)))
+
+
 def _edit_case(data: st.DataObject, case: EvalCase) -> EvalCase:  # noqa: PLR0911  one line for each change
     """Return the case with one random change that every page form can make."""
-    kinds = ["rename", "user", "response", "calls", "take", "insert", "delete", "move", "event", "rubric"]
+    kinds = ["rename", "user", "response", "calls", "insert", "delete", "move", "event", "rubric"]
     kind = data.draw(st.sampled_from([*kinds, "state", "scenario", "goal", "tags"]))
     at = data.draw(st.integers(0, max(len(case.turns) - 1, 0)))
     text = data.draw(_TEXTS)
@@ -241,26 +244,17 @@ def _edit_case(data: st.DataObject, case: EvalCase) -> EvalCase:  # noqa: PLR091
         return replace(case, tags=(*case.tags, "new"))
     if not case.turns:
         return case
+    expected, others = case.turns[at].expected, [each for each in range(len(case.turns)) if each != at]
     changes: dict[str, Callable[[], EvalCase]] = {
-        "user": lambda: case_edits.set_user_text(case, at, text),
-        "response": lambda: case_edits.set_response(case, at, text or None),
-        "calls": lambda: case_edits.set_expected(case, at, _draw_reply(data, case.turns[at].expected)),
-        "take": lambda: case_edits.take_reply(
-            case,
-            at,
-            Reply(
-                text,
-                (
-                    ToolCall("refund", {"order": 7, "amount": 1.5}, "x9", "root"),
-                    ToolResult("refund", {"ok": False}, "x9"),
-                    Message("moment"),
-                ),
-            ),
+        "user": lambda: _replace_user(case, at, text),
+        "response": lambda: case_edits.set_expected(case, at, replace(expected, response=text or None)),
+        "calls": lambda: case_edits.set_expected(case, at, _draw_reply(data, expected)),
+        "insert": lambda: case_edits.arrange_turns(
+            case, [*others, None], CaseTurn(UserMessage(text or "new"), Reply("ok"))
         ),
-        "insert": lambda: case_edits.insert_turn(case, at, CaseTurn(UserMessage(text or "new"), Reply("ok"))),
-        "delete": lambda: case_edits.delete_turn(case, at),
-        "move": lambda: case_edits.move_turn(case, at, 0),
-        "event": lambda: case_edits.delete_event(case, at, 0),
+        "delete": lambda: case_edits.arrange_turns(case, others),
+        "move": lambda: case_edits.arrange_turns(case, [at, *others]),
+        "event": lambda: case_edits.set_expected(case, at, replace(expected, events=expected.events[1:])),
     }
     return changes[kind]() if kind in changes else case
 
@@ -295,32 +289,6 @@ def test_an_edit_is_read_as_intended_or_refused_and_can_be_undone(
     if edited.data != before:
         history.undo(file.path, file.shown_as)
     assert file.path.read_bytes() == before
-
-
-def test_take_what_the_agent_did_changes_only_its_lines(tmp_path: Path) -> None:
-    file = _open(tmp_path, ADK)
-    case = file.find_case("late")
-    actual = Reply(
-        "Refunded.",
-        (
-            ToolCall("refund", {"order": 7, "amount": 1.5}, "z"),
-            ToolResult("refund", {"ok": True}, "z"),
-            ToolCall("mail", {"order": 8}, "y"),
-        ),
-    )
-
-    edited = edit_eval_set(file, [case_edits.take_reply(case, 0, actual), *file.eval_set.cases[1:]])
-
-    lines = [line for line in edited.diff.splitlines() if line[:1] in "+-"]
-    assert lines == [
-        "--- set.evalset.json",
-        "+++ set.evalset.json",
-        '-          "final_response": {"parts": [{"text": "Done."}], "role": "model"},',
-        '+          "final_response": {"parts": [{"text": "Refunded."}], "role": "model"},',
-        '-              {"args": {"order": 7}, "name": "mail"}',
-        '+              {"args": {"order": 8}, "name": "mail"}',
-    ]
-    assert "@@ -7,11 +7,11 @@" in edited.diff
 
 
 @pytest.mark.parametrize(
@@ -364,7 +332,7 @@ def test_what_the_agent_did_becomes_goals(tmp_path: Path) -> None:
     actual = Reply("Refunded.", (ToolCall("look", {"order": 7}, "x"), ToolCall("refund", {"order": 7}, "y")))
 
     edited = edit_eval_set(
-        file, [case_edits.take_replies(file.eval_set.cases[0], [actual]), file.eval_set.cases[1]]
+        file, [case_edits.set_expected(file.eval_set.cases[0], 0, actual), file.eval_set.cases[1]]
     )
 
     case = edited.eval_set.cases[0]
@@ -376,16 +344,7 @@ def test_what_the_agent_did_becomes_goals(tmp_path: Path) -> None:
     kept = '      {"type": "tool_call", "name": "call-1", "tool_name": "refund", "args": {"order": 7}},'
     assert kept in edited.data.decode().splitlines()
     with pytest.raises(InvalidInputError, match="has goals for the whole conversation"):
-        case_edits.take_reply(file.eval_set.cases[1], 0, actual)
-    whole = case_edits.take_replies(file.eval_set.cases[1], [actual, Reply("Bye.")])
-    found = edit_eval_set(file, [file.eval_set.cases[0], whole]).eval_set.cases[1].journey
-    assert found
-    assert [goal.tool_name or goal.response for goal in found.goals] == [
-        "Hello",
-        "look",
-        "refund",
-        "Bye.",
-    ] or [goal.tool_name or goal.response for goal in found.goals] == ["Bye.", "look", "refund"]
+        case_edits.set_expected(file.eval_set.cases[1], 0, actual)
 
 
 def test_goals_are_renamed_added_and_deleted_with_their_order(tmp_path: Path) -> None:
@@ -422,7 +381,7 @@ def test_turns_that_moved_and_changed_at_once_are_recognised(tmp_path: Path) -> 
 def test_a_changed_file_is_not_overwritten_and_edits_are_redone(tmp_path: Path) -> None:
     file, history = _open(tmp_path, ADK), EditHistory()
     case = file.find_case("short")
-    edited = edit_eval_set(file, [*file.eval_set.cases[:2], case_edits.set_user_text(case, 0, "Good day")])
+    edited = edit_eval_set(file, [*file.eval_set.cases[:2], _replace_user(case, 0, "Good day")])
     history.save(edited)
     assert history.can_undo(file.path)
     history.undo(file.path, "set")
@@ -482,11 +441,10 @@ def test_permissions_and_links_stay(tmp_path: Path) -> None:
             lambda case: replace(case, final_state={"x": 1}),
             "the final state of the case 'add' cannot",
         ),
-        ("trace", lambda case: case_edits.set_user_text(case, 0, "x"), "is a trace: what its user said"),
+        ("trace", lambda case: _replace_user(case, 0, "x"), "is a trace: what its user said"),
         ("adk", lambda case: replace(case, eval_id=""), "eval_id"),
         ("adk", lambda case: replace(case, eval_id="plan"), "'plan'"),
-        ("adk", lambda case: case_edits.delete_turn(replace(case, turns=case.turns[:1]), 0), "the only turn"),
-        ("orchestrate", lambda case: case_edits.set_user_text(case, 0, ""), "must begin with a text"),
+        ("orchestrate", lambda case: _replace_user(case, 0, ""), "must begin with a text"),
     ],
 )
 def test_what_a_format_cannot_hold_is_refused(
