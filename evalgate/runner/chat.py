@@ -4,11 +4,15 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evalgate.agents.factory import AgentSpec, build_agent, check_executor, resolve_agent
+from evalgate.agents.tracing.context import is_trace_wanted
 from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.schema.agent import ExecutorConfig
+from evalgate.config.schema.budget import Price
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import (
@@ -16,6 +20,7 @@ from evalgate.core.protocols import (
     AgentError,
     AgentSession,
     AgentUnreachableError,
+    RecordsSpans,
     ReportsInterimResult,
     SessionLostError,
     SessionResult,
@@ -29,6 +34,7 @@ from evalgate.core.types import (
     JsonObject,
     Reply,
     SessionInput,
+    TraceSpan,
     Usage,
     UserMessage,
 )
@@ -36,6 +42,9 @@ from evalgate.documents.strict_json import read_json
 from evalgate.runner.plan import add_env_files
 from evalgate.runner.reevaluation import load_thresholds_or_default
 from evalgate.system.workspace import Workspace, resolve_workspace
+
+if TYPE_CHECKING:
+    from evalgate.agents.tracing.run_trace import RunTrace
 
 
 @frozen
@@ -48,6 +57,8 @@ class AgentSetup:
     environ: Mapping[str, str]
     """The gate's environment with the variables of the agent's env files."""
     session: SessionInput
+    prices: Mapping[str, Price]
+    """Prices of models in the thresholds file, by provider/model."""
 
     def build_agent(self) -> Agent:
         """Build the agent without starting it; its dependencies are installed now.
@@ -88,7 +99,7 @@ def resolve_agent_setup(
         user_id=(given.user_id if given else None) or "",
         state=state or {},
     )
-    return AgentSetup(spec, config.executor, workspace, environ, session)
+    return AgentSetup(spec, config.executor, workspace, environ, session, config.prices)
 
 
 def read_state(path: Path, shown_as: str) -> JsonObject:
@@ -122,6 +133,8 @@ class ChatTurn:
     duration_s: float
     usage: Usage | None = None
     """Consumption of this turn; None if the agent reports none."""
+    trace: tuple[TraceSpan, ...] = ()
+    """Steps of the turn, with times from its beginning; empty if the conversation keeps no trace."""
 
 
 def _ignore_event(_event: Event) -> None:
@@ -135,8 +148,12 @@ class Chat:
     that failed or was cancelled, and `turns` stay here: `is_cut_off` is True until another one begins.
     """
 
-    def __init__(self, agent: Agent, session: SessionInput) -> None:
+    def __init__(
+        self, agent: Agent, session: SessionInput, create_trace: "Callable[[], RunTrace] | None" = None
+    ) -> None:
+        """`create_trace` creates the trace of a turn; None: turns keep none."""
         self._agent = agent
+        self._create_trace = create_trace
         self._start = EvalCase("chat", session=session)
         self._context: AbstractAsyncContextManager[AgentSession] | None = None
         self._session: AgentSession | None = None
@@ -165,6 +182,8 @@ class Chat:
             ChatError: there is no reply.
         """
         message, started = UserMessage(text), time.perf_counter()
+        if self._create_trace is not None:
+            is_trace_wanted.set(True)
         try:
             session = self._session or await self._open_session()
             if isinstance(session, StreamsEvents):
@@ -181,10 +200,22 @@ class Chat:
             raise
         if reply is None:
             raise ChatError(Failure("no_recording", "the recording ends before this turn"))
+        duration_s = time.perf_counter() - started
         before, self._last = self._last, _read_interim_result(session)
-        turn = ChatTurn(message, reply, time.perf_counter() - started, _subtract_usage(self._last, before))
+        trace = self._build_trace(session, text, reply, duration_s)
+        turn = ChatTurn(message, reply, duration_s, _subtract_usage(self._last, before), trace)
         self.turns.append(turn)
         return turn
+
+    def _build_trace(
+        self, session: AgentSession, text: str, reply: Reply, duration_s: float
+    ) -> tuple[TraceSpan, ...]:
+        if self._create_trace is None:
+            return ()
+        trace = self._create_trace()
+        spans = session.take_spans() if isinstance(session, RecordsSpans) else ()
+        trace.add_turn(spans, start_s=0.0, duration_s=duration_s, request=text, response=reply.response)
+        return tuple([replace(span, turn=len(self.turns)) for span in trace.build_spans()])
 
     async def begin_again(self) -> None:
         """End the conversation and forget its turns; the next message begins another one."""

@@ -15,7 +15,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import (
     CaseTurn,
     EvalCase,
-    Goal,
+    Journey,
     Reply,
     Rubric,
     ToolCall,
@@ -74,6 +74,8 @@ class DraftGoal:
     keywords: str = ""
     """One a line."""
     check: str = ""
+    later: str = ""
+    """Names of the goals that come after it, one a line."""
 
 
 @dataclass(slots=True)
@@ -104,7 +106,7 @@ def draft_case(case: EvalCase) -> CaseDraft:
         case.scenario.conversation_plan if case.scenario else "",
         format_json(case.final_state),
         case.journey.story if case.journey else "",
-        [_draft_goal(at, goal) for at, goal in enumerate(case.journey.goals if case.journey else ())],
+        [_draft_goal(at, case.journey) for at in range(len(case.journey.goals))] if case.journey else [],
     )
 
 
@@ -131,10 +133,20 @@ def _draft_rubrics(rubrics: Sequence[Rubric]) -> list[DraftRubric]:
     ]
 
 
-def _draft_goal(at: int, goal: Goal) -> DraftGoal:
+def _draft_goal(at: int, journey: Journey) -> DraftGoal:
+    goal = journey.goals[at]
     keywords = "\n".join(goal.keywords)
-    args, response = format_json(goal.args), goal.response or ""
-    return DraftGoal(at, goal.type, goal.name, goal.tool_name, args, response, keywords, goal.check)
+    args, response, later = (
+        format_json(goal.args),
+        goal.response or "",
+        format_later_goals(journey, goal.name),
+    )
+    return DraftGoal(at, goal.type, goal.name, goal.tool_name, args, response, keywords, goal.check, later)
+
+
+def format_later_goals(journey: Journey, name: str) -> str:
+    """Return the names of the goals that come after a goal, one a line."""
+    return "\n".join(journey.order.get(name, ()))
 
 
 def format_json(value: object) -> str:
@@ -316,7 +328,7 @@ class _Fields:
         ]
 
     def read_goal(self, name: str) -> DraftGoal:
-        keys = ("type", "name", "tool", "args", "response", "keywords", "check")
+        keys = ("type", "name", "tool", "args", "response", "keywords", "check", "later")
         return DraftGoal(self._get_source(name), *[self.get(f"{name}.{key}") for key in keys])
 
     def _get_source(self, name: str) -> int | None:

@@ -10,6 +10,7 @@ from evalgate.core.types import (
     CaseTurn,
     EvalCase,
     Goal,
+    Journey,
     JsonObject,
     Reply,
     Rubric,
@@ -28,6 +29,7 @@ from evalgate.viewer.case_draft import (
     DraftRubric,
     DraftTurn,
     format_json,
+    format_later_goals,
     normalize_lines,
 )
 
@@ -192,7 +194,30 @@ def _build_goals(draft: CaseDraft, base: EvalCase, case: EvalCase, errors: dict[
             case = case_edits.add_goal(case, goal)
         elif goal is not known and each.source is not None:
             case = case_edits.set_goal(case, places.index(each.source), goal)
-    return case
+    return _order_goals(draft, journey, case, errors)
+
+
+def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[str, str]) -> EvalCase:
+    """Return the case with the order of its goals where it was changed in the form."""
+    journey = case.journey
+    if journey is None:
+        return case
+    named = [goal.name for goal in journey.goals if goal.type != "check"]
+    order = dict(journey.order)
+    for number, each in enumerate(draft.goals):
+        known = old.goals[each.source] if each.source is not None and each.source < len(old.goals) else None
+        if each.type == "check" or each.later == (format_later_goals(old, known.name) if known else ""):
+            continue
+        later = tuple(dict.fromkeys(filter(None, each.later.split("\n"))))
+        if unknown := [name for name in later if name not in named]:
+            errors[f"g{number}.later"] = f"there is no goal {unknown[0]!r}"
+        order[restore_line(each.name, known.name if known else "")] = later
+    if order == journey.order:
+        return case
+    # Every goal must be named, also one that only the old order named.
+    mentioned = {*order, *(name for later in order.values() for name in later)}
+    lost: dict[str, tuple[str, ...]] = {name: () for name in named if name not in mentioned}
+    return replace(case, journey=replace(journey, order={**order, **lost}))
 
 
 def _update_goals(base: EvalCase, case: EvalCase, errors: dict[str, str]) -> EvalCase:
@@ -202,7 +227,7 @@ def _update_goals(base: EvalCase, case: EvalCase, errors: dict[str, str]) -> Eva
     expected = case.turns[0].expected
     if expected == base.turns[0].expected:
         return case
-    if case.journey.goals != base.journey.goals:
+    if (case.journey.goals, case.journey.order) != (base.journey.goals, base.journey.order):
         errors["t0.response"] = "goals follow from calls and response: save the changes of one of them first"
         return case
     return case_edits.set_expected(case, 0, expected)

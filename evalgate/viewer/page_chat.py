@@ -3,12 +3,14 @@
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from evalgate.agents.tracing.span_prices import TraceFactory
 from evalgate.config.cli_overrides import Overrides
+from evalgate.config.schema.budget import merge_own_prices
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent
@@ -136,21 +138,24 @@ class PageChat:
         """Stop the turn in progress."""
         self._call(self._stop_turn())
 
-    def save(self, out: str, to: str | None, eval_id: str) -> SavedCases:
-        """Save the conversation as a case.
+    def save(self, out: str, to: str | None, eval_id: str, picked: Collection[int]) -> SavedCases:
+        """Save turns of the conversation, by their numbers from 0, as a case.
 
         Raises:
-            InvalidInputError: there is no turn, or the case cannot be saved there.
+            InvalidInputError: there is no such turn, or the case cannot be saved there.
         """
         if self._setup is None or self._chat is None or not self._chat.turns:
             raise InvalidInputError("there is nothing to save yet")
+        turns = [turn for at, turn in enumerate(self._chat.turns) if at in picked]
+        if not turns:
+            raise InvalidInputError("no turn is ticked: choose at least one to save")
         path = Path(out)
         inside = (self._folder / path).resolve().is_relative_to(self._folder.resolve())
         if path.is_absolute() or not inside or path.suffix != ".json":
             raise InvalidInputError(f"{out}: name a .json file in the project")
         workspace = self._setup.workspace
-        name = eval_id or choose_case_id(self._chat.turns[0].message.text, list_case_ids(out, workspace))
-        case = build_case(name, self._chat.turns, self._chat.session_input)
+        name = eval_id or choose_case_id(turns[0].message.text, list_case_ids(out, workspace))
+        case = build_case(name, turns, self._chat.session_input)
         return save_cases([case], out, to, workspace, self._redactor)
 
     def close(self) -> None:
@@ -217,5 +222,6 @@ class PageChat:
         agent = await asyncio.to_thread(self._setup.build_agent)
         await agent.__aenter__()
         self._agent = agent
-        self._chat = Chat(agent, self._setup.session)
+        create_trace = TraceFactory(merge_own_prices(self._setup.prices))
+        self._chat = Chat(agent, self._setup.session, create_trace)
         return self._chat

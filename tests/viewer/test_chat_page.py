@@ -62,9 +62,13 @@ def test_a_conversation_is_had_stopped_and_saved(tmp_path: Path) -> None:
         assert "RuntimeError: out of order" in post(client, viewer, "send", text="crash")
         assert "earlier messages again first" in client.get("/chat").text
         for out in ("../a.json", "/tmp/a.json", "agent.py"):
-            assert "name a .json file in the project" in post(client, viewer, "save", out=out)
+            assert "name a .json file in the project" in post(client, viewer, "save", out=out, turn="0")
+        refused = post(client, viewer, "save", out="evals/b.json", to="trpc", id="kept")
+        assert "no turn is ticked" in refused
+        assert 'value="kept"' in refused
+        assert "checked" not in refused
         assert "Saved in evals/a.json as trpc." in post(
-            client, viewer, "save", out="evals/a.json", to="trpc", id="mine"
+            client, viewer, "save", out="evals/a.json", to="trpc", id="mine", turn="0"
         )
         assert "there is no agent" in post(client, viewer, "new", agent="os")
         assert "Write a message to begin." in post(client, viewer, "new", agent="")
@@ -83,6 +87,20 @@ def test_the_page_in_a_browser(page: "Page", tmp_path: Path) -> None:
         page.get_by_role("button", name="Send").press("Enter")
         page.get_by_role("heading", name="Save as a case").wait_for()
         assert "You said</b> one\ntwo" in page.locator("main").inner_text()
+        page.get_by_label("Message").fill("three")
+        page.get_by_role("button", name="Send").press("Enter")
+        page.get_by_label("save turn 2").wait_for()
+        assert page.locator(".turn-trace summary").filter(has_text="in 1 call").count() == 2
         look_at(page, "chat")
+        page.locator(".turn-trace").last.get_by_role("link", name="look").click()
+        page.get_by_role("heading", name="Trace of turn 2").wait_for()
+        assert "look" in page.locator(".event.current").inner_text()
+        page.get_by_role("link", name="Request").click()
+        assert '"three"' in page.locator(".trace-step").inner_text()
+        look_at(page, "chat-trace")
+        page.get_by_role("link", name="Chat", exact=True).last.click()
+        page.get_by_label("save turn 1").uncheck()
         page.get_by_role("button", name="Save").press("Enter")
         page.get_by_text("Saved in evals/chat.evalset.json").wait_for()
+    (case,) = open_eval_set(tmp_path / "evals/chat.evalset.json", "x").eval_set.cases
+    assert [turn.user.text for turn in case.turns] == ["three"]

@@ -257,12 +257,19 @@ def test_goals_are_edited_in_a_dataset_of_orchestrate(page: "Page", tmp_path: Pa
         save_picture(page, "edit-goals")
         assert find_violations(page) == []
         page.get_by_role("button", name="Delete goal 3").click()
+        page.locator("#g2\\.later").fill("nonsense")
+        page.get_by_role("button", name="Save", exact=True).click()
+        assert "there is no goal 'nonsense'" in page.locator("#g2\\.later-problem").inner_text()
+        assert page.locator("#g0\\.later").input_value() == "answer"
+        page.locator("#g0\\.later").fill("")
+        page.locator("#g2\\.later").fill("call-1\nanswer")
         page.get_by_role("button", name="Save", exact=True).click()
         assert page.get_by_text("Saved.").is_visible()
         journey = open_eval_set(path, "x").find_case("refund").journey
         assert journey
         assert [goal.name for goal in journey.goals] == ["call-1", "answer", "look"]
         assert journey.goals[1].keywords == ("done", "refund")
+        assert journey.order == {"call-1": (), "answer": (), "look": ("call-1", "answer")}
 
 
 # --- without a browser --------------------------------------------------------------------------------------
@@ -295,7 +302,7 @@ def _send_form(case: EvalCase) -> dict[str, tuple[str, ...]]:
         form |= {f"{name}.source": (str(rubric.source),), f"{name}.text": (rubric.text,)}
         form |= {f"{name}.id": (rubric.rubric_id,), f"{name}.metric": (rubric.metric,)}
     for goal in draft.goals:
-        for key in ("source", "type", "name", "tool", "args", "response", "keywords", "check"):
+        for key in ("source", "type", "name", "tool", "args", "response", "keywords", "check", "later"):
             form[f"g{goal.source}.{key}"] = (str(getattr(goal, key)),)
     return {name: tuple([text.replace("\n", "\r\n") for text in texts]) for name, texts in form.items()}
 

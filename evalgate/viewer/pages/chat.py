@@ -1,8 +1,9 @@
 """Talk with an agent in the page, and save the conversation as a case."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -11,13 +12,18 @@ from starlette.routing import Route
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import ToolCall, ToolResult
+from evalgate.reporting.html.trace import render_waterfall
+from evalgate.reporting.trace_view import build_trace_view
 from evalgate.runner.case_files import DEFAULT_OUT
 from evalgate.runner.chat import ChatTurn, choose_case_id
+from evalgate.viewer.case_views import create_budget
 from evalgate.viewer.forms import read_form
 from evalgate.viewer.page_chat import PROJECT_AGENT, PageChat, list_adk_agents
 from evalgate.viewer.rendering import render
 from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
+from evalgate.viewer.trace_page import build_trace_page
 
+_MOST_STEPS = 200
 FORMATS = ("adk", "adk-rs", "trpc", "orchestrate")
 
 
@@ -36,8 +42,15 @@ def show_chat(request: Request) -> Response:
 
 
 def _render_chat(
-    request: Request, *, problem: str = "", typed: str = "", saved: str = "", status_code: int = 200
+    request: Request,
+    *,
+    problem: str = "",
+    typed: str = "",
+    saved: str = "",
+    form: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    status_code: int = 200,
 ) -> Response:
+    """Return the page. `form` is the form for saving as it was sent: its fields are shown again."""
     viewer = get_viewer(request)
     state = get_chat(viewer).get_state()
     agents = [(PROJECT_AGENT, "the agent of the thresholds file")]
@@ -47,20 +60,27 @@ def _render_chat(
         "chat.html.j2",
         status_code=status_code,
         state=state,
-        turns=[_build_turn(turn) for turn in state.turns],
+        turns=[_build_turn(at, state.turns) for at in range(len(state.turns))],
+        picked=form.get("turn", ()) if form else [str(at) for at in range(len(state.turns))],
         events=[_build_event(event) for event in state.events],
         agents=[(value, words, value == state.agent) for value, words in agents],
         formats=FORMATS,
-        default_out=DEFAULT_OUT,
-        default_id=choose_case_id(state.turns[0].message.text) if state.turns else "",
+        out=form.get("out", (DEFAULT_OUT,))[0],
+        to=form.get("to", ("",))[0],
+        eval_id=form.get("id", (choose_case_id(state.turns[0].message.text) if state.turns else "",))[0],
         typed=typed or (state.unsent if state.failure is not None else ""),
         problem=problem,
         saved=saved,
     )
 
 
-def _build_turn(turn: ChatTurn) -> Mapping[str, object]:
+def _build_turn(at: int, turns: Sequence[ChatTurn]) -> Mapping[str, object]:
+    turn = turns[at]
+    view = build_trace_view(turn.trace, [each.reply for each in turns], limit=_MOST_STEPS)
     return {
+        "trace": render_waterfall(view, link=f"/chat/trace?turn={at + 1}&span=") if view.rows else "",
+        "totals": str(view.totals),
+        "trace_note": view.note,
         "message": turn.message.text,
         "events": [_build_event(event) for event in turn.reply.events],
         "response": turn.reply.response,
@@ -80,6 +100,30 @@ def _build_event(event: object) -> Mapping[str, object]:
 
 def _format_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def show_trace(request: Request) -> Response:
+    """Show the steps of one turn, and one of them in detail."""
+    state, number = get_chat(get_viewer(request)).get_state(), request.query_params.get("turn", "")
+    at = next((at for at in range(len(state.turns)) if str(at + 1) == number), None)
+    if at is None:
+        raise InvalidInputError("the conversation has no such turn any more")
+    trace = build_trace_page(
+        state.turns[at].trace,
+        [turn.reply for turn in state.turns],
+        selected=request.query_params.get("span", ""),
+        panel=request.query_params.get("panel", ""),
+        address=f"/chat/trace?turn={at + 1}",
+        budget=create_budget(),
+    )
+    return render(
+        request,
+        "chat_trace.html.j2",
+        number=at + 1,
+        trace=trace,
+        turn=_build_turn(at, state.turns),
+        current=trace.event[1] if trace.event else -1,
+    )
 
 
 async def change_chat(request: Request) -> Response:
@@ -103,15 +147,21 @@ def _change_chat(request: Request, form: Mapping[str, tuple[str, ...]]) -> Respo
         elif action == "new":
             chat.begin(get("agent"))
         else:
-            saved = chat.save(get("out").strip(), get("to") or None, get("id").strip())
+            picked = {int(each) for each in form.get("turn", ()) if each.isdecimal() and len(each) < 9}
+            saved = chat.save(get("out").strip(), get("to") or None, get("id").strip(), picked)
             more = " Secrets were replaced." if saved.is_redacted else ""
             lost = "".join(f" Not held by the format: {each}." for each in saved.lost)
             sentence = f"Saved in {saved.path} as {saved.format_name}.{more}{lost}"
             return _render_chat(request, saved=f"{sentence} It expects what the agent did: read it first.")
     except InvalidInputError as error:
-        return _render_chat(request, problem=str(error), typed=get("text"), status_code=422)
+        sent = form if action == "save" else {}
+        return _render_chat(request, problem=str(error), typed=get("text"), form=sent, status_code=422)
     return RedirectResponse("/chat#end", 303)
 
 
-routes = (Route("/chat", show_chat), Route("/chat", change_chat, methods=["POST"]))
+routes = (
+    Route("/chat", show_chat),
+    Route("/chat", change_chat, methods=["POST"]),
+    Route("/chat/trace", show_trace),
+)
 navigation = (NavigationLink("Chat", "/chat"),)
