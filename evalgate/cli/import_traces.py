@@ -32,6 +32,7 @@ from evalgate.integrations.trace_sources.traces import TraceBatch
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.personal_data import PersonalDataRedactor
 from evalgate.system.files import read_input_text, write_atomically
+from evalgate.system.gc import pause_gc
 from evalgate.system.workspace import Workspace, open_workspace
 
 _MOST_NAMED = 10
@@ -78,8 +79,9 @@ def import_traces(
         NoVerdictError: no conversation could be read.
     """
     workspace = open_workspace(folder)
-    batch = _read_source(options, workspace, environ)
-    found, unusable = build_conversations(batch.traces)
+    with pause_gc():
+        batch = _read_source(options, workspace, environ)
+        found, unusable = build_conversations(batch.traces)
     problems = [str(problem) for problem in batch.problems]
     problems += [f"trace {trace_id}: {reason}" for trace_id, reason in unusable]
     counts = [f"Read {pluralize(len(batch.traces), 'trace')}: {pluralize(len(found), 'conversation')}."]

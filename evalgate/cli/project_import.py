@@ -24,6 +24,7 @@ _DATA_SETS = (".json", ".jsonl", ".csv")
 _LARGEST_DATA_SET = 20_000_000
 _SCRIPT = re.compile(r"(?:file://|python:)(?:\./)?(.+\.py)(?::(\w+))?")
 _ADAPTER = "evals/promptfoo_agent.py"
+_INITIAL_SESSION = re.compile(r"\binitial_session_file\s*=\s*(?!None\b)([^,)\s]+)")
 _VARIABLE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)\s*=", re.MULTILINE)
 _OPENAI_URL = "https://api.openai.com/v1"
 _NO_EVAL_SETS = (
@@ -181,7 +182,21 @@ def _read_native(workspace: Workspace, folder: Path) -> ProjectImport | None:
         tuple(_prefix_agent(each, workspace, folder) for each in found.agents),
         own_criteria=own,
         environment=_find_variables(folder),
+        lost=tuple(_find_initial_sessions(workspace, folder)),
     )
+
+
+def _find_initial_sessions(workspace: Workspace, folder: Path) -> Iterator[str]:
+    """Yield a sentence for each session file that a test gives to Google ADK's `AgentEvaluator`."""
+    for parent, names in walk_folders(folder):
+        for name in sorted(names):
+            text = read_or_empty(parent / name) if name.endswith(".py") else ""
+            for match in _INITIAL_SESSION.finditer(text):
+                line = text.count("\n", 0, match.start()) + 1
+                yield (
+                    f"{workspace.format_path(parent / name)}:{line}: `initial_session_file={match[1]}`: set "
+                    "`file` of the section `session` to it"
+                )
 
 
 def _list_names(folder: Path) -> list[str]:

@@ -108,7 +108,8 @@ def apply_case_notes(cases: Sequence[EvalCase], eval_set: Path, shown_as: str) -
             Problem(
                 notes_shown_as,
                 *document.find_position(("cases", name)),
-                f"{shown_as} has no case {name!r}: remove the entry.{did_you_mean(name, sorted(ids))}",
+                f"{shown_as} has no case {name!r}: move the entry to the notes of its own eval set, or "
+                f"remove it.{did_you_mean(name, sorted(ids))}",
             )
             for name in unknown
         )

@@ -112,12 +112,16 @@ def find_metrics_file(
 
 
 def build_notes_name(eval_set: str) -> str:
-    """Return the name of the notes next to an eval set's file: its name up to the first dot, and the ending.
+    """Return the file name of the notes next to an eval set: its own without `.evalset.json`, and an ending.
+
+    Any other ending stays, so that no two files of a folder share their notes.
 
     >>> build_notes_name("refunds.evalset.json")
     'refunds.cases.yaml'
+    >>> build_notes_name("refunds.test.json")
+    'refunds.test.json.cases.yaml'
     """
-    return eval_set[:1] + eval_set[1:].partition(".")[0] + NOTES_ENDING
+    return eval_set.removesuffix(".evalset.json") + NOTES_ENDING
 
 
 def _select_formats(formats: Mapping[str, EvalFormat], name: str | None) -> Mapping[str, EvalFormat]:

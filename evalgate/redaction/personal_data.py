@@ -21,6 +21,7 @@ _PHONE = re.compile(
     r"|\(\d{2,5}\)[ .-]?\d(?:[ .-]?\d){4,9}"
     r"|\d{3}[.-]\d{3}[.-]\d{4})(?![\w-])"
 )
+_DIGIT = re.compile(r"\d")
 _KEPT_DOMAINS = ("example.com", "example.org", "example.net")
 
 _T = TypeVar("_T")
@@ -33,6 +34,7 @@ class PersonalDataRedactor:
         self.counts: Counter[PersonalKind] = Counter()
         """Different values that were replaced, by kind."""
         self._known: dict[str, str] = {}
+        self._placeholders: set[str] = set()
 
     def redact_tree(self, value: _T) -> _T:
         """Return a dataclass, a collection or JSON with every text redacted."""
@@ -43,7 +45,7 @@ class PersonalDataRedactor:
         """Return the text with placeholders."""
         if "@" in text:
             text = _EMAIL.sub(self._build_replacer("e-mail address", "user{}@example.com"), text)
-        if any(character.isdigit() for character in text):
+        if _DIGIT.search(text):
             text = _CARD.sub(self._build_replacer("card number", "0000 0000 0000 {:04}"), text)
             text = _PHONE.sub(self._build_replacer("phone number", "+1 555 01{:02}"), text)
         return text
@@ -53,11 +55,12 @@ class PersonalDataRedactor:
             found = match[0]
             if kind == "card number" and not _has_check_digit(found):
                 return found
-            if found in self._known.values() or found.lower().endswith(_KEPT_DOMAINS):
+            if found in self._placeholders or found.lower().endswith(_KEPT_DOMAINS):
                 return found
             if found not in self._known:
                 self.counts[kind] += 1
                 self._known[found] = form.format(self.counts[kind])
+                self._placeholders.add(self._known[found])
             return self._known[found]
 
         return replace_match

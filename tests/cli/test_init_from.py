@@ -227,10 +227,18 @@ def test_an_adk_project_keeps_its_eval_sets_and_criteria(tmp_path: Path) -> None
             "shop/evals/a.evalset.json": eval_set("hello there"),
             "shop/evals/test_config.json": '{"criteria": {"response_match_score": 0.25}}',
             ".env.example": "# a comment\nGOOGLE_API_KEY=\nexport SHOP_URL=http://x\n",
+            "tests/test_shop.py": (
+                "async def test_shop():\n"
+                "    await AgentEvaluator.evaluate('shop', 'x.test.json', initial_session_file='s.json')\n"
+                "    await AgentEvaluator.evaluate('shop', 'y.test.json', initial_session_file=None)\n"
+            ),
         },
     )
     done = init(tmp_path, "--from", ".")
     assert done.code == 0, done.err
+    assert left_out(done) == [
+        "tests/test_shop.py:2: `initial_session_file='s.json'`: set `file` of the section `session` to it"
+    ]
     found = config(tmp_path)
     assert found["eval_sets"] == ["shop/evals/*.evalset.json"]
     assert found["agent"] == {

@@ -67,7 +67,7 @@ def test_large_eval_sets_have_notes_too(tmp_path: Path, monkeypatch: pytest.Monk
     [
         (
             "cases:\n  lat: {}\n",
-            "2:3: refunds.evalset.json has no case 'lat': remove the entry. Did you mean",
+            "2:3: refunds.evalset.json has no case 'lat': move the entry to the notes of its own eval set, or remove it. Did you mean",
         ),
         (
             "cases:\n  late:\n    statu: observed\n",
@@ -86,12 +86,12 @@ def test_what_is_wrong_is_said_at_its_line(tmp_path: Path, notes: str, problem: 
     assert str(caught.value).startswith(f"refunds.cases.yaml:{problem}"), str(caught.value)
 
 
-def test_the_notes_have_the_name_of_the_set_up_to_its_first_dot() -> None:
-    names = ("a.evalset.json", "a.json", "v1.2.test.json", ".hidden.json")
+def test_no_two_sets_share_their_notes() -> None:
+    names = ("a.evalset.json", "a.json", "v1.2.test.json", ".hidden.evalset.json")
     assert [build_notes_name(name) for name in names] == [
         "a.cases.yaml",
-        "a.cases.yaml",
-        "v1.cases.yaml",
+        "a.json.cases.yaml",
+        "v1.2.test.json.cases.yaml",
         ".hidden.cases.yaml",
     ]
 

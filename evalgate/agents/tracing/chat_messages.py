@@ -34,6 +34,7 @@ _ROLES = {
     "developer": "system",
     "request": "user",
 }
+_CONVERTED_ROLES = ("user", "assistant", "system")
 _LISTS = (
     "messages",
     "input",
@@ -110,6 +111,8 @@ def get_message_text(message: ChatMessage) -> str:
 
 def _read_message(found: dict[str, Any], role: str) -> ChatMessage | None:
     """Return the message that an object is; None if it is no message."""
+    if _is_converted_text(found):
+        return found  # as most messages of the semantic conventions are
     found = _unwrap(found)
     kind = str(found.get("type") or "")
     own = _find_role(found)
@@ -131,6 +134,24 @@ def _read_message(found: dict[str, Any], role: str) -> ChatMessage | None:
     elif parts and all(part["type"] == "tool_call_response" for part in parts):
         own = "tool"  # Anthropic and Gemini send results as messages of the user
     return {"role": own or role, "parts": parts}
+
+
+def _is_converted_text(found: dict[str, Any]) -> bool:
+    """Return True for a message of texts that has the converted form already."""
+    parts = found.get("parts")
+    return (
+        len(found) == 2
+        and found.get("role") in _CONVERTED_ROLES
+        and isinstance(parts, list)
+        and all(
+            isinstance(part, dict)
+            and len(part) == 2
+            and part.get("type") == "text"
+            and isinstance(content := part.get("content"), str)
+            and content != ""
+            for part in parts
+        )
+    )
 
 
 def _unwrap(found: dict[str, Any]) -> dict[str, Any]:

@@ -213,15 +213,18 @@ def _iter_inputs(span: Span) -> Iterator[list[ChatMessage]]:
     """Yield the messages that were sent to the model, as each convention would have them."""
     yield _read_indexed(span.attributes, "llm.input_messages", "user")
     yield _read_indexed(span.attributes, "gen_ai.prompt", "user")
-    events = [
-        {**event.attributes, "role": event.attributes.get("role") or match[1]}
-        for event in span.events
-        if (match := _MESSAGE_EVENT.fullmatch(event.name))
-    ]
-    yield read_messages([_decode_values(each) for each in events], "user")
+    if span.events:
+        events = [
+            {**event.attributes, "role": event.attributes.get("role") or match[1]}
+            for event in span.events
+            if (match := _MESSAGE_EVENT.fullmatch(event.name))
+        ]
+        yield read_messages([_decode_values(each) for each in events], "user")
     yield _read_logged_events(span, is_output=False)
     for name in _INPUTS:
-        found = read_messages(span.attributes.get(name), "user")
+        if name not in span.attributes:
+            continue  # as most are
+        found = read_messages(span.attributes[name], "user")
         # A list of everything ends with the answer, which belongs to the output.
         yield _split_answer(found)[0] if name == "pydantic_ai.all_messages" else found
 
@@ -243,12 +246,15 @@ def _iter_outputs(span: Span) -> Iterator[list[ChatMessage]]:
         own = calls if isinstance(calls, list) else []
         yield read_messages({"role": "assistant", "content": text, "tool_calls": own}, "assistant")
     for name in _OUTPUTS:
-        yield read_messages(span.attributes.get(name), "assistant")
+        if name in span.attributes:
+            yield read_messages(span.attributes[name], "assistant")
     yield _split_answer(read_messages(span.attributes.get("pydantic_ai.all_messages"), "user"))[1]
 
 
 def _read_logged_events(span: Span, *, is_output: bool) -> list[ChatMessage]:
     """Return the messages in the attribute `events`, as Pydantic AI and Logfire write them."""
+    if "events" not in span.attributes and "all_messages_events" not in span.attributes:
+        return []
     events = decode_json(span.attributes.get("events") or span.attributes.get("all_messages_events"))
     chosen = [
         event
@@ -298,7 +304,8 @@ def _read_indexed(attributes: Mapping[str, Any], prefix: str, role: str) -> list
     if prefix in attributes and isinstance(decode_json(attributes[prefix]), list):
         return read_messages(attributes[prefix], role)
     tree: dict[str, Any] = {}
-    for name in sorted(key for key in attributes if key.startswith(f"{prefix}."))[:_MOST_MESSAGES]:
+    start = f"{prefix}."
+    for name in sorted([key for key in attributes if key.startswith(start)])[:_MOST_MESSAGES]:
         _insert_value(tree, name[len(prefix) + 1 :].split("."), attributes[name])
     return read_messages(list(_iter_lists(tree)), role) if tree else []
 
