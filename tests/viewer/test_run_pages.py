@@ -88,11 +88,11 @@ def test_chosen_cases_run_with_own_thresholds_and_become_a_record(tmp_path: Path
         assert "one/slow" not in form
         text = wait_for_end(client, start(client, viewer, "one/parcel", "one/a%2Fb%20%3Ci%3E%2C%3A"))
         assert "2 of 2" in text
-        assert ">pass</span>" in text
+        assert ">Gate open</span>" in text
         again = wait_for_end(
             client, start(client, viewer, which="all", q="parcel", **{f"threshold:{METRIC}": "0.95"})
         )
-        assert ">fail</span>" in again
+        assert ">Gate closed</span>" in again
         case = client.get(f"/records/{list_results(tmp_path)[0].result_id}/case?in=one&id=parcel").text
         assert 'href="/run?case=one%2Fparcel&amp;q=parcel"' in case
         assert 'value="one/parcel" checked' in client.get("/run?case=one%2Fparcel&q=parcel").text

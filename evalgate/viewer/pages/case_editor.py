@@ -33,7 +33,6 @@ from evalgate.viewer.case_draft import (
     read_draft,
 )
 from evalgate.viewer.draft_builder import build_case
-from evalgate.viewer.eval_sets import build_edit_address
 from evalgate.viewer.forms import read_form
 from evalgate.viewer.noted_cases import (
     change_noted_case,
@@ -389,5 +388,3 @@ routes = (
     Route("/sets/case/move", change_cases, methods=["POST"]),
 )
 navigation = ()
-
-__all__ = ["build_edit_address", "navigation", "routes", "split_diff"]
