@@ -1,5 +1,6 @@
 """Changes of a file of case notes that keep all of its other text: comments, order and layout."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
@@ -12,10 +13,12 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.datasets.case_notes import CaseNote, parse_case_notes
 from evalgate.datasets.edit_history import FileChange, read_content
 from evalgate.documents.strict_yaml import compose_yaml
+from evalgate.documents.validation_errors import validate_id
 from evalgate.system.files import decode_text
 
 _HEADER = "# Notes of evalgate about the cases of {}: see docs/import.md\n"
 _NO_LIMIT = 2**31
+_BREAK = re.compile(r"[\n\x7f-\x9f\u2028\u2029\ufeff]")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 
@@ -105,10 +108,25 @@ def rename_notes(text: str, name: str, new_name: str, shown_as: str) -> str:
 
 
 def set_tags(text: str, name: str, tags: tuple[str, ...], shown_as: str, eval_set: str) -> str:
-    """Return the text with other tags of a case."""
+    """Return the text with other tags of a case.
+
+    Raises:
+        InvalidInputError: a tag is blank or holds control characters.
+    """
+    for tag in tags:
+        try:
+            validate_id(tag)
+        except ValueError as error:
+            raise InvalidInputError([Problem(shown_as, 0, 0, f"a tag {error}")]) from None
     root = _parse_mapping(text, shown_as)
     note = _find_value(_find_value(root, "cases"), name)
     if not isinstance(note, yaml.MappingNode) or not note.value:
+        if note is not None:  # {}
+            return (
+                text[: note.start_mark.index]
+                + f"{{tags: {_dump_inline(list(tags))}}}"
+                + text[note.end_mark.index :]
+            )
         return add_notes(text, {name: CaseNote(tags=tags)}, shown_as, eval_set) if tags else text
     held, new = _find_value(note, "tags"), _dump_inline(list(tags))
     if held is None:
@@ -117,7 +135,9 @@ def set_tags(text: str, name: str, tags: tuple[str, ...], shown_as: str, eval_se
         return text[:first] + f"tags: {new}{gap}" + text[first:]
     end = held.end_mark.index
     if isinstance(held, yaml.SequenceNode) and not held.flow_style:
-        end, new = _find_line_end(text, held.value[-1]), new + "\n"
+        # A list of dashes may begin in the column of its key; a list in brackets may not.
+        pad = "  " if held.start_mark.column <= _find_column(text, note.value[0][0].start_mark.index) else ""
+        end, new = _find_line_end(text, held.value[-1]), f"{pad}{new}\n"
     return text[: held.start_mark.index] + new + text[end:]
 
 
@@ -213,6 +233,9 @@ def _dump_inline(value: object) -> str:
         text = yaml.safe_dump(
             value, default_flow_style=True, allow_unicode=True, width=_NO_LIMIT, sort_keys=False
         )
+        if _BREAK.search(text.strip()):
+            # PyYAML breaks such lines, and loses some of the breaks. JSON is YAML, too.
+            text = _BREAK.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
     return str(text).strip()
 
 

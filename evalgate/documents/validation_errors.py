@@ -171,6 +171,15 @@ def validate_id(name: str) -> str:
     return name
 
 
+def is_valid_id(name: str) -> bool:
+    """Return True if `name` is a valid id."""
+    try:
+        validate_id(name)
+    except ValueError:
+        return False
+    return True
+
+
 Id: TypeAlias = Annotated[str, AfterValidator(validate_id)]
 """The id of a case or an eval set, for pydantic models of files."""
 

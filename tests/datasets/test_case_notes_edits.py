@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.datasets.case_notes import CaseNotes, read_case_notes
-from evalgate.datasets.case_notes_edits import add_notes, build_note, drop_notes, set_expected
+from evalgate.datasets.case_notes_edits import add_notes, build_note, drop_notes, set_expected, set_tags
 
 NAMES = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=10
@@ -75,3 +75,27 @@ def test_braces_are_refused_with_their_place() -> None:
     with pytest.raises(InvalidInputError, match=r"n:1:9: evalgate cannot remove notes within braces"):
         drop_notes(text, ["a"], "n")
     assert set_expected(text, ["a"], "n") == "cases: {a: {status: expected}}\n"
+
+
+@pytest.mark.parametrize(
+    "tags", ["tags:\n    - old\n    source: x", "tags:\n      - old\n    source: x", "source: x"]
+)
+def test_tags_are_set_in_every_layout(tmp_path: Path, tags: str) -> None:
+    text = f"cases:\n  one:\n    {tags}\n  two: {{}}\n"
+    notes = parse(tmp_path, set_tags(text, "one", ("a: b", "c"), "n", "e")).cases
+    assert (notes["one"].tags, notes["one"].source, list(notes)) == (("a: b", "c"), "x", ["one", "two"])
+    assert parse(tmp_path, set_tags(text, "two", ("c",), "n", "e")).cases["two"].tags == ("c",)
+    with pytest.raises(InvalidInputError, match="a tag must not hold control characters"):
+        set_tags(text, "one", ("a\nb",), "n", "e")
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\r\n# b\n---\n", "\x85\u2028", "\ufeff a: 'b' \"c\"\n", "\x7f"])
+def test_results_of_several_lines_are_mocks_on_one_line(tmp_path: Path, text: str) -> None:
+    mock = {"tool": "t", "args": {text: [1, None]}, "result": {"page": text}}
+    note = build_note(
+        source="s", tags=(), day=date(2026, 11, 23), mocks=[mock, {"tool": "t", "result": text}]
+    )
+    added = add_notes("", {"one": note}, "n", "e")
+    assert parse(tmp_path, added).cases == {"one": note}
+    assert sum(line.lstrip().startswith("- {") for line in added.split("\n")) == 2
+    assert added.count("\n") == 9
