@@ -11,12 +11,14 @@ from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, NoVerdictError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import to_one_line
 from evalgate.core.types import CaseTurn, EvalCase, EvalSet, Reply, ToolCall, ToolResult
 from evalgate.datasets.case_notes import CaseNotes, read_case_notes
 from evalgate.datasets.case_notes_edits import add_notes, build_note
 from evalgate.datasets.edit_history import EditHistory
 from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eval_set
 from evalgate.datasets.loading import build_notes_name
+from evalgate.documents.validation_errors import is_valid_id
 from evalgate.integrations.trace_sources.api_client import TraceQuery
 from evalgate.integrations.trace_sources.conversations import ObservedConversation, build_conversations
 from evalgate.integrations.trace_sources.selection import (
@@ -162,7 +164,7 @@ def _build_case(found: ObservedConversation, options: ImportOptions, redactor: L
     return EvalCase(
         found.build_case_id(question),
         turns,
-        tags=tuple(tag for tag in tags if tag.strip()),
+        tags=tuple(dict.fromkeys(cleaned for tag in tags if (cleaned := to_one_line(tag)))),
         status="observed",
         source=found.url or f"{Path(options.source).name} trace {found.trace_ids[0]}",
         creation_timestamp=found.start / 1e9,
@@ -173,7 +175,7 @@ def _list_mocks(case: EvalCase) -> Iterator[Mapping[str, object]]:
     for number, turn in enumerate(case.turns):
         calls = {event.id: event for event in turn.expected.events if isinstance(event, ToolCall)}
         for event in turn.expected.events:
-            if isinstance(event, ToolResult) and (call := calls.get(event.id)) is not None:
+            if isinstance(event, ToolResult) and (call := calls.get(event.id)) and is_valid_id(call.name):
                 yield {"tool": call.name, "args": call.args, "turn": number, "result": event.result}
 
 

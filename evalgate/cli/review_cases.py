@@ -116,10 +116,13 @@ def _correct_case(review: Review, name: str) -> None:
     """Open $EDITOR with the case, and save it if it changed.
 
     Raises:
-        InvalidInputError: the edited text is no case, or nothing was saved in the editor.
+        InvalidInputError: the edited text is no case, the editor fails, or nothing was saved in it.
     """
     text = format_case_json(review, name)
-    edited = click.edit(text, extension=".json")
+    try:
+        edited = click.edit(text, extension=".json")
+    except click.ClickException as error:
+        raise InvalidInputError(f"{name}: {error.message}") from None
     if edited is None or edited == text:
         raise InvalidInputError(f"{name}: nothing was changed")
     replace_case_json(review, name, edited)

@@ -170,6 +170,17 @@ def test_recorded_results_become_mocks(tmp_path: Path) -> None:
     )
 
 
+def test_odd_names_of_tools_and_tags_are_no_bug(tmp_path: Path) -> None:
+    calls = [Call("", {}, "x"), Call("a\nb", {}, "x"), Call("lookup", {}, "y")]
+    rows = list_langfuse_traces(name_traces([Turn("Hello", "Hi!", calls)], 1))
+    for row in rows:
+        row["tags"] = ["a\nb", " ", "\x00", "kept", "\u200b"]
+    (tmp_path / "traces.json").write_text(json.dumps(rows))
+    invoke(tmp_path, "import", "traces.json", "--mocks")
+    (case,) = load(tmp_path).cases
+    assert ([mock.tool for mock in case.tool_mocks], case.tags) == (["lookup"], ("a b", "kept"))
+
+
 def test_secrets_and_personal_data_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_API_KEY", "kqzvwx81734928")
     args = {"mail": "anna@firm.de", "key": "kqzvwx81734928"}
@@ -278,9 +289,12 @@ def test_the_terminal_asks_for_each_case(tmp_path: Path) -> None:
     write_traces(tmp_path, *others)
     invoke(tmp_path, "import", "traces.json")
     editor = tmp_path / "editor.sh"
-    editor.write_text("#!/bin/sh\nsed -i 's/Answer 0/Better answer/' \"$1\"\n")
+    editor.write_text(
+        '#!/bin/sh\n[ -e "$0.tried" ] || { touch "$0.tried"; exit 1; }\n'
+        "sed -i 's/Answer 0/Better answer/' \"$1\"\n"
+    )
     editor.chmod(0o755)
-    answers = [b"x\n", b"c\n", b"d\n", b"e\n", b"q\n"]
+    answers = [b"x\n", b"c\n", b"c\n", b"d\n", b"e\n", b"q\n"]
     master, slave = pty.openpty()
     done = subprocess.Popen(
         [sys.executable, "-m", "evalgate", "review", OUT, "-C", str(tmp_path)],
@@ -304,6 +318,7 @@ def test_the_terminal_asks_for_each_case(tmp_path: Path) -> None:
     assert done.wait(60) == 0, shown.decode()
     said = shown.decode()
     assert "1 of 4" in said
+    assert "Editing failed" in said
     assert "  user: Question 0" in said
     assert f"{OUT}: 1 observed case is not reviewed yet." in said
     assert [(case.turns[0].expected.response, case.status) for case in load(tmp_path).cases] == [

@@ -50,7 +50,7 @@ class LogfireReader:
                 if isinstance(event, dict)
             ),
             error=error
-            if get_text(row, "otel_status_code") == "ERROR" or row.get("is_exception") in {True, "true"}
+            if get_text(row, "otel_status_code") == "ERROR" or row.get("is_exception") in (True, "true")
             else "",
         )
 
