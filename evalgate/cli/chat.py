@@ -83,11 +83,15 @@ def chat(
 
     Shows tool calls with their results as they are known. /help lists the commands of the conversation.
     """
+    from evalgate.runner.case_files import check_target
+
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("chat needs a terminal; `evalgate record --from -` reads messages from a pipe")
     redactor, thresholds = build_redactor(options["mask"]), options.pop("thresholds")
     with redactor.redact_errors():
         setup = resolve_setup(options, thresholds, Path(working_directory), state, redactor)
+        if out is not None:
+            check_target(out, to, eval_id, setup.workspace)
         _talk(setup, (out, to, eval_id), redactor, interrupts)
     return 0
 

@@ -55,16 +55,26 @@ class ChatTerminal:
     _unsent: str = ""
     """Last message if it has no reply."""
     _saved_turns: int = 0
+    _has_failed_to_save: bool = False
 
     def talk(self) -> None:
-        """Read messages and commands until the person ends the conversation."""
+        """Read messages and commands until the person ends the conversation.
+
+        Raises:
+            InvalidInputError: the conversation cannot be saved where the command line says, and the person
+                ended it again.
+        """
+        self._read_until_end()
+        while not self._end():
+            self._read_until_end()
+
+    def _read_until_end(self) -> None:
         while (text := self._read_message()) is not None and text != "/quit":
             try:
                 self._obey(text)
             except (EOFError, KeyboardInterrupt):  # a question was dropped
                 self._check_end()
                 self.printer.print_line("")
-        self._end()
 
     def _obey(self, text: str) -> None:
         if text.startswith("//") or not text.startswith("/"):
@@ -227,7 +237,8 @@ class ChatTerminal:
     def _propose_id(self, out: str) -> str:
         if self.options.eval_id is not None:
             return self.options.eval_id
-        return choose_case_id(self.chat.turns[0].message.text, list_case_ids(out, self.options.workspace))
+        question = self.options.redactor.redact_text(self.chat.turns[0].message.text)
+        return choose_case_id(question, list_case_ids(out, self.options.workspace))
 
     def _write_case(self, out: str, eval_id: str, picked: tuple[int, ...]) -> None:
         case = build_case(eval_id, [self.chat.turns[at] for at in picked], self.chat.session_input)
@@ -239,15 +250,27 @@ class ChatTerminal:
     def _has_unsaved(self) -> bool:
         return len(self.chat.turns) > self._saved_turns
 
-    def _end(self) -> None:
-        """Save the conversation if the command line names the file; else say that it is not saved."""
+    def _end(self) -> bool:
+        """Save the conversation if the command line names the file; else say that it is not saved.
+
+        Returns False the first time that saving fails: then it goes on, so that nothing is lost.
+        """
         if not self._has_unsaved:
-            return
+            return True
         if self.options.out is None:
             self.printer.print_line("The conversation was not saved: /save makes a case of one.")
-        else:
-            out = self.options.out
+            return True
+        out = self.options.out
+        try:
             self._write_case(out, self._propose_id(out), tuple(range(len(self.chat.turns))))
+        except InvalidInputError as error:
+            if self._has_failed_to_save:
+                raise
+            self._has_failed_to_save = True
+            self.printer.print_line(f"Not saved: {error}", err=True)
+            self.printer.print_line("/save FILE saves it elsewhere. Ctrl-D ends without it.")
+            return False
+        return True
 
     def _ask(self, question: str) -> str:
         """Return the answer; raise EOFError or KeyboardInterrupt if the person drops the question."""

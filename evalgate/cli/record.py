@@ -13,6 +13,7 @@ from evalgate.cli.redacted_output import build_redactor
 if TYPE_CHECKING:
     from evalgate.cli.chat_text import ChatPrinter
     from evalgate.core.types import CaseRun, EvalCase
+    from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.runner.chat import AgentSetup
 
 
@@ -53,13 +54,14 @@ def record(
     Never asks anything. Ends with exit code 3 if a conversation broke off; the others are saved.
     """
     from evalgate.core.errors import NoVerdictError
-    from evalgate.runner.case_files import save_cases
+    from evalgate.runner.case_files import check_target, save_cases
     from evalgate.runner.recording import expect_replies, is_whole, run_conversations
 
     redactor, thresholds = build_redactor(options["mask"]), options.pop("thresholds")
     with redactor.redact_errors():
         setup = resolve_setup(options, thresholds, Path(working_directory), state, redactor)
-        cases = _read_conversations(setup, source, out, eval_id)
+        check_target(out, to, eval_id, setup.workspace)
+        cases = _read_conversations(setup, source, out, eval_id, redactor)
         printer = build_printer(redactor)
         runs = run_conversations(setup, cases)
         for case, run in zip(cases, runs, strict=True):
@@ -73,7 +75,9 @@ def record(
     return 0 if len(kept) == len(cases) else 3
 
 
-def _read_conversations(setup: "AgentSetup", source: str, out: str, eval_id: str | None) -> "list[EvalCase]":
+def _read_conversations(
+    setup: "AgentSetup", source: str, out: str, eval_id: str | None, redactor: "LiveRedactor"
+) -> "list[EvalCase]":
     from evalgate.core.errors import InvalidInputError
     from evalgate.runner.case_files import list_case_ids
     from evalgate.runner.recording import build_conversations, read_messages
@@ -81,7 +85,8 @@ def _read_conversations(setup: "AgentSetup", source: str, out: str, eval_id: str
     found = read_messages(setup.workspace.folder / source, source)
     if eval_id is not None and len(found) > 1:
         raise InvalidInputError(f"--id names one case, and {source} holds {len(found)} conversations")
-    return build_conversations(found, setup.session, eval_id, list_case_ids(out, setup.workspace))
+    taken = list_case_ids(out, setup.workspace)
+    return build_conversations(found, setup.session, eval_id, taken, hide=redactor.redact_text)
 
 
 def _print_run(case: "EvalCase", run: "CaseRun", printer: "ChatPrinter") -> None:

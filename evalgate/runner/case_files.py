@@ -44,6 +44,17 @@ def list_case_ids(out: str, workspace: Workspace) -> tuple[str, ...]:
     return tuple(case.eval_id for case in open_eval_set(path, out).eval_set.cases)
 
 
+def check_target(out: str, to: str | None, eval_id: str | None, workspace: Workspace) -> None:
+    """Check that a case can be added to a file later; a file that does not exist yet can be written.
+
+    Raises:
+        InvalidInputError: the file is no eval set that can be edited, has another format than `to`, or has a
+            case `eval_id` already.
+    """
+    if (workspace.folder / out).exists():
+        _check_file(open_eval_set(workspace.folder / out, out), to, [eval_id] if eval_id is not None else [])
+
+
 def save_cases(
     cases: Sequence[EvalCase], out: str, to: str | None, workspace: Workspace, redactor: LiveRedactor
 ) -> SavedCases:
@@ -72,16 +83,20 @@ def _add_cases(
     cases: Sequence[EvalCase], out: str, to: str | None, workspace: Workspace, *, is_redacted: bool
 ) -> SavedCases:
     file = open_eval_set(workspace.folder / out, out)
-    format_name = file.eval_set.format_name
-    if to and to != format_name and not _is_readable_as(to, file):
-        raise InvalidInputError(f"{out}: has the format {format_name}, and --to names {to}")
-    taken = {case.eval_id for case in file.eval_set.cases}
-    if twice := [case.eval_id for case in cases if case.eval_id in taken]:
-        raise InvalidInputError(f"{out}: has a case {join_quoted(twice)} already: choose another id")
+    _check_file(file, to, [case.eval_id for case in cases])
     edited = edit_eval_set(file, (*file.eval_set.cases, *cases))
     with _translate_os_errors(out):
         EditHistory().save(edited)
-    return SavedCases(out, format_name, edited.lost, is_redacted)
+    return SavedCases(out, file.eval_set.format_name, edited.lost, is_redacted)
+
+
+def _check_file(file: EvalSetFile, to: str | None, names: Sequence[str]) -> None:
+    out, format_name = file.shown_as, file.eval_set.format_name
+    if to and to != format_name and not _is_readable_as(to, file):
+        raise InvalidInputError(f"{out}: has the format {format_name}, and --to names {to}")
+    taken = {case.eval_id for case in file.eval_set.cases}
+    if twice := [name for name in names if name in taken]:
+        raise InvalidInputError(f"{out}: has a case {join_quoted(twice)} already: choose another id")
 
 
 def _is_readable_as(format_name: str, file: EvalSetFile) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from evalgate.core.errors import InvalidInputError, Problem
@@ -23,16 +23,18 @@ def build_conversations(
     session: SessionInput,
     eval_id: str | None = None,
     taken: Sequence[str] = (),
+    *,
+    hide: Callable[[str], str] = str,
 ) -> list[EvalCase]:
     """Return a case without expectations for each conversation, with an id that is none of `taken`.
 
-    `eval_id` is the id of the only one; None: made of the first message.
+    `eval_id` is the id of the only one; None: made of the first message, after `hide` replaced its secrets.
     """
     cases: list[EvalCase] = []
     for messages in conversations:
         used = (*taken, *(case.eval_id for case in cases))
         turns = tuple(CaseTurn(UserMessage(text)) for text in messages)
-        cases.append(EvalCase(eval_id or choose_case_id(messages[0], used), turns, session=session))
+        cases.append(EvalCase(eval_id or choose_case_id(hide(messages[0]), used), turns, session=session))
     return cases
 
 

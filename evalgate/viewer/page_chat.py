@@ -154,7 +154,8 @@ class PageChat:
         if path.is_absolute() or not inside or path.suffix != ".json":
             raise InvalidInputError(f"{out}: name a .json file in the project")
         workspace = self._setup.workspace
-        name = eval_id or choose_case_id(turns[0].message.text, list_case_ids(out, workspace))
+        question = self._redactor.redact_text(turns[0].message.text)
+        name = eval_id or choose_case_id(question, list_case_ids(out, workspace))
         case = build_case(name, turns, self._chat.session_input)
         return save_cases([case], out, to, workspace, self._redactor)
 

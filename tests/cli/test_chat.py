@@ -114,6 +114,34 @@ def test_undo_and_retry_repeat_the_earlier_messages(tmp_path: Path) -> None:
     assert (case.eval_id, [turn.user.text for turn in case.turns]) == ("mine", ["one\ntwo"])
 
 
+def test_a_conversation_is_not_lost_if_its_file_cannot_take_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project(tmp_path) / "one.txt").write_text("my key is Tr0ub4dorSecret\n")
+    monkeypatch.setenv("MY_API_KEY", "Tr0ub4dorSecret")
+    assert recorded(tmp_path, "--from", "one.txt", "-o", "a.json").return_value == 0
+    again = recorded(tmp_path, "--from", "one.txt", "-o", "a.json", "--to", "trpc")
+    assert "has the format adk" in str(again.exception)
+    assert "You said" not in again.output
+    assert [case.eval_id for case in load_cases(tmp_path, "a.json")] == ["my_key_is"]
+    with PseudoTerminal("chat", "-o", "a.json", "--id", "my_key_is", cwd=tmp_path) as terminal:
+        assert terminal.wait_for_end() == 2
+        assert "has a case `my_key_is` already" in terminal.shown
+    with PseudoTerminal(
+        "chat", "-o", "a.json", "--id", "mine", cwd=tmp_path, MY_API_KEY="Tr0ub4dorSecret"
+    ) as terminal:
+        terminal.answer(PROMPT, "Hello Tr0ub4dorSecret")
+        terminal.wait_for(PROMPT)
+        (tmp_path / "a.json").write_text("{}")
+        terminal.type_text("\x04")
+        assert "Not saved: a.json" in terminal.answer(PROMPT, "/save b.json")
+        terminal.answer("Id of the case", "")
+        terminal.answer(PROMPT, "/quit")
+        assert terminal.wait_for_end() == 0
+    (case,) = load_cases(tmp_path, "b.json")
+    assert (case.eval_id, case.turns[0].user.text) == ("mine", "Hello ***")
+
+
 def test_sigterm_ends_the_command_and_chat_needs_a_terminal(tmp_path: Path) -> None:
     done = evalgate("chat", cwd=project(tmp_path))
     assert (done.code, "needs a terminal" in done.err) == (2, True)
