@@ -12,6 +12,7 @@ from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.edit_history import EditHistory
 from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eval_set
 from evalgate.documents.strict_json import parse_json
+from evalgate.documents.validation_errors import is_valid_id
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.system.files import write_atomically
 from evalgate.system.workspace import Workspace
@@ -48,9 +49,11 @@ def check_target(out: str, to: str | None, eval_id: str | None, workspace: Works
     """Check that a case can be added to a file later; a file that does not exist yet can be written.
 
     Raises:
-        InvalidInputError: the file is no eval set that can be edited, has another format than `to`, or has a
-            case `eval_id` already.
+        InvalidInputError: the id is invalid, or the file is no eval set that can be edited, has another
+            format than `to`, or has a case `eval_id` already.
     """
+    if eval_id is not None and not is_valid_id(eval_id):
+        raise InvalidInputError(f"the id of a case must not be empty or hold control characters: {eval_id!r}")
     if (workspace.folder / out).exists():
         _check_file(open_eval_set(workspace.folder / out, out), to, [eval_id] if eval_id is not None else [])
 
@@ -73,6 +76,8 @@ def save_cases(
     format_name = to or DEFAULT_FORMAT
     eval_set = EvalSet(Path(out).name.partition(".")[0], redacted, path=out)
     written = registry.get_writer(format_name).write_eval_set(eval_set)
+    # What cannot be read again, such as an id with a line break, is never written.
+    registry.get_formats()[format_name].read_eval_set(parse_json(written.text.encode(), out))
     with _translate_os_errors(out):
         (workspace.folder / out).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(workspace.folder / out, written.text, workspace.owner)

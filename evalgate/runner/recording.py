@@ -15,6 +15,7 @@ from evalgate.system.files import decode_text, read_input_text
 from evalgate.system.signals import cancel_on_signals
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
+_LINE_END = re.compile(r"\r\n|[\r\n]")  # `str.splitlines` splits within messages, too: at U+2028, for one
 _SEPARATOR = re.compile(r"\s*(?:-{3,}\s*)?")
 
 
@@ -108,7 +109,7 @@ def read_messages(path: Path, shown_as: str) -> tuple[tuple[str, ...], ...]:
 
 def _split_lines(text: str) -> tuple[tuple[str, ...], ...]:
     conversations: list[list[str]] = [[]]
-    for line in text.splitlines():
+    for line in _LINE_END.split(text):
         if not _SEPARATOR.fullmatch(line):
             conversations[-1].append(line.strip())
         elif conversations[-1]:

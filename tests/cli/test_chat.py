@@ -124,6 +124,10 @@ def test_a_conversation_is_not_lost_if_its_file_cannot_take_it(
     assert "has the format adk" in str(again.exception)
     assert "You said" not in again.output
     assert [case.eval_id for case in load_cases(tmp_path, "a.json")] == ["my_key_is"]
+    unreadable = recorded(tmp_path, "--from", "one.txt", "-o", "c.json", "--id", "a\nb")
+    assert "must not be empty or hold control characters" in str(unreadable.exception)
+    assert "You said" not in unreadable.output
+    assert not (tmp_path / "c.json").exists()
     with PseudoTerminal("chat", "-o", "a.json", "--id", "my_key_is", cwd=tmp_path) as terminal:
         assert terminal.wait_for_end() == 2
         assert "has a case `my_key_is` already" in terminal.shown
@@ -222,6 +226,7 @@ def test_conversations_are_separated_and_a_broken_one_is_told(tmp_path: Path) ->
     ("name", "content", "expected"),
     [
         ("a.yaml", "- [one, two]\n- [three]\n", [["one", "two"], ["three"]]),
+        ("a.txt", "one\u2028more\x0c.\r\ntwo\r\n\r\nthree", [["one\u2028more\x0c.", "two"], ["three"]]),
         ("a.json", '["one", "two\\nlines"]', [["one", "two\nlines"]]),
         ("-", "one\n\n\n two\n", [["one"], ["two"]]),
     ],
