@@ -48,7 +48,7 @@ class PhoenixApi:
     async def iter_rows(
         self, client: ApiClient, query: TraceQuery, environ: Mapping[str, str]
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield spans until they belong to more traces than the limit, then their annotations."""
+        """Yield spans until those of the newest traces are complete, then their annotations."""
         name = query.project or environ.get("PHOENIX_PROJECT_NAME") or "default"
         project = quote(name, safe="")
         about = get_dict(await client.get_json(f"/v1/projects/{project}", {}), "data")
@@ -68,11 +68,18 @@ class PhoenixApi:
                 traces[get_text(context, "span_id")] = get_text(context, "trace_id")
                 yield {**span, "evalgate_url": base + get_text(context, "trace_id")}
             cursor = get_text(page, "next_cursor")
-            if not cursor or len(set(traces.values())) > query.limit:
+            if not cursor or _has_older_only(page, traces, query.limit):
                 break
             params["cursor"] = cursor
         async for row in _iter_annotations(client, project, traces):
             yield row
+
+
+def _has_older_only(page: Mapping[str, Any], traces: Mapping[str, str], limit: int) -> bool:
+    """Return True if no span of a page is of the newest traces: spans of traces at one time alternate."""
+    newest = set(list(dict.fromkeys(traces.values()))[:limit])
+    spans = [each for each in get_list(page, "data") if isinstance(each, dict)]
+    return not any(get_text(get_dict(span, "context"), "trace_id") in newest for span in spans)
 
 
 async def _iter_annotations(

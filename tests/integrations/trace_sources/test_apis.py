@@ -225,6 +225,29 @@ async def test_phoenix() -> None:
     assert found.url == f"{endpoint}/projects/UHJvamVjdDox/traces/{STEPS[0].trace}"
 
 
+async def test_a_trace_of_phoenix_is_whole_when_others_run_at_the_same_time() -> None:
+    newest = STEPS[-1].trace
+    spans = list_phoenix_spans(STEPS)
+    own = [span for span in spans if span["context"]["trace_id"] == newest]
+    others = [span for span in spans if span["context"]["trace_id"] != newest]
+    listed = [own[0], others[0], *own[1:], *others[1:]]
+    assert len(own) >= 2
+
+    def list_page(request: web.Request) -> object:
+        start = int(request.query.get("cursor", 0))
+        return {"data": listed[start : start + 2], "next_cursor": str(start + 2)}
+
+    routes = {
+        "/v1/projects/{id}": lambda _: {"data": {"id": "x"}},
+        "/v1/projects/{id}/spans": list_page,
+        "/v1/projects/{id}/span_annotations": lambda _: {"data": [], "next_cursor": None},
+    }
+    async with serve(routes, {}) as endpoint:
+        batch = await fetch_traces("phoenix", TraceQuery(limit=1), {}, endpoint)
+    (trace,) = batch.traces
+    assert (trace.info.trace_id, len(trace.spans)) == (newest, len(own))
+
+
 async def test_logfire() -> None:
     rows = list_logfire_rows(STEPS)
 

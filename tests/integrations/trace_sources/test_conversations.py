@@ -1,19 +1,31 @@
 """A conversation that is exported in any form comes back as it was."""
 
+import base64
+import csv
 import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from google.protobuf.json_format import ParseDict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import CaseTurn, Event, Message, ToolCall, ToolResult
 from evalgate.integrations.trace_sources.conversations import ObservedConversation, build_conversations
 from evalgate.integrations.trace_sources.sources import read_trace_file
-from tests.integrations.trace_sources.exports import FILES, Call, Step, Turn, list_steps
+from tests.integrations.trace_sources.exports import (
+    FILES,
+    Call,
+    Step,
+    Turn,
+    list_langsmith_runs,
+    list_steps,
+    to_otlp,
+)
 
 TURNS = [
     Turn(
@@ -212,3 +224,29 @@ def test_wrong_types_anywhere_never_raise(tmp_path: Path, data: st.DataObject, k
         for turn in found.turns:
             assert isinstance(turn.user.text, str)
             assert all(isinstance(each, ToolCall | ToolResult | Message) for each in turn.expected.events)
+
+
+def test_otlp_in_protobuf_and_runs_of_langsmith_as_csv_are_files_too(tmp_path: Path) -> None:
+    steps = list_steps(TURNS)
+    request = json.loads(to_otlp(steps))
+    for span in request["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        for key in ("traceId", "spanId", "parentSpanId"):
+            span[key] = base64.b64encode(bytes.fromhex(span.get(key, ""))).decode()
+    message = ParseDict(request, ExportTraceServiceRequest())
+    (tmp_path / "traces.bin").write_bytes(message.SerializeToString())
+    runs = list_langsmith_runs(steps)
+    with (tmp_path / "runs.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(dict.fromkeys(key for run in runs for key in run)))
+        writer.writeheader()
+        for run in runs:
+            writer.writerow(
+                {
+                    key: json.dumps(value) if isinstance(value, dict | list) else value
+                    for key, value in run.items()
+                }
+            )
+    for name in ("traces.bin", "runs.csv"):
+        found, unusable = build_conversations(read_trace_file(tmp_path / name, name).traces)
+        assert unusable == []
+        (conversation,) = found
+        assert strip_turns(conversation.turns) == [turn.to_case_turn() for turn in TURNS], name
