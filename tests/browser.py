@@ -1,7 +1,9 @@
 """A headless Chromium for tests of pages: the machine's own browser, driven by Playwright."""
 
+import asyncio
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:  # most tests need no browser, and do not wait for its library
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -25,22 +27,56 @@ def browser_program() -> str:
     return program
 
 
-@pytest.fixture
-def page(browser_program: str) -> Iterator["Page"]:
-    """Open a page in a browser of its own. An exception in one of its scripts fails the test.
+class _PausedLoop:
+    """Playwright's event loop, which counts as running in this thread only while a test uses the browser."""
 
-    Playwright's event loop counts as running until it is stopped, and a test after this one may need its own.
-    """
+    def __init__(self) -> None:
+        self._hooks = sys.get_asyncgen_hooks()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def pause(self) -> None:
+        """Let other tests have their own loop."""
+        self._loop = asyncio._get_running_loop()
+        self._hooks, hooks = sys.get_asyncgen_hooks(), self._hooks
+        asyncio._set_running_loop(None)
+        sys.set_asyncgen_hooks(*hooks)
+
+    def resume(self) -> None:
+        """Go on with the loop that was paused."""
+        self._hooks, hooks = sys.get_asyncgen_hooks(), self._hooks
+        asyncio._set_running_loop(self._loop)
+        sys.set_asyncgen_hooks(*hooks)
+
+
+@pytest.fixture(scope="module")
+def browser(browser_program: str) -> Iterator[tuple["Browser", _PausedLoop]]:
+    """Start a browser for all tests of a module: a start takes longer than most of them."""
     from playwright.sync_api import sync_playwright
 
+    loop = _PausedLoop()
     with sync_playwright() as playwright:
         # Containers rarely allow the browser's sandbox, and these pages are the tests' own.
-        browser = playwright.chromium.launch(executable_path=browser_program, args=["--no-sandbox"])
-        opened = browser.new_page(viewport={"width": 1280, "height": 800})
+        started = playwright.chromium.launch(executable_path=browser_program, args=["--no-sandbox"])
+        loop.pause()
+        yield started, loop
+        loop.resume()
+        started.close()
+
+
+@pytest.fixture
+def page(browser: tuple["Browser", _PausedLoop]) -> Iterator["Page"]:
+    """Open a page without cookies and storage of other tests. An exception in one of its scripts fails the test."""
+    started, loop = browser
+    loop.resume()
+    try:
+        opened = started.new_page(viewport={"width": 1280, "height": 800})
         faults: list[str] = []
         opened.on("pageerror", lambda error: faults.append(str(error)))
         yield opened
-        browser.close()
+        for context in started.contexts:
+            context.close()
+    finally:
+        loop.pause()
     assert faults == []
 
 
@@ -51,7 +87,9 @@ def find_violations(page: "Page", *rules: str) -> list[str]:
     """
     from axe_playwright_python.sync_playwright import Axe
 
-    found = Axe().run(page, options={"runOnly": list(rules)} if rules else None).response["violations"]
+    # Without `resultTypes`, axe describes every element that keeps a rule as well, which takes most of its time.
+    options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
+    found = Axe().run(page, options=options).response["violations"]
     return [f"{rule['id']}: {node['html'][:200]}" for rule in found for node in rule["nodes"]]
 
 

@@ -113,6 +113,18 @@ def test_keys_alone_are_enough(page: "Page", address: str) -> None:
     assert page.get_by_role("dialog").count() == 0
 
 
+def test_pointing_at_a_step_lights_up_its_message(page: "Page", address: str) -> None:
+    page.goto(address)
+    page.goto(f"{page.url.partition('/records')[0]}{CASE}&view=trace")
+    page.locator(".step", has_text="issue_refund").hover()
+    (message,) = page.locator(".talk li.lit").all_inner_texts()
+    assert '"amount": 12' in message
+    page.locator(".talk li", has_text="sorry").hover()
+    assert page.locator(".talk li.lit").count() == 1
+    (step,) = page.locator(".step.lit").all_inner_texts()
+    assert "600 + 40 tokens" in step
+
+
 def test_every_page_works_without_a_script(page: "Page", address: str) -> None:
     browser = page.context.browser
     assert browser is not None
