@@ -95,7 +95,11 @@ def find_violations(page: "Page", *rules: str) -> list[str]:
 
 def has_sideways_scroll(page: "Page") -> bool:
     """Return True if the page is wider than its window."""
-    return bool(page.evaluate("document.documentElement.scrollWidth > window.innerWidth"))
+    # A new size of the window takes effect with the next frame.
+    frame = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    return bool(
+        page.evaluate(f"{frame}.then(() => document.documentElement.scrollWidth > window.innerWidth)")
+    )
 
 
 def save_picture(page: "Page", name: str, *, whole: bool = True) -> None:
