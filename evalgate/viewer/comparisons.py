@@ -1,6 +1,7 @@
 """Two records, or a record and the baseline, compared case by case."""
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -11,7 +12,12 @@ from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, CaseKey, CaseResult, Reply, RunResult
-from evalgate.runner.reevaluation import compare_with_baseline, load_thresholds_or_default, resolve_target
+from evalgate.runner.reevaluation import (
+    BaselineTarget,
+    compare_with_baseline,
+    load_thresholds_or_default,
+    resolve_target,
+)
 from evalgate.viewer.opened_record import OpenedRecord
 from evalgate.viewer.state import Viewer
 
@@ -47,20 +53,52 @@ def choose_run(case: CaseResult) -> RunResult | None:
     return next(answered, case.runs[0] if case.runs else None)
 
 
-def read_baseline(viewer: Viewer) -> Baseline | None:
-    """Return the stored baseline; None if there is none, or if it is not in a file of the project.
+_KEPT_S = 300.0
+
+
+@frozen
+class _FetchedBaseline:
+    target: str
+    time: float
+    baseline: Baseline | None
+
+
+def read_baseline(viewer: Viewer, *, remote: bool = False) -> Baseline | None:
+    """Return the stored baseline; None if there is none.
+
+    One in a branch, an artifact or a bucket is read if `remote`, at most every five minutes; else it is None.
 
     Raises:
         InvalidInputError: the thresholds file or the baseline is broken.
+        NoVerdictError: the network does not answer.
     """
-    store = resolve_target(viewer.folder, None, viewer.thresholds).store
+    target = resolve_target(viewer.folder, None, viewer.thresholds)
+    store = target.store
     if not isinstance(store, FileStore):
-        return None
+        return _read_remote(viewer, target) if remote else None
     try:
         found = store.path.stat()
     except OSError:
         return store.read()  # it says what is wrong
     return _read_store(store, found.st_mtime_ns, found.st_size)
+
+
+def _read_remote(viewer: Viewer, target: BaselineTarget) -> Baseline | None:
+    known = viewer.services.get(_FetchedBaseline)
+    if (
+        not isinstance(known, _FetchedBaseline)
+        or known.target != target.target
+        or time.monotonic() - known.time > _KEPT_S
+    ):
+        known = _FetchedBaseline(target.target, time.monotonic(), target.store.read())
+        viewer.services[_FetchedBaseline] = known
+    return known.baseline
+
+
+def find_remote_baseline(viewer: Viewer) -> str:
+    """Return the name of a baseline that is in no file, such as `branch:baselines`; "" if it is in one."""
+    target = resolve_target(viewer.folder, None, viewer.thresholds)
+    return "" if isinstance(target.store, FileStore) else target.target
 
 
 def has_baseline(viewer: Viewer) -> bool:
@@ -90,11 +128,9 @@ def compare_records(viewer: Viewer, before: str, after: str) -> ComparedRecord:
     rules = load_thresholds_or_default(viewer.folder, viewer.thresholds)
     opened = viewer.records.open_record(after)
     earlier = None if before == BASELINE else viewer.records.open_record(before)
-    baseline = read_baseline(viewer) if earlier is None else None
+    baseline = read_baseline(viewer, remote=True) if earlier is None else None
     if earlier is None and baseline is None:
-        raise InvalidInputError(
-            "there is no baseline in a file of this project: `evalgate baseline save` makes one"
-        )
+        raise InvalidInputError("this project has no baseline yet: `evalgate baseline save` makes one")
     version: object = earlier.version if earlier else baseline and baseline.sources
     key = (viewer.folder, before, version, after, opened.version, repr(rules.config))
     with _lock:

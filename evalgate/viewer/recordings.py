@@ -24,6 +24,7 @@ from evalgate.core.types import (
 )
 from evalgate.datasets.results_io import read_record
 from evalgate.documents.strict_json import read_json
+from evalgate.integrations.adk.sessions import is_session, read_session_spans
 from evalgate.integrations.recordings import is_recording, read_recording
 from evalgate.runner.reevaluation import EMPTY_RECORD, build_stored_record
 
@@ -44,8 +45,17 @@ def read_any(path: Path, shown_as: str) -> tuple[Record, bool]:
     found = read_recording(path, shown_as)
     if isinstance(found, Record):  # results of another tool
         return found, False
-    traces = read_trace_runs(path, shown_as) if is_trace_file(path) else {}
-    return _build_record(found, traces), True
+    return _build_record(found, _read_traces(path, shown_as, found)), True
+
+
+def _read_traces(path: Path, shown_as: str, found: EvalSet) -> Mapping[str, tuple[TraceSpan, ...]]:
+    """Return the steps of each recorded conversation, by the id of its case."""
+    if is_trace_file(path):
+        return read_trace_runs(path, shown_as)
+    document = read_json(path, shown_as)
+    if not is_session(document.value):
+        return {}
+    return {case.eval_id: read_session_spans(document) for case in found.cases}
 
 
 def _read_baseline(path: Path, shown_as: str) -> Baseline | None:

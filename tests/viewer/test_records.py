@@ -5,14 +5,17 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from evalgate.baselines.history import build_baseline
 from evalgate.baselines.serialization import dump_baseline
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.types import BaselineSource
+from evalgate.core.types import Baseline, BaselineSource
 from evalgate.reporting.results_history import FOLDER
+from evalgate.viewer import comparisons
 from evalgate.viewer.record_heads import find_case, read_head
 from evalgate.viewer.records import RecordStore
 from tests.integrations.adk.test_sessions import SESSION
@@ -120,6 +123,25 @@ def test_a_saved_session_and_a_trace(tmp_path: Path) -> None:
     assert "a recording, not evaluated" in read(client, "/history")
 
 
+def test_the_times_of_a_sessions_events_make_a_waterfall(tmp_path: Path) -> None:
+    recorded: Any = SESSION["events"]
+    events = [{**event, "timestamp": 100 + 0.5 * at} for at, event in enumerate(recorded)]
+    (tmp_path / "saved.session.json").write_text(json.dumps({**SESSION, "events": events}))
+    client = open_client(create_viewer(tmp_path, "saved.session.json"))
+    page = client.get("/records/saved.session").headers["location"]
+    text = read(client, page)
+    assert "This recording has no spans" not in text
+    assert "those of the session's events" in text
+    run = client.app.state.viewer.records.open_record("saved.session").record.cases[0].runs[0]  # type: ignore[attr-defined]
+    assert [span.kind for span in run.trace].count("agent") == 2
+    (tool, *_) = [span for span in run.trace if span.kind == "tool"]
+    assert (tool.name, tool.duration_s) == ("forecast", 0.5)
+    assert run.trace[0].duration_s == max(
+        span.start_s + span.duration_s for span in run.trace if span.turn == 0
+    )
+    assert {span.parent_id for span in run.trace if span.kind != "agent"} == {"0", "1"}
+
+
 def test_a_broken_file_is_named_and_hides_no_other(tmp_path: Path) -> None:
     (tmp_path / "broken.json").write_text("{")
     write_record(tmp_path / "good.json", RECORD)
@@ -149,3 +171,25 @@ def test_the_baseline_is_compared_and_part_of_the_history(tmp_path: Path) -> Non
     assert "Your refund of 12 EUR is on its way, sorry." in text
     assert "1a2b3c4d" in read(client, "/case-history?in=support&id=refund_late")
     assert "main" in read(client, "/history")
+
+
+def test_a_baseline_elsewhere_is_fetched_when_it_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[str] = []
+    stored = build_baseline(RECORD, BaselineSource("2026-11-01T08:00:00Z", "1a2b3c4d", "main"))
+
+    def fetch() -> Baseline:
+        fetched.append("branch:baselines")
+        return stored
+
+    target = SimpleNamespace(target="branch:baselines", store=SimpleNamespace(read=fetch))
+    monkeypatch.setattr(comparisons, "resolve_target", lambda *_: target)
+    write_record(tmp_path / "evalgate-report/results.json", RECORD)
+    client = open_client(create_viewer(tmp_path))
+
+    assert "the stored baseline in branch:baselines" in read(client, "/compare")
+    assert fetched == []
+    for _ in range(2):
+        assert "Cases, changed ones first" in read(client, "/compare?a=baseline&b=last")
+    assert fetched == ["branch:baselines"]

@@ -1,13 +1,15 @@
 """Sessions saved by Google ADK (`adk run --save_session`, or its web UI's export), as conversations."""
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from evalgate.agents.http.adk_server import get_event_text, read_recorded_reply
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.protocols import AgentError, Document
-from evalgate.core.types import CaseTurn, EvalCase, EvalSet, SessionInput, UserMessage
+from evalgate.core.types import CaseTurn, EvalCase, EvalSet, SessionInput, TraceSpan, UserMessage
 from evalgate.documents.strict_json import read_json
 
 _ENDING = ".session.json"
@@ -91,6 +93,78 @@ def _build_turns(events: Iterable[object], document: Document) -> list[CaseTurn]
         return [CaseTurn(UserMessage(text), read_recorded_reply(answers)) for text, answers in turns]
     except AgentError as error:
         raise _build_error(document, ("events",), error.failure.message) from None
+
+
+def read_session_spans(document: Document) -> tuple[TraceSpan, ...]:
+    """Return the steps of a session as the times of its events tell them; nothing if an event has no time.
+
+    A turn is a step of kind `agent`, from the user's message to the last event. A result of a tool is a step
+    from its call, and any other event one of its author's model from the event before.
+    """
+    spans: list[TraceSpan] = []
+    session: Any = document.value
+    events = session["events"]
+    times = [time for event in events if (time := _read_time(event)) is not None]
+    if not times or len(times) < len(events):
+        return ()
+    began = previous = times[0]
+    turn, root = -1, -1
+    calls: dict[str, float] = {}
+    for event, time in zip(events, times, strict=True):
+        start, end = previous - began, time - began
+        if event.get("author") == "user" and get_event_text(event):
+            turn, root = turn + 1, len(spans)
+            author = _read_label(session, "appName", "app_name")
+            note = {"times": "those of the session's events"}
+            text = get_event_text(event)
+            spans.append(TraceSpan(str(turn), author, "agent", turn, end, 0.0, request=text, attributes=note))
+        elif turn >= 0:
+            spans += _build_steps(event, f"{turn}.{len(spans)}", turn, start, end, calls)
+            spans[root] = replace(spans[root], duration_s=max(0.0, end - spans[root].start_s))
+        previous = time
+    return tuple(spans)
+
+
+def _read_time(event: object) -> float | None:
+    time = event.get("timestamp") if isinstance(event, dict) else None
+    return float(time) if isinstance(time, int | float) and math.isfinite(time) else None
+
+
+def _build_steps(
+    event: Mapping[str, Any], identity: str, turn: int, start: float, end: float, calls: dict[str, float]
+) -> Iterator[TraceSpan]:
+    """Yield the steps that end with an event. `calls` are the times of the calls by id or name."""
+    content = event.get("content")
+    parts = content.get("parts") if isinstance(content, dict) else None
+    found = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    author = str(event.get("author") or "")
+    is_model = False
+    for at, part in enumerate(found):
+        call = part.get("functionCall") or part.get("function_call")
+        result = part.get("functionResponse") or part.get("function_response")
+        if isinstance(result, dict):
+            name = str(result.get("name") or "")
+            called = calls.pop(str(result.get("id") or name), start)
+            times = called, max(0.0, end - called)
+            yield TraceSpan(
+                f"{identity}.{at}",
+                name,
+                "tool",
+                turn,
+                *times,
+                str(turn),
+                author,
+                response=result.get("response"),
+            )
+            continue
+        is_model = True
+        if isinstance(call, dict):
+            calls[str(call.get("id") or call.get("name") or "")] = end
+    if is_model or not found:
+        kind: Literal["model", "other"] = "model" if found else "other"
+        yield TraceSpan(
+            identity, author, kind, turn, start, max(0.0, end - start), str(turn), author, response=content
+        )
 
 
 def _read_label(session: Mapping[str, Any], *names: str) -> str:

@@ -18,6 +18,7 @@ from evalgate.viewer.comparisons import (
     ComparedRecord,
     choose_run,
     compare_records,
+    find_remote_baseline,
     join_sides,
     read_baseline,
 )
@@ -36,6 +37,8 @@ def show_comparison(request: Request) -> Response:
     choices = [(each.record_id, each.title) for each in viewer.records.list_records()]
     if read_baseline(viewer) is not None:
         choices.append((BASELINE, "the stored baseline"))
+    elif where := find_remote_baseline(viewer):
+        choices.append((BASELINE, f"the stored baseline in {where}"))
     after = request.query_params.get("b", "") or (choices[0][0] if choices else "")
     before = request.query_params.get("a", "")
     values = _describe_comparison(compare_records(viewer, before, after), before) if before and after else {}
