@@ -481,9 +481,11 @@ def test_observed_cases_are_reviewed_one_by_one(page: "Page", tmp_path: Path) ->
         assert page.get_by_text("short was dropped. No case is left to review.").is_visible()
         assert "short" not in {case.eval_id for case in open_eval_set(path, "x").eval_set.cases}
         assert "javascript:alert(1)" in read_case_notes(notes, "x")[0].dropped
-        page.get_by_role("button", name="Undo the last change").click()
+        with page.expect_navigation():
+            page.get_by_role("button", name="Undo the last change").click()
         assert notes.read_text() == accepted
-        page.get_by_role("button", name="Undo the last change").click()
+        with page.expect_navigation():
+            page.get_by_role("button", name="Undo the last change").click()
         assert (path.read_bytes(), notes.read_text()) == (ADK.encode(), _NOTES)
         notes.write_text("cases: {late: {status: wrong}}")
         page.reload()
