@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from evalgate.cli.project_folder import (
-    AGENT,
-    BASELINE,
-    FILE,
-    FOLDER,
-    INTERPRETER,
-    TextType,
-    run_in_project,
-)
+from evalgate.cli.project_folder import AGENT, BASELINE, FILE, FOLDER, INTERPRETER, TextType, run_in_project
 from evalgate.config import defaults
 
 if TYPE_CHECKING:
