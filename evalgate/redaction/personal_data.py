@@ -22,7 +22,7 @@ _PHONE = re.compile(
     r"|\d{3}[.-]\d{3}[.-]\d{4})(?![\w-])"
 )
 _DIGIT = re.compile(r"\d")
-_KEPT_DOMAINS = ("example.com", "example.org", "example.net")
+_KEPT_DOMAINS = tuple(f"{mark}example.{end}" for mark in "@." for end in ("com", "org", "net"))
 
 _T = TypeVar("_T")
 

@@ -9,6 +9,7 @@ from evalgate.redaction.personal_data import PersonalDataRedactor
     ("text", "clean"),
     [
         ("write to anna.b+x@firm.co.uk!", "write to user1@example.com!"),
+        ("joe@ourexample.com", "user1@example.com"),
         (
             "a@b.de and c@d.org, again a@b.de",
             "user1@example.com and user2@example.com, again user1@example.com",
@@ -33,6 +34,7 @@ def test_personal_data_is_replaced(text: str, clean: str) -> None:
         "version 1.2.3, 192.168.10.20, a@b, @handle, user@localhost",
         "tracking 1234-5678-9012",
         "user7@example.com",
+        "joe@mail.example.org",
     ],
 )
 def test_other_texts_stay(text: str) -> None:
