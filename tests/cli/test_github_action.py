@@ -64,6 +64,8 @@ OLDEST_MAJOR = {
     "actions/upload-artifact": 6,
     "actions/download-artifact": 7,
     "actions/attest": 4,
+    "actions/upload-pages-artifact": 5,
+    "actions/deploy-pages": 5,
 }
 """The first of each that runs on Node.js 24: GitHub takes Node.js 20 from its runners."""
 

@@ -113,7 +113,7 @@ async def test_requests_are_kept_and_other_addresses_are_not_found() -> None:
                 model="judge", messages=[{"role": "user", "content": "ab"}], temperature=0.5
             )
             with pytest.raises(openai.NotFoundError):
-                await client.embeddings.create(model="e", input="x")
+                await client.moderations.create(input="x")
 
     assert answer.choices[0].message.content == "abab"
     assert server.bodies == [
