@@ -5,7 +5,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import asyncio
 
 _Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
@@ -85,8 +88,33 @@ def cancel_on_signals() -> Iterator[None]:
         # Not `task.cancel()` directly: the loop may be waiting for input, and this call wakes it.
         loop.call_soon_threadsafe(cancel_task)
 
-    with _use_handler(schedule_cancel):
+    with _wake_on_signals(loop), _use_handler(schedule_cancel):
         yield
+
+
+@contextmanager
+def _wake_on_signals(loop: "asyncio.AbstractEventLoop") -> Iterator[None]:
+    """Let every signal wake the loop.
+
+    Python handles a signal when its main thread runs on. One that comes just before the loop waits for its
+    next event, or that another thread receives, would be handled only after that event.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    import socket
+
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        reader.setblocking(False)
+        writer.setblocking(False)
+        loop.add_reader(reader, lambda: reader.recv(4096))
+        before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(reader)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,29 @@ def test_a_signal_cancels_the_task(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     asyncio.run(run())
     assert signal.getsignal(number) is before
+
+
+def test_a_signal_that_another_thread_receives_wakes_the_loop() -> None:
+    """It stands for one that comes between Python's last look for signals and the wait for an event."""
+
+    def send_signal() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        time.sleep(0.5)  # the loop waits by then
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async def wait() -> None:
+        with cancel_on_signals():
+            threading.Thread(target=send_signal).start()
+            await asyncio.sleep(60)
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        began = time.monotonic()
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(wait())
+        assert time.monotonic() - began < 50
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 
 
 async def test_the_second_signal_leaves_the_tidying_up_alone() -> None:
