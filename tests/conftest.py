@@ -2,9 +2,12 @@
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from evalgate.system.signals import END_SIGNALS
 
 pytest_plugins = ["tests.browser"]
 
@@ -28,6 +31,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_xdist_auto_num_workers() -> int | None:
     """Return the number of workers of `-n auto`: two more than cores, because many tests only wait."""
     return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else (os.cpu_count() or 1) + 2
+
+
+@pytest.fixture(autouse=True)
+def restored_signals() -> Iterator[None]:
+    """Undo what a command that ran within a test did to signals: at its end it ignores them."""
+    before = {number: signal.getsignal(number) for number in END_SIGNALS}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
 
 
 @pytest.fixture
