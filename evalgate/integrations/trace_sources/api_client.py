@@ -7,7 +7,7 @@ All tools are read over plain HTTP, not with their SDKs: each needs two kinds of
 import asyncio
 import base64
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
@@ -25,6 +25,7 @@ _TIMEOUT_S = 60
 _ATTEMPTS = 5
 _LONGEST_WAIT_S = 60.0
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
+_MISSING = frozenset({404, 405, 410})
 _LARGEST = 256 * 2**20
 
 
@@ -50,8 +51,7 @@ class TraceApi(Protocol):
         """Return the environment variables of the tool; those of the address come first."""
         ...
 
-    @property
-    def default_endpoint(self) -> str:
+    def get_default_endpoint(self, environ: Mapping[str, str]) -> str:
         """Return the address if neither an option nor a variable names one."""
         ...
 
@@ -103,20 +103,58 @@ class ApiClient:
         await self._session.close()
 
     async def get_json(self, path: str, params: Params, *, missing_ok: bool = False) -> Any:
-        """Return the JSON of a GET request; {} for status 404 with `missing_ok`.
+        """Return the JSON of a GET request; None for a path that does not exist, with `missing_ok`.
 
         Raises:
             InvalidInputError: the API cannot be reached, refuses the request, or does not answer with JSON.
         """
         return await self._request("GET", path, params, None, missing_ok=missing_ok)
 
-    async def post_json(self, path: str, body: Mapping[str, object]) -> Any:
-        """Return the JSON of a POST request with a JSON body.
+    async def get_object(self, path: str, params: Params, *, missing_ok: bool = False) -> dict[str, Any]:
+        """Return the JSON object of a GET request; {} for a path that does not exist, with `missing_ok`.
 
         Raises:
-            InvalidInputError: as `get_json`.
+            InvalidInputError: as `get_json`, and if the answer is no object.
         """
-        return await self._request("POST", path, {}, body, missing_ok=False)
+        found = await self.get_json(path, params, missing_ok=missing_ok)
+        return {} if found is None else self._require_object(found, path)
+
+    async def post_object(
+        self, path: str, body: Mapping[str, object], *, missing_ok: bool = False
+    ) -> dict[str, Any]:
+        """Return the JSON object that answers a POST request with a JSON body.
+
+        Raises:
+            InvalidInputError: as `get_object`.
+        """
+        found = await self._request("POST", path, {}, body, missing_ok=missing_ok)
+        return {} if found is None else self._require_object(found, path)
+
+    async def iter_pages(
+        self,
+        path: str,
+        params: Sequence[tuple[str, str]],
+        find_cursor: Callable[[Mapping[str, Any]], str],
+        *,
+        missing_ok: bool = False,
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Yield the answers of a GET request, each next one with the `cursor` that the one before names.
+
+        Raises:
+            InvalidInputError: as `get_object`, and if a cursor comes again, which would never end.
+        """
+        cursors = {""}
+        cursor = ""
+        while True:
+            more = [("cursor", cursor)] if cursor else []
+            page = await self.get_object(path, [*params, *more], missing_ok=missing_ok)
+            yield page
+            cursor = find_cursor(page)
+            if not cursor:
+                return
+            if cursor in cursors:
+                raise InvalidInputError(f"{self.name}: {path} names the same next page again and again")
+            cursors.add(cursor)
 
     async def _request(
         self, method: str, path: str, params: Params, body: Mapping[str, object] | None, *, missing_ok: bool
@@ -130,8 +168,8 @@ class ApiClient:
                 ) as response:
                     if response.status == 200:
                         return await self._read_json(response, path)
-                    if response.status == 404 and missing_ok:
-                        return {}
+                    if response.status in _MISSING and missing_ok:
+                        return None
                     text = to_one_line((await response.content.read(2000)).decode(errors="replace"), 200)
                     if response.status not in _RETRIED or attempt == _ATTEMPTS:
                         raise InvalidInputError(self._describe_refusal(response.status, path, text))
@@ -147,6 +185,13 @@ class ApiClient:
     def _describe_refusal(self, status: int, path: str, text: str) -> str:
         hint = ": is the key right, and is it of this project?" if status in {401, 403} else ""
         return f"{self.name}: {self.endpoint}{path} answered with status {status}{hint}: {text}"
+
+    def _require_object(self, found: object, path: str) -> dict[str, Any]:
+        if isinstance(found, dict):
+            return found
+        raise InvalidInputError(
+            f"{self.name}: {path} did not answer with an object: {to_one_line(str(found), 100)}"
+        )
 
     async def _read_json(self, response: Any, path: str) -> Any:
         data = bytearray()

@@ -1,5 +1,6 @@
 """Langfuse: exports of traces and observations (JSON, CSV), and its public API."""
 
+import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -33,41 +34,62 @@ _TYPES = frozenset(
     ]
 )
 _TRACE_KEYS = frozenset({"sessionId", "session_id", "htmlPath", "bookmarked", "userId", "user_id", "release"})
+_CLOUD = "https://cloud.langfuse.com"
 _PAGE = 50
+_OBSERVATIONS_PER_PAGE = 1000
+_SCORES_PER_PAGE = 100
+_OBSERVATIONS = "/api/public/v2/observations"
+_TRACES_PER_REQUEST = 50  # their ids go into the address
+_LABELS = frozenset({"NUMERIC", "BOOLEAN", "CATEGORICAL"})
+"""Types of scores that say how good an answer was; `TEXT` and `CORRECTION` are texts of people."""
 
 
 class LangfuseReader:
-    """Reader of traces, with or without their observations, and of observations."""
+    """Reader of traces, with or without their observations, of observations, and of their scores."""
 
     def matches_row(self, row: Mapping[str, Any]) -> bool:
         """Return True if the object has the keys of a trace or of an observation."""
+        if "evalgate_scores" in row:
+            return True
         if ("traceId" in row or "trace_id" in row) and str(row.get("type")).upper() in _TYPES:
             return True
         return "id" in row and "timestamp" in row and bool(_TRACE_KEYS & row.keys())
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
         """Return the spans of the observations, and the facts about the trace."""
+        if "evalgate_scores" in row:
+            scores = {"scores": row["evalgate_scores"]}
+            yield TraceInfo(get_text(row, "traceId"), feedback=dict(_iter_scores(scores)))
+            return
         if "traceId" in row or "trace_id" in row:
             yield _build_span(row, get_text(row, "traceId", "trace_id"))
+            if row.get("isRootObservation") in (True, "true"):
+                yield _build_info(row, get_text(row, "traceId"))
             return
         trace_id = get_text(row, "id")
         for observation in get_list(row, "observations"):
             if isinstance(observation, dict):
                 yield _build_span(observation, trace_id)
-        sent, answer = read_messages(row.get("input"), "user"), read_messages(row.get("output"), "assistant")
-        path = get_text(row, "htmlPath")
-        host = get_text(row, "evalgate_endpoint")
-        tags = decode_json(row.get("tags"))
-        yield TraceInfo(
-            trace_id=trace_id,
-            conversation_id=get_text(row, "sessionId", "session_id"),
-            url=f"{host}{path}" if host and path else "",
-            tags=tuple(filter_texts(tags)) if isinstance(tags, list) else (),
-            feedback=dict(_iter_scores(row)),
-            question=next((get_message_text(m) for m in reversed(sent) if m["role"] == "user"), ""),
-            answer=next((get_message_text(m) for m in reversed(answer) if m["role"] == "assistant"), ""),
-            start=parse_time(row.get("timestamp")),
-        )
+        yield _build_info(row, trace_id)
+
+
+def _build_info(row: Mapping[str, Any], trace_id: str) -> TraceInfo:
+    """Return the facts in a trace, or in the root observation that Langfuse 4 has in its place."""
+    sent, answer = read_messages(row.get("input"), "user"), read_messages(row.get("output"), "assistant")
+    host, path = get_text(row, "evalgate_endpoint"), get_text(row, "htmlPath")
+    if not path and (project := get_text(row, "projectId")):
+        path = f"/project/{quote(project, safe='')}/traces/{quote(trace_id, safe='')}"
+    tags = decode_json(row.get("tags"))
+    return TraceInfo(
+        trace_id=trace_id,
+        conversation_id=get_text(row, "sessionId", "session_id"),
+        url=f"{host}{path}" if host and path else "",
+        tags=tuple(filter_texts(tags)) if isinstance(tags, list) else (),
+        feedback=dict(_iter_scores(row)),
+        question=next((get_message_text(m) for m in reversed(sent) if m["role"] == "user"), ""),
+        answer=next((get_message_text(m) for m in reversed(answer) if m["role"] == "assistant"), ""),
+        start=parse_time(row.get("timestamp") or row.get("startTime")),
+    )
 
 
 def _build_span(row: Mapping[str, Any], trace_id: str) -> Span:
@@ -99,11 +121,11 @@ def _build_span(row: Mapping[str, Any], trace_id: str) -> Span:
 def _iter_scores(row: Mapping[str, Any]) -> Iterable[tuple[str, float | str]]:
     scores = decode_json(row.get("scores"))
     for score in scores if isinstance(scores, list) else ():
-        if isinstance(score, dict):
+        if isinstance(score, dict) and score.get("dataType", "NUMERIC") in _LABELS:
             value = score.get("value")
-            label = score.get("stringValue")
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                yield get_text(score, "name"), value
+            label = value if isinstance(value, str) else score.get("stringValue")
+            if isinstance(value, int | float):
+                yield get_text(score, "name"), float(value)
             elif isinstance(label, str):
                 yield get_text(score, "name"), label
     for name, values in scores.items() if isinstance(scores, dict) else ():
@@ -114,10 +136,17 @@ def _iter_scores(row: Mapping[str, Any]) -> Iterable[tuple[str, float | str]]:
 
 
 class LangfuseApi:
-    """`GET /api/public/traces` page by page, then each trace with its observations and scores."""
+    """The observations of the newest traces, and their scores.
+
+    Langfuse 4 has `GET /api/public/v2/observations`. Older servers do not, and are asked for
+    `GET /api/public/traces` page by page, then for each trace with its observations and scores.
+    """
 
     variables = ("LANGFUSE_HOST", "LANGFUSE_BASE_URL", "LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
-    default_endpoint = "https://cloud.langfuse.com"
+
+    def get_default_endpoint(self, environ: Mapping[str, str]) -> str:  # noqa: ARG002
+        """Return the address of Langfuse's cloud in the EU."""
+        return _CLOUD
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the keys of the project as basic authentication.
@@ -129,7 +158,7 @@ class LangfuseApi:
         if not public or not secret:
             raise InvalidInputError(
                 "langfuse: set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY (and LANGFUSE_HOST unless the "
-                f"project is on {self.default_endpoint})"
+                f"project is on {_CLOUD})"
             )
         return {"Authorization": encode_basic_auth(public, secret)}
 
@@ -139,23 +168,85 @@ class LangfuseApi:
         query: TraceQuery,
         environ: Mapping[str, str],  # noqa: ARG002
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the traces, the newest first. `query.filter` is a tag, or several with commas."""
-        params = [("limit", str(min(_PAGE, query.limit))), ("orderBy", "timestamp.desc")]
-        if query.since:
-            params.append(("fromTimestamp", query.since.isoformat()))
-        if query.until:
-            params.append(("toTimestamp", query.until.isoformat()))
-        params += [("tags", tag.strip()) for tag in query.filter.split(",") if tag.strip()]
-        given, number = 0, 1
-        while given < query.limit:
-            page = await client.get_json("/api/public/traces", [*params, ("page", str(number))])
-            rows = [row for row in get_list(page, "data") if isinstance(row, dict)]
-            for row in rows[: query.limit - given]:
-                path = f"/api/public/traces/{quote(get_text(row, 'id'), safe='')}"
-                whole = await client.get_json(path, {}, missing_ok=True)
-                yield {**row, **whole, "evalgate_endpoint": client.endpoint}
-            given += len(rows)
-            pages = get_dict(page, "meta").get("totalPages")
-            if not rows or (isinstance(pages, int) and number >= pages):
-                return
-            number += 1
+        """Yield observations, or older traces. `query.filter` is a tag, or several with commas."""
+        ids = await _list_trace_ids(client, query)
+        if not ids:  # also where the server has not moved its older traces
+            async for trace in _iter_traces(client, query, missing_ok=ids is not None):
+                yield trace
+        for trace_id in ids or ():
+            params = [("traceId", trace_id), ("fields", "basic,io,metadata,trace_context")]
+            params.append(("limit", str(_OBSERVATIONS_PER_PAGE)))
+            async for page in client.iter_pages(_OBSERVATIONS, params, _get_cursor):
+                for row in get_list(page, "data"):
+                    if isinstance(row, dict):
+                        yield {**row, "evalgate_endpoint": client.endpoint}
+        for at in range(0, len(ids or ()), _TRACES_PER_REQUEST):
+            async for row in _iter_trace_scores(client, (ids or [])[at : at + _TRACES_PER_REQUEST]):
+                yield row
+
+
+async def _list_trace_ids(client: ApiClient, query: TraceQuery) -> list[str] | None:
+    """Return the ids of the newest traces; None if the server is older than Langfuse 4."""
+    params = [("fields", "core"), ("isRootObservation", "true")]
+    params.append(("limit", str(min(_OBSERVATIONS_PER_PAGE, query.limit))))
+    if query.since:
+        params.append(("fromStartTime", query.since.isoformat()))
+    if query.until:
+        params.append(("toStartTime", query.until.isoformat()))
+    if tags := _split_tags(query):
+        condition = {"type": "arrayOptions", "column": "tags", "operator": "all of", "value": tags}
+        params.append(("filter", json.dumps([condition])))
+    ids: dict[str, None] = {}
+    async for page in client.iter_pages(_OBSERVATIONS, params, _get_cursor, missing_ok=True):
+        if not page:
+            return None
+        rows = [row for row in get_list(page, "data") if isinstance(row, dict)]
+        ids |= dict.fromkeys(filter(None, (get_text(row, "traceId") for row in rows)))
+        if len(ids) >= query.limit:
+            break
+    return list(ids)[: query.limit]
+
+
+def _split_tags(query: TraceQuery) -> list[str]:
+    return [tag.strip() for tag in query.filter.split(",") if tag.strip()]
+
+
+def _get_cursor(page: Mapping[str, Any]) -> str:
+    return get_text(get_dict(page, "meta"), "cursor")
+
+
+async def _iter_trace_scores(client: ApiClient, ids: list[str]) -> AsyncIterator[Mapping[str, Any]]:
+    """Yield the scores of traces and of their observations, each with the id of its trace."""
+    params = [("traceId", ",".join(ids)), ("fields", "subject"), ("limit", str(_SCORES_PER_PAGE))]
+    async for page in client.iter_pages("/api/public/v3/scores", params, _get_cursor, missing_ok=True):
+        for score in get_list(page, "data"):
+            subject = get_dict(score, "subject") if isinstance(score, dict) else {}
+            key = "id" if subject.get("kind") == "trace" else "traceId"
+            if trace_id := get_text(subject, key):
+                yield {"evalgate_scores": [score], "traceId": trace_id}
+
+
+async def _iter_traces(
+    client: ApiClient, query: TraceQuery, *, missing_ok: bool
+) -> AsyncIterator[Mapping[str, Any]]:
+    """Yield the traces of a server older than Langfuse 4, the newest first."""
+    params = [("limit", str(min(_PAGE, query.limit))), ("orderBy", "timestamp.desc")]
+    if query.since:
+        params.append(("fromTimestamp", query.since.isoformat()))
+    if query.until:
+        params.append(("toTimestamp", query.until.isoformat()))
+    params += [("tags", tag) for tag in _split_tags(query)]
+    given, number = 0, 1
+    while given < query.limit:
+        numbered = [*params, ("page", str(number))]
+        page = await client.get_object("/api/public/traces", numbered, missing_ok=missing_ok)
+        rows = [row for row in get_list(page, "data") if isinstance(row, dict)]
+        for row in rows[: query.limit - given]:
+            path = f"/api/public/traces/{quote(get_text(row, 'id'), safe='')}"
+            whole = await client.get_object(path, {}, missing_ok=True)
+            yield {**row, **whole, "evalgate_endpoint": client.endpoint}
+        given += len(rows)
+        pages = get_dict(page, "meta").get("totalPages")
+        if not rows or (isinstance(pages, int) and number >= pages):
+            return
+        number += 1

@@ -99,7 +99,10 @@ class LangSmithApi:
     """`POST /api/v1/runs/query`: first the roots of traces, then the runs of each trace."""
 
     variables = ("LANGSMITH_ENDPOINT", "LANGSMITH_API_KEY", "LANGSMITH_PROJECT", "LANGSMITH_WORKSPACE_ID")
-    default_endpoint = "https://api.smith.langchain.com"
+
+    def get_default_endpoint(self, environ: Mapping[str, str]) -> str:  # noqa: ARG002
+        """Return the address of LangSmith's cloud."""
+        return "https://api.smith.langchain.com"
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the key, and the workspace if one is named.
@@ -118,7 +121,8 @@ class LangSmithApi:
         """Yield the runs of the newest traces. `query.filter` is an expression in LangSmith's language."""
         name = query.project or environ.get("LANGSMITH_PROJECT") or "default"
         projects = await client.get_json("/api/v1/sessions", {"name": name})
-        ids = [get_text(each, "id") for each in projects if isinstance(each, dict)]
+        listed = projects if isinstance(projects, list) else []
+        ids = [get_text(each, "id") for each in listed if isinstance(each, dict)]
         if not ids:
             raise InvalidInputError(f"langsmith: there is no project {name!r}: name it with --project")
         wanted: dict[str, object] = {"session": ids[:1], "is_root": True, "select": list(_FIELDS)}
@@ -142,7 +146,7 @@ async def _iter_pages(
     given = 0
     while given < limit:
         more = {"cursor": cursor} if cursor else {}
-        page = await client.post_json(
+        page = await client.post_object(
             "/api/v1/runs/query", {**body, "limit": min(_PAGE, limit - given), **more}
         )
         runs = [run for run in get_list(page, "runs") if isinstance(run, dict)]

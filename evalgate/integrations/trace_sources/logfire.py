@@ -1,6 +1,9 @@
 """Logfire: rows of its table `records`, as its query API and its exports return them."""
 
+import re
 from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from evalgate.agents.tracing.chat_messages import decode_json
@@ -15,6 +18,10 @@ _COLUMNS = (
     "otel_resource_attributes, otel_status_code, otel_status_message, is_exception, exception_message, kind"
 )
 _MOST_ROWS = 10_000
+_EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
+"""Begin of a query without one, which the API requires; Logfire's own client has the same."""
+_LONGEST_TRACE = timedelta(days=1)
+_REGION = re.compile(r"pylf_v\d+_(us|eu)_")
 _TRACES_PER_QUERY = 50
 
 
@@ -61,10 +68,17 @@ def _get_attributes(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class LogfireApi:
-    """`GET /v1/query` with SQL: the newest traces with spans of models, then all spans of these traces."""
+    """`POST /v2/query` with SQL: the newest traces with spans of models, then all spans of these traces.
+
+    Servers without it are asked with `GET /v1/query`.
+    """
 
     variables = ("LOGFIRE_BASE_URL", "LOGFIRE_READ_TOKEN")
-    default_endpoint = "https://logfire-us.pydantic.dev"
+
+    def get_default_endpoint(self, environ: Mapping[str, str]) -> str:
+        """Return the address of the region that the token names: `pylf_v1_eu_…` is of the EU."""
+        region = _REGION.match(environ.get("LOGFIRE_READ_TOKEN") or "")
+        return f"https://logfire-{region[1] if region else 'us'}.pydantic.dev"
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the read token.
@@ -91,19 +105,34 @@ class LogfireApi:
             f"select trace_id, max(start_timestamp) as latest from records where ({where}){more} "  # noqa: S608
             f"group by trace_id order by latest desc limit {query.limit}"
         )
-        ids = [get_text(row, "trace_id") for row in await _query(client, sql, query)]
+        ids = [get_text(row, "trace_id") for row in await _query(client, sql, query, query.limit)]
+        # A trace may have begun before the first and ended after the last moment that is asked for.
+        around = replace(
+            query,
+            since=query.since - _LONGEST_TRACE if query.since else None,
+            until=query.until + _LONGEST_TRACE if query.until else None,
+        )
         for at in range(0, len(ids), _TRACES_PER_QUERY):
             chosen = ", ".join(f"'{each}'" for each in ids[at : at + _TRACES_PER_QUERY] if each.isalnum())
-            sql = f"select {_COLUMNS} from records where trace_id in ({chosen}) order by start_timestamp"  # noqa: S608
-            for row in await _query(client, sql, query):
-                yield row
+            sql = (
+                f"select {_COLUMNS} from records where trace_id in ({chosen}) "  # noqa: S608
+                "order by start_timestamp, span_id"
+            )
+            rows, given = await _query(client, sql, around, _MOST_ROWS), 0
+            while rows:
+                for row in rows:
+                    yield row
+                given += len(rows)
+                is_cut = len(rows) == _MOST_ROWS
+                rows = await _query(client, f"{sql} offset {given}", around, _MOST_ROWS) if is_cut else []
 
 
-async def _query(client: ApiClient, sql: str, query: TraceQuery) -> list[Mapping[str, Any]]:
-    params = {"sql": sql, "json_rows": "true", "limit": str(_MOST_ROWS)}
-    if query.since:
-        params["min_timestamp"] = query.since.isoformat()
+async def _query(client: ApiClient, sql: str, query: TraceQuery, limit: int) -> list[Mapping[str, Any]]:
+    """Return at most `limit` rows, of at most 10,000 that an answer has."""
+    params = {"sql": sql, "min_timestamp": (query.since or _EARLIEST).isoformat()}
     if query.until:
         params["max_timestamp"] = query.until.isoformat()
-    answer = await client.get_json("/v1/query", params)
-    return [row for row in get_list(answer, "rows") if isinstance(row, dict)]
+    answer = await client.post_object("/v2/query", {**params, "limit": limit}, missing_ok=True)
+    if not answer:
+        answer = await client.get_object("/v1/query", {**params, "limit": str(limit), "json_rows": "true"})
+    return [row for row in get_list(answer, "data", "rows") if isinstance(row, dict)]

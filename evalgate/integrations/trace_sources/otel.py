@@ -80,7 +80,10 @@ class JaegerApi:
     """Jaeger's query API (`/api/traces`), which needs the name of a service as `--project`."""
 
     variables = ("JAEGER_ENDPOINT",)
-    default_endpoint = "http://localhost:16686"
+
+    def get_default_endpoint(self, environ: Mapping[str, str]) -> str:  # noqa: ARG002
+        """Return the address of a local Jaeger."""
+        return "http://localhost:16686"
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG002
         """Return no headers: Jaeger itself knows no users."""
@@ -100,7 +103,7 @@ class JaegerApi:
             found["end"] = str(int(query.until.timestamp() * 1e6))
         if query.filter:
             found["tags"] = query.filter
-        answer = await client.get_json("/api/traces", found)
+        answer = await client.get_object("/api/traces", found)
         for trace in get_list(answer, "data"):
             if isinstance(trace, dict):
                 yield {**trace, "evalgate_url": f"{client.endpoint}/trace/{get_text(trace, 'traceID')}"}

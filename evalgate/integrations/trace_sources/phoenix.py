@@ -38,7 +38,10 @@ class PhoenixApi:
     """`/v1/projects/{project}/spans` and `/v1/projects/{project}/span_annotations`."""
 
     variables = ("PHOENIX_COLLECTOR_ENDPOINT", "PHOENIX_API_KEY", "PHOENIX_PROJECT_NAME")
-    default_endpoint = "http://localhost:6006"
+
+    def get_default_endpoint(self, environ: Mapping[str, str]) -> str:  # noqa: ARG002
+        """Return the address of a local Phoenix."""
+        return "http://localhost:6006"
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the key as a bearer token; a local server may have none."""
@@ -51,26 +54,23 @@ class PhoenixApi:
         """Yield spans until those of the newest traces are complete, then their annotations."""
         name = query.project or environ.get("PHOENIX_PROJECT_NAME") or "default"
         project = quote(name, safe="")
-        about = get_dict(await client.get_json(f"/v1/projects/{project}", {}), "data")
+        about = get_dict(await client.get_object(f"/v1/projects/{project}", {}), "data")
         base = f"{client.endpoint}/projects/{get_text(about, 'id')}/traces/"
-        params = {"limit": str(_PAGE)}
+        params = [("limit", str(_PAGE))]
         if query.since:
-            params["start_time"] = query.since.isoformat()
+            params.append(("start_time", query.since.isoformat()))
         if query.until:
-            params["end_time"] = query.until.isoformat()
+            params.append(("end_time", query.until.isoformat()))
         traces: dict[str, str] = {}
-        while True:
-            page = await client.get_json(f"/v1/projects/{project}/spans", params)
+        async for page in client.iter_pages(f"/v1/projects/{project}/spans", params, _get_cursor):
             for span in get_list(page, "data"):
                 if not isinstance(span, dict):
                     continue
                 context = get_dict(span, "context")
                 traces[get_text(context, "span_id")] = get_text(context, "trace_id")
                 yield {**span, "evalgate_url": base + get_text(context, "trace_id")}
-            cursor = get_text(page, "next_cursor")
-            if not cursor or _has_older_only(page, traces, query.limit):
+            if _has_older_only(page, traces, query.limit):
                 break
-            params["cursor"] = cursor
         async for row in _iter_annotations(client, project, traces):
             yield row
 
@@ -88,7 +88,12 @@ async def _iter_annotations(
     ids = list(traces)
     for at in range(0, len(ids), _IDS_PER_REQUEST):
         params = [("span_ids", each) for each in ids[at : at + _IDS_PER_REQUEST]] + [("limit", "1000")]
-        page = await client.get_json(f"/v1/projects/{project}/span_annotations", params, missing_ok=True)
-        for note in get_list(page, "data"):
-            if isinstance(note, dict) and (trace := traces.get(get_text(note, "span_id"))):
-                yield {"evalgate_annotation": note, "trace_id": trace}
+        path = f"/v1/projects/{project}/span_annotations"
+        async for page in client.iter_pages(path, params, _get_cursor, missing_ok=True):
+            for note in get_list(page, "data"):
+                if isinstance(note, dict) and (trace := traces.get(get_text(note, "span_id"))):
+                    yield {"evalgate_annotation": note, "trace_id": trace}
+
+
+def _get_cursor(page: Mapping[str, Any]) -> str:
+    return get_text(page, "next_cursor")

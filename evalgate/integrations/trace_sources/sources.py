@@ -82,7 +82,7 @@ async def fetch_traces(
     """
     api, reader = APIS[name], READERS[name]
     named = (environ.get(each) for each in api.variables if each.endswith(("HOST", "URL", "ENDPOINT")))
-    address = endpoint or next(filter(None, named), "") or api.default_endpoint
+    address = endpoint or next(filter(None, named), "") or api.get_default_endpoint(environ)
     items: list[TraceItem] = []
     rows, problems = 0, []
     headers = api.build_headers(environ)

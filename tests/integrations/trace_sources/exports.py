@@ -484,6 +484,45 @@ def list_langfuse_traces(steps: Sequence[Step]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
+def list_langfuse_observations(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """Return the observations of `GET /api/public/v2/observations`, the newest first."""
+    rows = [
+        {
+            "id": row["id"],
+            "traceId": row["traceId"],
+            "startTime": row["startTime"],
+            "endTime": row["endTime"],
+            "projectId": "p1",
+            "parentObservationId": row["parentObservationId"],
+            "type": row["type"],
+            "isRootObservation": row["parentObservationId"] is None,
+            "name": row["name"],
+            "level": row["level"],
+            "statusMessage": None,
+            "version": None,
+            "environment": "production",
+            "bookmarked": False,
+            "public": False,
+            "userId": None,
+            "sessionId": SESSION,
+            # Input and output are raw strings.
+            "input": None if row["input"] is None else json.dumps(row["input"]),
+            "output": None if row["output"] is None else json.dumps(row["output"]),
+            "metadata": {},
+            "modelId": None,
+            "inputPrice": None,
+            "outputPrice": None,
+            "totalPrice": None,
+            "traceName": "support",
+            "tags": ["billing"],
+            "release": None,
+        }
+        for trace in list_langfuse_traces(steps)
+        for row in trace["observations"]
+    ]
+    return sorted(rows, key=lambda row: str(row["startTime"]), reverse=True)
+
+
 def to_langchain(message: Mapping[str, Any]) -> dict[str, Any]:
     kind = {"user": "Human", "assistant": "AI", "tool": "Tool", "system": "System"}[message["role"]]
     content: dict[str, Any] = {"content": message.get("content") or "", "type": kind.lower()}

@@ -1,8 +1,8 @@
 """The APIs of tracing tools, by servers that answer in their form and refuse unknown parameters.
 
 The names of parameters and fields are those of the tools' descriptions of their APIs: Langfuse
-(web/public/generated/api/openapi.yml at 6275144614), Phoenix (openapi.json of arize-phoenix 20), LangSmith
-(reference of RunQueryParams and RunQueryResponse), Logfire (its page "Export your Logfire data") and Jaeger
+(fern/apis/server/definition of August 2026; that of before version 4: its openapi.yml at 6275144614), Phoenix (openapi.json of arize-phoenix 20), LangSmith
+(reference of RunQueryParams and RunQueryResponse), Logfire (its page "Export Data" and the requests that its SDK's tests recorded) and Jaeger
 (the query service's /api/traces).
 """
 
@@ -23,11 +23,13 @@ from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evalgate.core.errors import InvalidInputError
+from evalgate.integrations.trace_sources import logfire
 from evalgate.integrations.trace_sources.api_client import TraceQuery
 from evalgate.integrations.trace_sources.conversations import ObservedConversation, build_conversations
-from evalgate.integrations.trace_sources.sources import fetch_traces
+from evalgate.integrations.trace_sources.sources import APIS, fetch_traces
 from tests.integrations.trace_sources.exports import (
     Step,
+    list_langfuse_observations,
     list_langfuse_traces,
     list_langsmith_runs,
     list_logfire_rows,
@@ -61,6 +63,20 @@ PARAMETERS: Mapping[str, frozenset[str]] = {
         ]
     ),
     "/api/public/traces/{id}": frozenset(["fields"]),
+    "/api/public/v2/observations": frozenset(
+        [
+            *("fields", "expandMetadata", "limit", "cursor", "parseIoAsJson", "name", "userId", "sessionId"),
+            *("type", "traceId", "level", "parentObservationId", "isRootObservation", "environment"),
+            *("fromStartTime", "toStartTime", "version", "filter"),
+        ]
+    ),
+    "/api/public/v3/scores": frozenset(
+        [
+            *("limit", "cursor", "fields", "id", "name", "source", "dataType", "environment", "configId"),
+            *("queueId", "authorUserId", "value", "valueMin", "valueMax", "traceId", "sessionId"),
+            *("observationId", "experimentId", "fromTimestamp", "toTimestamp"),
+        ]
+    ),
     "/v1/projects/{id}": frozenset(),
     "/v1/projects/{id}/spans": frozenset(
         [
@@ -151,7 +167,73 @@ async def fetch(
     return found
 
 
+def list_langfuse_page(request: web.Request) -> dict[str, Any]:
+    """Answer as Langfuse 4 with pages of three."""
+    wanted = request.query
+    groups = set(wanted["fields"].split(","))
+    assert groups <= {"core", "basic", "time", "io", "metadata", "model", "usage", "prompt", "trace_context"}
+    assert 1 <= int(wanted["limit"]) <= 1000
+    if "filter" in wanted:
+        assert json.loads(wanted["filter"]) == [
+            {"type": "arrayOptions", "column": "tags", "operator": "all of", "value": ["billing", "vip"]}
+        ]
+    hidden = set() if "io" in groups else {"input", "output"}
+    rows = [
+        {key: value for key, value in row.items() if key not in hidden}
+        for row in list_langfuse_observations(STEPS)
+        if row["traceId"] == wanted.get("traceId", row["traceId"])
+        and (row["isRootObservation"] or wanted.get("isRootObservation") != "true")
+    ]
+    start = int(wanted.get("cursor", 0))
+    after = {"cursor": str(start + 3)} if start + 3 < len(rows) else {}
+    return {"data": rows[start : start + 3], "meta": after}
+
+
 async def test_langfuse() -> None:
+    first = list_langfuse_traces(STEPS)[0]["id"]
+    score = {"id": "s", "projectId": "p1", "source": "API", "environment": "production"}
+    scores = [
+        {
+            **score,
+            "name": "user",
+            "dataType": "BOOLEAN",
+            "value": False,
+            "subject": {"kind": "trace", "id": first},
+        },
+        {
+            **score,
+            "name": "tone",
+            "dataType": "CATEGORICAL",
+            "value": "cold",
+            "subject": {"kind": "observation", "id": "o", "traceId": first},
+        },
+        {
+            **score,
+            "name": "note",
+            "dataType": "TEXT",
+            "value": "x",
+            "subject": {"kind": "trace", "id": first},
+        },
+    ]
+
+    def list_scores(request: web.Request) -> object:
+        assert set(request.query["traceId"].split(",")) <= {step.trace for step in STEPS}
+        assert (request.query["fields"], request.query["limit"]) == ("subject", "100")
+        at = int(request.query.get("cursor", 0))
+        more = {"cursor": str(at + 1)} if at < 2 else {}
+        return {"data": scores[at : at + 1], "meta": {"limit": 100, **more}}
+
+    routes = {"/api/public/v2/observations": list_langfuse_page, "/api/public/v3/scores": list_scores}
+    keys = {"LANGFUSE_PUBLIC_KEY": "pk", "LANGFUSE_SECRET_KEY": "sk"}
+    async with serve(routes, {"Authorization": "Basic cGs6c2s="}) as endpoint:
+        found = await fetch("langfuse", endpoint, keys, TraceQuery(filter="billing, vip"))
+        newest = await fetch_traces("langfuse", TraceQuery(limit=1), keys, endpoint)
+    assert found.url == f"{endpoint}/project/p1/traces/{first}"
+    assert (found.feedback, found.tags) == ({"user": 0.0, "tone": "cold"}, ("billing",))
+    assert [trace.info.trace_id for trace in newest.traces] == [STEPS[-1].trace]
+
+
+async def test_langfuse_before_version_4() -> None:
     traces = list_langfuse_traces(STEPS)
     traces[0]["scores"] = [{"name": "user", "value": 0.0, "dataType": "NUMERIC"}]
     traces[0]["tags"] = ["billing"]
@@ -248,20 +330,42 @@ async def test_a_trace_of_phoenix_is_whole_when_others_run_at_the_same_time() ->
     assert (trace.info.trace_id, len(trace.spans)) == (newest, len(own))
 
 
-async def test_logfire() -> None:
+def select_logfire_rows(sql: str, limit: int) -> list[dict[str, Any]]:
+    """Answer the two queries of an import, in the order of the SQL, at most two rows at a time."""
     rows = list_logfire_rows(STEPS)
+    if "group by" in sql:
+        assert limit == int(sql.rpartition("limit ")[2])
+        return [{"trace_id": name} for name in {row["trace_id"]: 0 for row in rows}]
+    start = int(sql.rpartition(" offset ")[2]) if " offset " in sql else 0
+    return [row for row in rows if f"'{row['trace_id']}'" in sql][start:][: min(limit, 2)]
 
-    def query(request: web.Request) -> object:
-        sql = request.query["sql"]
-        if "group by" in sql:
-            return {
-                "columns": [],
-                "rows": [{"trace_id": name} for name in {row["trace_id"]: 0 for row in rows}],
-            }
-        return {"columns": [], "rows": [row for row in rows if f"'{row['trace_id']}'" in sql]}
 
-    async with serve({"/v1/query": query}, {"Authorization": "Bearer t"}) as endpoint:
+@pytest.mark.parametrize("version", [1, 2])
+async def test_logfire(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logfire, "_MOST_ROWS", 2)
+
+    async def query(request: web.Request) -> object:
+        body = await request.json()
+        assert set(body) <= {"sql", "min_timestamp", "max_timestamp", "limit"}
+        assert datetime.fromisoformat(body["min_timestamp"]) <= SINCE
+        return {"schema": {"fields": []}, "data": select_logfire_rows(body["sql"], body["limit"])}
+
+    def query_old(request: web.Request) -> object:
+        assert request.method == "GET"
+        rows = select_logfire_rows(request.query["sql"], int(request.query["limit"]))
+        return {"columns": [], "rows": rows}
+
+    routes = {"/v1/query": query_old} if version == 1 else {"/v2/query": query}
+    async with serve(routes, {"Authorization": "Bearer t"}) as endpoint:
         await fetch("logfire", endpoint, {"LOGFIRE_READ_TOKEN": "t"})
+
+
+@pytest.mark.parametrize(
+    ("token", "region"), [("pylf_v1_eu_abc", "eu"), ("pylf_v1_us_abc", "us"), ("pylf_v1_local_abc", "us")]
+)
+def test_region_of_logfire_is_that_of_the_token(token: str, region: str) -> None:
+    found = APIS["logfire"].get_default_endpoint({"LOGFIRE_READ_TOKEN": token})
+    assert found == f"https://logfire-{region}.pydantic.dev"
 
 
 async def test_jaeger() -> None:
@@ -289,7 +393,7 @@ async def test_missing_keys_are_named(name: str, variable: str) -> None:
 
 
 async def test_refusals_are_explained() -> None:
-    async with serve({"/v1/query": lambda _: {}}, {"Authorization": "Bearer right"}) as endpoint:
+    async with serve({"/v2/query": lambda _: {}}, {"Authorization": "Bearer right"}) as endpoint:
         with pytest.raises(InvalidInputError, match="status 401: is the key right"):
             await fetch_traces("logfire", TraceQuery(), {"LOGFIRE_READ_TOKEN": "wrong"}, endpoint)
     with pytest.raises(InvalidInputError, match="Cannot connect"):
@@ -303,11 +407,65 @@ async def test_answers_that_are_no_json_are_told() -> None:
         return web.Response(text="<html>login</html>", content_type="text/html")
 
     application = web.Application()
-    application.router.add_get("/v1/query", answer)
+    application.router.add_post("/v2/query", answer)
     async with TestServer(application) as server:
         endpoint = str(server.make_url("/"))
         with pytest.raises(InvalidInputError, match="did not answer with JSON: <html>login"):
             await fetch_traces("logfire", TraceQuery(), {"LOGFIRE_READ_TOKEN": "t"}, endpoint)
+
+
+async def test_a_page_that_comes_again_is_an_error() -> None:
+    span = list_phoenix_spans(STEPS)[0]
+    observation = list_langfuse_observations(STEPS)[0]
+    keys = {"LANGFUSE_PUBLIC_KEY": "pk", "LANGFUSE_SECRET_KEY": "sk"}
+    routes = {
+        "/v1/projects/{id}": lambda _: {"data": {"id": "x"}},
+        "/v1/projects/{id}/spans": lambda _: {"data": [span], "next_cursor": "a"},
+        "/api/public/v2/observations": lambda _: {"data": [observation], "meta": {"cursor": "a"}},
+    }
+    async with serve(routes, {}) as endpoint:
+        for name in ("phoenix", "langfuse"):
+            with pytest.raises(
+                InvalidInputError, match=f"{name}: .* names the same next page again and again"
+            ):
+                await fetch_traces(name, TraceQuery(limit=7), keys, endpoint)
+
+
+async def test_an_answer_that_is_no_object_is_an_error() -> None:
+    async with serve({"/v2/query": lambda _: [1], "/api/traces": lambda _: "x"}, {}) as endpoint:
+        with pytest.raises(
+            InvalidInputError, match=r"logfire: /v2/query did not answer with an object: \[1\]"
+        ):
+            await fetch_traces("logfire", TraceQuery(), {"LOGFIRE_READ_TOKEN": "t"}, endpoint)
+        with pytest.raises(InvalidInputError, match="jaeger: /api/traces did not answer with an object: x"):
+            await fetch_traces("jaeger", TraceQuery(project="shop"), {}, endpoint)
+
+
+@pytest.mark.parametrize(("name", "path"), [("langfuse", "/api/public/traces"), ("logfire", "/v1/query")])
+async def test_an_address_of_another_server_is_told(name: str, path: str) -> None:
+    keys = {"LANGFUSE_PUBLIC_KEY": "pk", "LANGFUSE_SECRET_KEY": "sk", "LOGFIRE_READ_TOKEN": "t"}
+    async with serve({}, {}) as endpoint:
+        with pytest.raises(InvalidInputError, match=f"{path} answered with status 404"):
+            await fetch_traces(name, TraceQuery(), keys, endpoint)
+
+
+async def test_a_project_without_traces_gives_none() -> None:
+    keys = {"LANGFUSE_PUBLIC_KEY": "pk", "LANGFUSE_SECRET_KEY": "sk", "LOGFIRE_READ_TOKEN": "t"}
+    routes = {
+        "/api/public/v2/observations": lambda _: {"data": [], "meta": {}},
+        "/v2/query": lambda _: {"data": []},
+        "/api/v1/sessions": lambda _: [{"id": "p1"}],
+        "/api/v1/runs/query": lambda _: {"runs": [], "cursors": {"next": None}},
+        "/v1/projects/{id}": lambda _: {"data": {"id": "x"}},
+        "/v1/projects/{id}/spans": lambda _: {"data": [], "next_cursor": None},
+        "/api/traces": lambda _: {"data": [], "errors": None},
+    }
+    async with serve(routes, {}) as endpoint:
+        for name in APIS:
+            found = await fetch_traces(
+                name, TraceQuery(project="shop"), {**keys, "LANGSMITH_API_KEY": "k"}, endpoint
+            )
+            assert (found.traces, found.problems) == ((), ())
 
 
 if "EVALGATE_TEST_PHOENIX" in os.environ:  # no skip: under CI a skipped test is a gap
