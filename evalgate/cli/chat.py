@@ -66,6 +66,11 @@ def add_save_options(command: _Command) -> _Command:
     help="Eval set to save the conversation in when it ends.",
 )
 @add_save_options
+@click.option(
+    "--trace",
+    is_flag=True,
+    help="Show after each turn its calls of models and tools, with times and tokens.",
+)
 @add_agent_options
 @project_directory
 @click.make_pass_decorator(InterruptHandler, ensure=True)
@@ -104,7 +109,9 @@ def _talk(
 ) -> None:
     import asyncio
 
-    from evalgate.cli.chat_terminal import ChatTerminal, SaveOptions
+    from evalgate.agents.tracing.span_prices import TraceFactory
+    from evalgate.cli.chat_terminal import ChatTerminal, SaveOptions, run_cancellable
+    from evalgate.config.schema.budget import merge_own_prices
     from evalgate.core.protocols import ChecksEntry
     from evalgate.runner.chat import Chat
 
@@ -114,11 +121,12 @@ def _talk(
         f"Agent {setup.spec.settings.kind}:{setup.spec.what}. /help lists commands, Ctrl-D ends."
     )
     with asyncio.Runner() as runner:
-        chat = Chat(agent, setup.session)
-        runner.run(agent.__aenter__())
+        create_trace = TraceFactory(merge_own_prices(setup.prices)) if setup.keeps_trace else None
+        chat = Chat(agent, setup.session, create_trace)
+        run_cancellable(runner, agent.__aenter__(), interrupts)
         try:
             if isinstance(agent, ChecksEntry):
-                runner.run(agent.check_entry())
+                run_cancellable(runner, agent.check_entry(), interrupts)
             with _raise_keyboard_interrupts():
                 options = SaveOptions(*saving, setup.workspace, redactor)
                 ChatTerminal(runner, chat, printer, options, interrupts).talk()

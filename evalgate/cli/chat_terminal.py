@@ -2,8 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+import signal
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from evalgate.cli.chat_text import ChatPrinter
 from evalgate.core.errors import InvalidInputError
@@ -13,7 +15,7 @@ from evalgate.core.types import Event
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.runner.case_files import DEFAULT_OUT, list_case_ids, save_cases
 from evalgate.runner.chat import Chat, ChatError, build_case, choose_case_id, select_turns
-from evalgate.system.signals import InterruptHandler
+from evalgate.system.signals import InterruptHandler, cancel_on_signals
 from evalgate.system.workspace import Workspace
 
 HELP = """\
@@ -27,6 +29,30 @@ HELP = """\
 A message may have several lines: end a line with \\, or put the message between two lines of \"\"\".
 Ctrl-C stops the agent's turn, or drops the line that you type. //text sends /text."""
 _BLOCK = '"""'
+_Result = TypeVar("_Result")
+
+
+def run_cancellable(
+    runner: asyncio.Runner, work: Coroutine[Any, Any, _Result], interrupts: InterruptHandler
+) -> _Result:
+    """Run work in the event loop; a signal cancels it, so that it ends before its agent does.
+
+    Raises:
+        KeyboardInterrupt: a signal came. If it was another one than Ctrl-C, `interrupts` knows.
+    """
+
+    def note_signal(number: int) -> None:
+        if number != signal.SIGINT:
+            interrupts.note_interrupt()
+
+    async def run_work() -> _Result:
+        with cancel_on_signals(note_signal):
+            return await work
+
+    try:
+        return runner.run(run_work())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 @frozen
@@ -152,16 +178,19 @@ class ChatTerminal:
 
         self._unsent = text
         try:
-            turn = self.runner.run(self.chat.send_message(text, show_event))
+            turn = run_cancellable(self.runner, self.chat.send_message(text, show_event), self.interrupts)
         except ChatError as error:
             self.printer.print_failure(error.failure)
+            self.printer.print_trace(self.chat.failed_trace)
         except KeyboardInterrupt:
             self._check_end()
             self.printer.print_line("\nStopped. /retry sends your message again.")
+            self.printer.print_trace(self.chat.failed_trace)
         else:
             self._unsent = ""
             self.printer.print_reply(turn.reply, shown)
             self.printer.print_turn_end(turn)
+            self.printer.print_trace(turn.trace)
             return True
         return False
 

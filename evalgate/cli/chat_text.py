@@ -1,19 +1,24 @@
 """A conversation as lines of text for a terminal: events, replies, and the consumption of a turn."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 
 from evalgate.core.formatting import pluralize
-from evalgate.core.sanitize import disable_commands, keep_last_lines, strip_invisible
-from evalgate.core.types import Event, Failure, Message, Reply, ToolCall, Usage
+from evalgate.core.sanitize import disable_commands, keep_last_lines, shorten_text, strip_invisible
+from evalgate.core.types import Event, Failure, Message, Reply, ToolCall, TraceSpan, Usage
 from evalgate.redaction.live_redactor import LiveRedactor
+from evalgate.reporting.trace_view import TraceRow, build_trace_view, format_seconds
 from evalgate.runner.case_files import SavedCases
 from evalgate.runner.chat import ChatTurn
 
 _LONGEST_JSON = 2_000  # characters of a tool's arguments or result; the case gets the whole
 _MARGIN = "         "
+_MOST_STEPS = 100
+_LONGEST_STEP = 40
+_LONGEST_ERROR = 200
+_TIME_WIDTH = 7  # of `1.20 s` and `350 ms`
 
 
 class ChatPrinter:
@@ -49,6 +54,11 @@ class ChatPrinter:
     def print_turn_end(self, turn: ChatTurn) -> None:
         """Print the seconds, tokens and cost of a turn."""
         self.print_line(f"{_MARGIN}({describe_consumption(turn.duration_s, turn.usage)})", dim=True)
+
+    def print_trace(self, trace: Sequence[TraceSpan]) -> None:
+        """Print the steps of a turn; nothing if it has none."""
+        for line in describe_trace(self._redactor.redact_tree(tuple(trace))):
+            self.print_line(line, dim=True)
 
     def print_failure(self, failure: Failure) -> None:
         """Print why a turn has no reply, with the end of the traceback."""
@@ -88,6 +98,28 @@ def _format_json(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     left_out = len(text) - _LONGEST_JSON
     return text if left_out <= 0 else f"{text[:_LONGEST_JSON]}… {left_out:,} more characters"
+
+
+def describe_trace(trace: Sequence[TraceSpan]) -> Iterator[str]:
+    """Yield a line with the totals of a turn, and one with start, time and tokens of each step."""
+    view = build_trace_view(trace, limit=_MOST_STEPS)
+    if not view.rows:
+        return
+    yield _add_label("trace", str(view.totals))
+    width = max(min(len(_name_step(row)), _LONGEST_STEP) for row in view.rows)
+    for row in view.rows:
+        facts = "  ".join(filter(None, (row.time.rjust(_TIME_WIDTH), row.usage)))
+        start = format_seconds(row.start_s).rjust(_TIME_WIDTH)
+        yield f"{_MARGIN}{_name_step(row):<{width}}  at {start}  {facts}"
+        if row.span.error:
+            yield f"{_MARGIN}{'  ' * row.depth}  failed: {shorten_text(row.span.error, _LONGEST_ERROR)}"
+    if view.left_out:
+        yield f"{_MARGIN}{pluralize(view.left_out, 'shorter step')} not shown"
+
+
+def _name_step(row: TraceRow) -> str:
+    span = row.span
+    return f"{'  ' * row.depth}{span.kind} {shorten_text(' '.join(span.name.split()), _LONGEST_STEP)}"
 
 
 def describe_consumption(seconds: float, usage: Usage | None) -> str:

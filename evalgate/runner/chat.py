@@ -59,6 +59,8 @@ class AgentSetup:
     session: SessionInput
     prices: Mapping[str, Price]
     """Prices of models in the thresholds file, by provider/model."""
+    keeps_trace: bool
+    """True if `--trace` or the thresholds file asks for the trace of runs."""
 
     def build_agent(self) -> Agent:
         """Build the agent without starting it; its dependencies are installed now.
@@ -99,7 +101,7 @@ def resolve_agent_setup(
         user_id=(given.user_id if given else None) or "",
         state=state or {},
     )
-    return AgentSetup(spec, config.executor, workspace, environ, session, config.prices)
+    return AgentSetup(spec, config.executor, workspace, environ, session, config.prices, config.agent.trace)
 
 
 def read_state(path: Path, shown_as: str) -> JsonObject:
@@ -159,6 +161,8 @@ class Chat:
         self._session: AgentSession | None = None
         self._last = SessionResult()
         self.turns: list[ChatTurn] = []
+        self.failed_trace: tuple[TraceSpan, ...] = ()
+        """Steps of the last turn if it has no reply, with times from its beginning."""
 
     @property
     def session_input(self) -> SessionInput:
@@ -182,13 +186,19 @@ class Chat:
             ChatError: there is no reply.
         """
         message, started = UserMessage(text), time.perf_counter()
+        self.failed_trace = ()
         if self._create_trace is not None:
             is_trace_wanted.set(True)
         try:
             session = self._session or await self._open_session()
             if isinstance(session, StreamsEvents):
                 session.on_event = on_event
-            reply = await session.run_turn(message)
+            try:
+                reply = await session.run_turn(message)
+            except BaseException as error:
+                seconds, why = time.perf_counter() - started, str(error) or type(error).__name__
+                self.failed_trace = self._build_trace(session, message, seconds, error=why)
+                raise
         except (AgentError, SessionLostError, AgentUnreachableError) as error:
             await self._close_session(error)
             raise ChatError(error.failure) from None
@@ -202,25 +212,39 @@ class Chat:
             raise ChatError(Failure("no_recording", "the recording ends before this turn"))
         duration_s = time.perf_counter() - started
         before, self._last = self._last, _read_interim_result(session)
-        trace = self._build_trace(session, text, reply, duration_s)
+        trace = self._build_trace(session, message, duration_s, response=reply.response)
         turn = ChatTurn(message, reply, duration_s, _subtract_usage(self._last, before), trace)
         self.turns.append(turn)
         return turn
 
     def _build_trace(
-        self, session: AgentSession, text: str, reply: Reply, duration_s: float
+        self,
+        session: AgentSession,
+        message: UserMessage,
+        duration_s: float,
+        *,
+        response: str | None = None,
+        error: str = "",
     ) -> tuple[TraceSpan, ...]:
         if self._create_trace is None:
             return ()
         trace = self._create_trace()
         spans = session.take_spans() if isinstance(session, RecordsSpans) else ()
-        trace.add_turn(spans, start_s=0.0, duration_s=duration_s, request=text, response=reply.response)
+        trace.add_turn(
+            spans,
+            start_s=0.0,
+            duration_s=duration_s,
+            request=message.text,
+            response=response,
+            error=error,
+        )
         return tuple([replace(span, turn=len(self.turns)) for span in trace.build_spans()])
 
     async def begin_again(self) -> None:
         """End the conversation and forget its turns; the next message begins another one."""
         await self._close_session(None)
         self.turns.clear()
+        self.failed_trace = ()
 
     async def _open_session(self) -> AgentSession:
         # Alone in its process: then a worker that dies is the fault of this conversation.

@@ -58,8 +58,12 @@ class InterruptHandler:
     def _interrupt_command(self) -> None:
         # Only once: a second KeyboardInterrupt could be raised inside a `finally` that the first one runs.
         if not self.is_certain:
-            self.is_certain = self.has_interrupted = True
+            self.note_interrupt()
             raise KeyboardInterrupt
+
+    def note_interrupt(self) -> None:
+        """Note that the command was asked to end, for a caller that ends it: further signals are ignored."""
+        self.is_certain = self.has_interrupted = True
 
 
 def ignore_end_signals() -> None:
@@ -71,9 +75,16 @@ def ignore_end_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+def _ignore_number(_number: int) -> None:
+    """Ignore the number of a signal."""
+
+
 @contextmanager
-def cancel_on_signals() -> Iterator[None]:
-    """Cancel the current task at the first end signal in the block, then restore the handlers."""
+def cancel_on_signals(on_signal: Callable[[int], None] = _ignore_number) -> Iterator[None]:
+    """Cancel the current task at the first end signal in the block, then restore the handlers.
+
+    `on_signal` gets the number of each signal, before the task is cancelled.
+    """
     import asyncio
 
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -84,7 +95,8 @@ def cancel_on_signals() -> Iterator[None]:
         if not task.cancelling():  # a second cancellation would cut short what the first one tidies up
             task.cancel()
 
-    def schedule_cancel(_number: int, _frame: FrameType | None) -> None:
+    def schedule_cancel(number: int, _frame: FrameType | None) -> None:
+        on_signal(number)
         # Not `task.cancel()` directly: the loop may be waiting for input, and this call wakes it.
         loop.call_soon_threadsafe(cancel_task)
 

@@ -14,7 +14,7 @@ from evalgate.config.schema.budget import merge_own_prices
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent
-from evalgate.core.types import Event, Failure
+from evalgate.core.types import Event, Failure, TraceSpan
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.case_files import SavedCases, list_case_ids, save_cases
@@ -50,6 +50,8 @@ class ChatState:
     unsent: str
     """The message without a reply."""
     is_cut_off: bool
+    failed_trace: tuple[TraceSpan, ...]
+    """Steps of the last message's turn, if it has no reply."""
 
 
 def list_adk_agents(folder: Path) -> tuple[str, ...]:
@@ -102,6 +104,7 @@ class PageChat:
                 self._failure,
                 self._unsent,
                 chat is not None and chat.is_cut_off,
+                chat.failed_trace if chat is not None else (),
             )
         )
 

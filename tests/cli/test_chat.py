@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,31 @@ def test_sigterm_ends_the_command_and_chat_needs_a_terminal(tmp_path: Path) -> N
     with PseudoTerminal("chat", cwd=tmp_path) as terminal:
         terminal.wait_for(PROMPT)
         assert terminal.terminate() == 130
+    with PseudoTerminal("chat", cwd=tmp_path) as terminal:
+        terminal.answer(PROMPT, "wait")
+        terminal.wait_for("call     wait")
+        assert terminal.terminate() == 130
+        assert "never retrieved" not in terminal.shown
+        assert "Traceback" not in terminal.shown
+
+
+def test_a_trace_is_shown_after_each_turn_also_a_failed_one(tmp_path: Path) -> None:
+    agent = AGENT.replace("raise RuntimeError", 'session.tool_call("look"); raise RuntimeError')
+    (project(tmp_path) / "agent.py").write_text(agent)
+    with PseudoTerminal("chat", "--trace", cwd=tmp_path) as terminal:
+        terminal.answer(PROMPT, "refund it")
+        shown = terminal.answer(PROMPT, "crash")
+        assert "trace    tools " in shown
+        assert re.search(r"agent \w+ +at    0 ms +\d+ ms\n +tool refund +at +\d+ ms +\d+ ms\n", shown)
+        assert "hunter2" not in shown
+        failed = terminal.answer(PROMPT, "wait")
+        assert "No reply: the agent raised RuntimeError" in failed
+        assert re.search(r"failed: the agent raised RuntimeError: out of order\n +tool look ", failed)
+        terminal.answer("first? [Y/n] ", "y")
+        terminal.wait_for("call     wait")
+        terminal.type_text("\x03")
+        assert "tool wait" in terminal.answer(PROMPT, "/quit")
+        assert terminal.wait_for_end() == 0
 
 
 @pytest.mark.parametrize("to", ["adk", "adk-rs", "trpc", "orchestrate"])

@@ -59,7 +59,12 @@ def test_a_conversation_is_had_stopped_and_saved(tmp_path: Path) -> None:
         assert "The agent works." in wait_for(client, "The agent works.")
         assert "works on a message" in post(client, viewer, "send", text="no")
         assert "the turn was stopped" in post(client, viewer, "stop")
-        assert "RuntimeError: out of order" in post(client, viewer, "send", text="crash")
+        crashed = post(client, viewer, "send", text="crash")
+        assert "RuntimeError: out of order" in crashed
+        assert 'href="/chat/trace?turn=failed&amp;span=1"' in crashed.replace("&span", "&amp;span")
+        step = client.get("/chat/trace?turn=failed&span=1&panel=request").text
+        assert "Trace of the turn without a reply" in step
+        assert "crash" in step
         assert "earlier messages again first" in client.get("/chat").text
         for out in ("../a.json", "/tmp/a.json", "agent.py"):
             assert "name a .json file in the project" in post(client, viewer, "save", out=out, turn="0")

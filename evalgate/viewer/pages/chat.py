@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.types import ToolCall, ToolResult
+from evalgate.core.types import Reply, ToolCall, ToolResult, TraceSpan
 from evalgate.reporting.html.trace import render_waterfall
 from evalgate.reporting.trace_view import build_trace_view
 from evalgate.runner.case_files import DEFAULT_OUT
@@ -24,6 +24,8 @@ from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
 from evalgate.viewer.trace_page import build_trace_page
 
 _MOST_STEPS = 200
+_FAILED = "failed"
+"""Name of the turn without a reply in addresses."""
 FORMATS = ("adk", "adk-rs", "trpc", "orchestrate")
 
 
@@ -61,6 +63,7 @@ def _render_chat(
         status_code=status_code,
         state=state,
         turns=[_build_turn(at, state.turns) for at in range(len(state.turns))],
+        failed=_build_trace(state.failed_trace, (), _FAILED),
         picked=form.get("turn", ()) if form else [str(at) for at in range(len(state.turns))],
         events=[_build_event(event) for event in state.events],
         agents=[(value, words, value == state.agent) for value, words in agents],
@@ -76,17 +79,25 @@ def _render_chat(
 
 def _build_turn(at: int, turns: Sequence[ChatTurn]) -> Mapping[str, object]:
     turn = turns[at]
-    view = build_trace_view(turn.trace, [each.reply for each in turns], limit=_MOST_STEPS)
     return {
-        "trace": render_waterfall(view, link=f"/chat/trace?turn={at + 1}&span=") if view.rows else "",
-        "totals": str(view.totals),
-        "trace_note": view.note,
+        "trace": _build_trace(turn.trace, [each.reply for each in turns], str(at + 1)),
         "message": turn.message.text,
         "events": [_build_event(event) for event in turn.reply.events],
         "response": turn.reply.response,
         "seconds": f"{turn.duration_s:.1f} s",
         "usage": turn.usage,
     }
+
+
+def _build_trace(
+    spans: Sequence[TraceSpan], replies: Sequence[Reply | None], number: str
+) -> Mapping[str, str] | None:
+    """Return the steps of a turn, with links to each; None if there are none."""
+    view = build_trace_view(spans, replies, limit=_MOST_STEPS)
+    if not view.rows:
+        return None
+    steps = render_waterfall(view, link=f"/chat/trace?turn={number}&span=")
+    return {"steps": steps, "totals": str(view.totals), "note": view.note}
 
 
 def _build_event(event: object) -> Mapping[str, object]:
@@ -106,22 +117,23 @@ def show_trace(request: Request) -> Response:
     """Show the steps of one turn, and one of them in detail."""
     state, number = get_chat(get_viewer(request)).get_state(), request.query_params.get("turn", "")
     at = next((at for at in range(len(state.turns)) if str(at + 1) == number), None)
-    if at is None:
+    is_failed = number == _FAILED and bool(state.failed_trace)
+    if at is None and not is_failed:
         raise InvalidInputError("the conversation has no such turn any more")
     trace = build_trace_page(
-        state.turns[at].trace,
-        [turn.reply for turn in state.turns],
+        state.failed_trace if at is None else state.turns[at].trace,
+        [turn.reply for turn in state.turns] if at is not None else (),
         selected=request.query_params.get("span", ""),
         panel=request.query_params.get("panel", ""),
-        address=f"/chat/trace?turn={at + 1}",
+        address=f"/chat/trace?turn={number}",
         budget=create_budget(),
     )
     return render(
         request,
         "chat_trace.html.j2",
-        number=at + 1,
+        title="Trace of the turn without a reply" if at is None else f"Trace of turn {at + 1}",
         trace=trace,
-        turn=_build_turn(at, state.turns),
+        turn=None if at is None else _build_turn(at, state.turns),
         current=trace.event[1] if trace.event else -1,
     )
 
