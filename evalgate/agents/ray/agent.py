@@ -250,9 +250,8 @@ class ClusterAgent:
     def close_session(self, slot: ActorSlot, session: str) -> None:
         """Drop a conversation without waiting for the actor."""
         if slot.number in self._slots:
-            self._client.ask_actor(
-                slot.number, next(self._keys), dump_message(ActorRequest(session, "close"))
-            )
+            closing = dump_message(ActorRequest(session, "close"))
+            self._client.ask_actor(slot.number, next(self._keys), closing)
 
     # --- called by the client, as its `ActorListener` -------------------------------------------------------
 
@@ -384,11 +383,8 @@ def build_ray_agent(
     address = executor.address or environ.get("RAY_ADDRESS") or None
     if address == "local":  # Ray's word for a cluster of one's own
         address = None
-    client = RayClusterClient(
-        _build_cluster_spec(executor, address, chosen, workspace, environ),
-        _build_ray_env(environ),
-        executor.start_timeout,
-    )
+    spec = _build_cluster_spec(executor, address, chosen, workspace, environ)
+    client = RayClusterClient(spec, _build_ray_env(environ), executor.start_timeout)
     limits = ClusterLimits(
         workers=settings.workers, timeout_s=settings.timeout, start_timeout_s=executor.start_timeout
     )
