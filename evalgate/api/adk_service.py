@@ -146,6 +146,7 @@ class LocalEvalService:
         self,
         root_agent: Any,
         eval_sets_manager: EvalSetsManager | Any,
+        *,
         eval_set_results_manager: EvalSetResultsManager | Any = None,
         session_id_supplier: Callable[[], str] = _create_session_id,
     ) -> None:

@@ -568,7 +568,7 @@ class TestService:
 
     async def test_evaluation_of_several_runs(self, sets: adk.EvalSetsManager) -> None:
         results = adk.LocalEvalSetResultsManager("results")
-        service = adk.LocalEvalService(self.answer, sets, results)
+        service = adk.LocalEvalService(self.answer, sets, eval_set_results_manager=results)
         made = [*(await self.infer(service)).values(), *(await self.infer(service)).values()]
         metric = adk.EvalMetric(metric_name="response_match_score", threshold=0.8)
         config = adk.EvaluateConfig(eval_metrics=[metric])

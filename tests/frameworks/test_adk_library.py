@@ -10,6 +10,7 @@ import pytest
 from evalgate.api.adk import LocalEvalSetResultsManager
 from evalgate.api.record import Record
 from tests.frameworks import AGENTS
+from tests.frameworks.venvs import python_with
 from tests.situations import GOLDEN
 
 pytestmark = pytest.mark.slow
@@ -67,6 +68,30 @@ def test_service_and_managers_beside_googles(adk: str, tmp_path: Path) -> None:
     said = run_script(adk, "service.py", tmp_path).splitlines()
     assert said[-2].startswith("4 equal results:")
     assert said[-1] == "each reads the other's files"
+
+
+SERVICE_PARAMETERS = (
+    "metric_evaluator_registry",
+    "session_service",
+    "artifact_service",
+    "eval_set_results_manager",
+    "session_id_supplier",
+    "user_simulator_provider",
+    "memory_service",
+)
+
+
+def test_signatures_are_those_of_the_release(tmp_path: Path) -> None:
+    assert run_script(python_with("adk-2.3.0"), "signatures.py", tmp_path).splitlines() == [
+        # Theirs also take the guide's `results_dir` and `eval_storage_dir`, and a whole record.
+        "LocalEvalSetResultsManager.__init__: agents_dir",
+        "LocalEvalSetResultsManager.save_eval_set_result: eval_set_id, eval_case_results",
+        "GcsEvalSetResultsManager.__init__: ",
+        "GcsEvalSetResultsManager.save_eval_set_result: eval_set_id, eval_case_results",
+        # No services: each conversation has its own. The rest are keywords.
+        f"LocalEvalService.__init__: {', '.join(SERVICE_PARAMETERS)}",
+        "35 equal",
+    ]
 
 
 READ = """

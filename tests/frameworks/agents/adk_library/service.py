@@ -86,9 +86,8 @@ theirs = asyncio.run(
         google_results,
     )
 )
-own = asyncio.run(
-    evaluate(ours.LocalEvalService(root_agent, our_sets, our_results), ours, our_sets, our_results)
-)
+service = ours.LocalEvalService(root_agent, our_sets, eval_set_results_manager=our_results)
+own = asyncio.run(evaluate(service, ours, our_sets, our_results))
 assert own == theirs, f"{own}\n{theirs}"
 print(len(own), "equal results:", {each[1] for each in own})
 
