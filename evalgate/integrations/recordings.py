@@ -2,14 +2,18 @@
 
 from pathlib import Path
 
-from evalgate.agents.tracing.genai import read_traces
+from evalgate.agents.tracing.span_steps import build_trace
 from evalgate.agents.tracing.trace_formats import is_trace_file
 from evalgate.core import registry
-from evalgate.core.types import EvalSet, Record
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.types import EvalCase, EvalSet, Record, TraceSpan
 from evalgate.datasets.results_io import load_record, read_record_bytes
 from evalgate.documents.strict_json import JsonDocument, read_json
 from evalgate.integrations.adk.sessions import has_sessions, is_session, parse_session, read_sessions
 from evalgate.integrations.orchestrate.recordings import may_hold_conversations, read_conversations
+from evalgate.integrations.trace_sources.conversations import ObservedConversation, build_conversations
+from evalgate.integrations.trace_sources.sources import read_trace_file
+from evalgate.integrations.trace_sources.traces import RecordedTrace
 from evalgate.integrations.trpc.results import TrpcResultsFormat
 
 
@@ -25,7 +29,7 @@ def read_recording(path: Path, display_path: str) -> Record | EvalSet:
     if may_hold_conversations(path):
         return read_conversations(path, display_path)
     if is_trace_file(path):
-        return read_traces(path, display_path)
+        return _read_traces(path, display_path)
     return _find_recording(read_json(path, display_path)) or load_record(
         read_record_bytes(path, display_path), display_path
     )
@@ -43,6 +47,40 @@ def is_recording(path: Path, display_path: str) -> bool:
         return False
     document = read_json(path, display_path)
     return any(eval_format.matches_document(document) for eval_format in registry.get_formats().values())
+
+
+def read_trace_steps(path: Path, display_path: str) -> dict[str, tuple[TraceSpan, ...]]:
+    """Return the steps of each conversation in a file of traces, by the id of its case.
+
+    Each trace is a turn; times are seconds after the conversation began.
+
+    Raises:
+        InvalidInputError: as `read_recording`.
+    """
+    traces, conversations = _read_trace_conversations(path, display_path)
+    spans = {trace.info.trace_id: trace.spans for trace in traces if trace.spans}
+    return {
+        found.key: build_trace([spans[id_] for id_ in found.trace_ids if id_ in spans])
+        for found in conversations
+    }
+
+
+def _read_traces(path: Path, display_path: str) -> EvalSet:
+    _, conversations = _read_trace_conversations(path, display_path)
+    cases = tuple(EvalCase(found.key, found.turns) for found in conversations)
+    return EvalSet(path.stem, cases, path=display_path)
+
+
+def _read_trace_conversations(
+    path: Path, display_path: str
+) -> tuple[tuple[RecordedTrace, ...], list[ObservedConversation]]:
+    """Return all traces of a file and their conversations: a recording that is read in part would mislead."""
+    batch = read_trace_file(path, display_path)
+    if batch.problems:
+        raise InvalidInputError(batch.problems)
+    if not batch.traces:
+        raise InvalidInputError([Problem(display_path, 1, 1, "there is no span in the traces")])
+    return batch.traces, build_conversations(batch.traces, needs_questions=False)[0]
 
 
 def _find_recording(document: JsonDocument) -> Record | EvalSet | None:

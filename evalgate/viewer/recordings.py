@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evalgate.agents.tracing.span_steps import read_trace_runs
 from evalgate.agents.tracing.trace_formats import is_trace_file
 from evalgate.baselines.serialization import is_baseline, load_baseline
 from evalgate.core.errors import InvalidInputError
@@ -25,7 +24,7 @@ from evalgate.core.types import (
 from evalgate.datasets.results_io import read_record
 from evalgate.documents.strict_json import read_json
 from evalgate.integrations.adk.sessions import is_session, read_session_spans
-from evalgate.integrations.recordings import is_recording, read_recording
+from evalgate.integrations.recordings import is_recording, read_recording, read_trace_steps
 from evalgate.runner.reevaluation import EMPTY_RECORD, build_stored_record
 
 
@@ -51,7 +50,7 @@ def read_any(path: Path, shown_as: str) -> tuple[Record, bool]:
 def _read_traces(path: Path, shown_as: str, found: EvalSet) -> Mapping[str, tuple[TraceSpan, ...]]:
     """Return the steps of each recorded conversation, by the id of its case."""
     if is_trace_file(path):
-        return read_trace_runs(path, shown_as)
+        return read_trace_steps(path, shown_as)
     document = read_json(path, shown_as)
     if not is_session(document.value):
         return {}

@@ -17,6 +17,8 @@ from evalgate.integrations.adk.evalset import AdkFormat
 from evalgate.integrations.orchestrate.evalset import OrchestrateFormat
 from evalgate.integrations.trpc.evalset import TrpcFormat
 from tests.cli.test_cli import evalgate
+from tests.integrations.trace_sources.exports import list_steps, to_otlp
+from tests.integrations.trace_sources.test_conversations import TURNS, strip_turns
 from tests.openai_server import Body, Completion, ErrorReply, OpenAIServer, Reply
 
 AGENT = """
@@ -128,6 +130,16 @@ def test_a_record_becomes_cases_without_any_model(tmp_path: Path) -> None:
     assert made.eval_id == "c"
     assert made.turns[0].expected.response == "Booked."
     assert [(call.name, call.args) for call in made.turns[0].expected.tool_calls] == [("book", {"people": 2})]
+
+
+def test_traces_of_any_convention_become_the_cases_of_an_import(tmp_path: Path) -> None:
+    (tmp_path / "traces.json").write_text(to_otlp(list_steps(TURNS), "openinference"))
+
+    result = generated(tmp_path, "--from", "traces.json", "--to", "adk", "-o", "new.json")
+
+    assert result.return_value == 0, result.output
+    (case,) = read(tmp_path, "new.json", AdkFormat()).cases
+    assert strip_turns(case.turns) == [turn.to_case_turn() for turn in TURNS]
 
 
 def test_a_recorded_conversation_becomes_a_case(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Conversion of GenAI spans to the reply of one turn, and of trace files to recorded conversations.
+"""Conversion of GenAI spans to the reply of one turn.
 
 The attributes are those of the OpenTelemetry semantic conventions, 1.37 and later (messages as attributes)
 and earlier, and the names that Google ADK, Pydantic AI, OpenInference and OpenLLMetry use for the same. A
@@ -8,23 +8,17 @@ recorded.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from evalgate.agents.tracing.trace_formats import Span, iter_file_spans
-from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.agents.tracing.trace_formats import Span
 from evalgate.core.frozen import frozen
 from evalgate.core.types import (
-    CaseTurn,
-    EvalCase,
-    EvalSet,
     Event,
     Message,
     Reply,
     ToolCall,
     ToolResult,
     Usage,
-    UserMessage,
 )
 
 _ARGUMENTS = (
@@ -44,7 +38,6 @@ _OUTPUT_TOKENS = (
 )
 _MODEL_CALLS = frozenset({"chat", "generate_content", "text_completion"})
 _MAX_TOKENS = 2**53  # beyond it, JSON numbers are not exact
-_CASE_NAME = ("evalgate.case", "gen_ai.conversation.id", "session.id")
 
 
 @frozen
@@ -77,33 +70,6 @@ def read_transcript(spans: Iterable[Span]) -> SpanTranscript:
         # The span of an agent repeats the usage of its model calls: it counts only if they have none.
         _sum_usage(models) or _sum_usage(agents[:1]),
         _find_question([*agents, *models]),
-    )
-
-
-def read_traces(path: Path, display_path: str) -> EvalSet:
-    """Return the conversations in a file: each trace is a turn, and traces with the same name form a case.
-
-    The name is the attribute `evalgate.case`, else `gen_ai.conversation.id`, else `session.id`, of any span
-    or its resource. A trace without a name is a case of one turn, named by the trace id.
-
-    Raises:
-        InvalidInputError: the file has no span, or it cannot be read.
-    """
-    traces: dict[str, list[Span]] = {}
-    for span in iter_file_spans(path, display_path):
-        traces.setdefault(span.trace_id, []).append(span)
-    cases: dict[str, list[CaseTurn]] = {}
-    in_order = sorted(traces.items(), key=lambda trace: min(span.start for span in trace[1]))
-    for trace_id, spans in in_order:
-        names = (span.get_text(attribute) for attribute in _CASE_NAME for span in spans)
-        turn = read_transcript(spans)
-        cases.setdefault(next(filter(None, names), "") or trace_id, []).append(
-            CaseTurn(UserMessage(turn.question), turn.reply)
-        )
-    if not cases:
-        raise InvalidInputError([Problem(display_path, 1, 1, "there is no span in the traces")])
-    return EvalSet(
-        path.stem, tuple(EvalCase(name, tuple(turns)) for name, turns in cases.items()), path=display_path
     )
 
 

@@ -10,13 +10,10 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from evalgate.agents.tracing.conventions import find_conversation_id
 from evalgate.agents.tracing.run_trace import RunTrace
-from evalgate.agents.tracing.trace_formats import Span, iter_file_spans
-from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.agents.tracing.trace_formats import Span
 from evalgate.core.types import SpanKind, TraceSpan, Usage
 
 _KINDS: Mapping[str, SpanKind] = {
@@ -109,26 +106,6 @@ def find_span_kind(span: Span) -> SpanKind:
         return "agent"
     is_model = "gen_ai.request.model" in span.attributes and not span.get_text("gen_ai.operation.name")
     return "model" if is_model or "gcp.vertex.agent.llm_request" in span.attributes else "other"
-
-
-def read_trace_runs(path: Path, display_path: str) -> dict[str, tuple[TraceSpan, ...]]:
-    """Return the traces in a file, by the name of their conversation, else by the id of the trace.
-
-    Each trace is a turn, in the order of their beginning; times are seconds after the conversation began.
-
-    Raises:
-        InvalidInputError: the file has no span, or it cannot be read.
-    """
-    turns: dict[str, list[Span]] = {}
-    for span in iter_file_spans(path, display_path):
-        turns.setdefault(span.trace_id, []).append(span)
-    if not turns:
-        raise InvalidInputError([Problem(display_path, 1, 1, "there is no span in the traces")])
-    runs: dict[str, list[list[Span]]] = {}
-    for trace_id, spans in sorted(turns.items(), key=lambda turn: _find_beginning(turn[1])):
-        names = map(find_conversation_id, spans)
-        runs.setdefault(next(filter(None, names), "") or trace_id, []).append(spans)
-    return {name: build_trace(found) for name, found in runs.items()}
 
 
 def build_trace(turns: Sequence[Sequence[Span]]) -> tuple[TraceSpan, ...]:

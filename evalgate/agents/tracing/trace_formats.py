@@ -1,17 +1,15 @@
 """Spans, and readers of the OTLP and Jaeger formats, from requests and from trace files."""
 
 import base64
-import json
 from collections.abc import Iterator
 from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject
-from evalgate.system.files import read_text
 
 _SNIFFED = 64 * 1024  # a recording may be of any kind and any size, and most are no traces
 _MARKS = (b'"resourceSpans"', b'"traceID"')
@@ -238,46 +236,3 @@ def is_trace_file(path: Path) -> bool:
     with path.open("rb") as file:
         start = file.read(_SNIFFED)
     return any(mark in start for mark in _MARKS)
-
-
-def iter_file_spans(path: Path, display_path: str) -> Iterator[Span]:
-    """Yield the spans of a trace file: OTLP/JSON (one request per file or per line) or Jaeger's JSON.
-
-    Raises:
-        InvalidInputError: the file has another format; the error names the line.
-    """
-    text = read_text(path, errors="replace")
-    for line, found in _iter_json_values(text, display_path):
-        if is_jaeger(found) and isinstance(found, dict):
-            yield from read_jaeger_spans(found)
-            continue
-        try:
-            yield from read_otlp_json(found)
-        except InvalidOtlpError as error:
-            raise InvalidInputError(
-                [Problem(display_path, line, 1, f"no traces in OTLP/JSON: {error}")]
-            ) from None
-
-
-def _iter_json_values(text: str, display_path: str) -> Iterator[tuple[int, object]]:
-    """Yield the JSON value of the file, or of each of its lines, after its line number (from 1)."""
-    try:
-        yield 1, json.loads(text)
-    except ValueError as whole:
-        # A file with one request a line is valid JSON up to the end of its first line. A ValueError without a
-        # position is Python's limit of digits in an integer.
-        if not isinstance(whole, json.JSONDecodeError):
-            raise InvalidInputError([Problem(display_path, 1, 1, f"not JSON: {whole}")]) from None
-        if not whole.msg.startswith("Extra data"):
-            problem = Problem(display_path, whole.lineno, whole.colno, f"not JSON: {whole.msg}")
-            raise InvalidInputError([problem]) from None
-    except RecursionError:
-        raise InvalidInputError([Problem(display_path, 1, 1, "the JSON nests too deep")]) from None
-    else:
-        return
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip():
-            try:
-                yield number, json.loads(line)
-            except (ValueError, RecursionError):
-                raise InvalidInputError([Problem(display_path, number, 1, "the line is not JSON")]) from None

@@ -23,6 +23,7 @@ _SLUG_WORDS = 6
 _LONGEST_SLUG = 40
 _NOT_IN_SLUG = re.compile(r"[^a-z0-9]+")
 _MOST_MESSAGES = 100_000
+_CASE_NAME = "evalgate.case"
 
 
 @frozen
@@ -76,14 +77,17 @@ class _Session:
 
 
 def build_conversations(
-    traces: Sequence[RecordedTrace],
+    traces: Sequence[RecordedTrace], *, needs_questions: bool = True
 ) -> tuple[list[ObservedConversation], list[tuple[str, str]]]:
-    """Return the conversations in traces, which are sorted by time, and (id, reason) of unusable traces."""
+    """Return the conversations in traces, which are sorted by time, and (id, reason) of unusable traces.
+
+    Without `needs_questions`, turns whose user's message was not recorded are kept, with "" as the message.
+    """
     sessions: dict[str, _Session] = {}
     by_questions: dict[tuple[str, ...], str] = {}
     unusable: list[tuple[str, str]] = []
     for trace in traces:
-        turns = list(iter_turns(trace))
+        turns = [turn for turn in iter_turns(trace) if turn.question or not needs_questions]
         if not turns:
             unusable.append((trace.info.trace_id, "no message of a user was recorded"))
             continue
@@ -100,6 +104,8 @@ def build_conversations(
 
 
 def _find_session_id(trace: RecordedTrace) -> str:
+    if case := next((name for span in trace.spans if (name := span.get_text(_CASE_NAME))), ""):
+        return case
     return next((name for span in trace.spans if (name := find_conversation_id(span))), "")
 
 
@@ -151,7 +157,10 @@ def _find_error(trace: RecordedTrace) -> str:
 
 
 def iter_turns(trace: RecordedTrace) -> Iterator[_ObservedTurn]:
-    """Yield the turns of a trace, which are several if the trace holds a whole conversation."""
+    """Yield the turns of a trace, which are several if the trace holds a whole conversation.
+
+    The question of a turn is "" if no message of the user was recorded.
+    """
     spans = sorted(map(convert_span, trace.spans), key=lambda span: (span.start, span.end))
     parts = _split_turns(spans)
     for number, part in enumerate(parts):
@@ -160,8 +169,7 @@ def iter_turns(trace: RecordedTrace) -> Iterator[_ObservedTurn]:
             turn = replace(turn, question=trace.info.question)
         if turn.reply.response is None and number == len(parts) - 1 and trace.info.answer:
             turn = replace(turn, reply=replace(turn.reply, response=trace.info.answer))
-        if turn.question:
-            yield turn
+        yield turn
 
 
 def _split_turns(spans: list[Span]) -> list[list[Span]]:

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
 from io import StringIO
 from pathlib import Path
@@ -110,18 +111,12 @@ def _iter_file_rows(
         data = read_input_file(path, shown_as)
     except OSError as error:
         raise InvalidInputError(f"{shown_as}: cannot be read: {error.strerror}") from None
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
+    is_csv = path.suffix.lower() == ".csv"
+    if not is_csv and data.removeprefix(BOM_UTF8).lstrip()[:1] not in {b"{", b"["}:
         yield from _read_protobuf(data, shown_as)
         return
-    if path.suffix.lower() == ".csv":
-        yield from _iter_csv_rows(text, shown_as, problems)
-        return
-    if not text.lstrip()[:1] or text.lstrip()[0] not in "{[":
-        yield from _read_protobuf(data, shown_as)
-        return
-    yield from _iter_json_rows(text, shown_as, problems)
+    text = data.decode("utf-8-sig", errors="replace")  # a damaged character must not cost all traces
+    yield from (_iter_csv_rows if is_csv else _iter_json_rows)(text, shown_as, problems)
 
 
 def _read_protobuf(data: bytes, shown_as: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -176,9 +171,10 @@ def _iter_json_rows(
     except ValueError as error:
         lines = text.splitlines()
         position = (error.lineno, error.colno) if isinstance(error, json.JSONDecodeError) else (1, 1)
+        message = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         is_lines = len(lines) > 1 and lines[0].rstrip().endswith("}") and lines[0].lstrip().startswith("{")
         if not is_lines:
-            problems.append(Problem(shown_as, *position, f"not JSON: {error}"))
+            problems.append(Problem(shown_as, *position, f"not JSON: {message}"))
             return
         for number, text_of_line in enumerate(lines, 1):
             if text_of_line.strip():
@@ -199,8 +195,8 @@ def _iter_line_rows(
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     try:
         found = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        problems.append(Problem(shown_as, number, 1, f"the line is not JSON: {error}"))
+    except (ValueError, RecursionError):
+        problems.append(Problem(shown_as, number, 1, "the line is not JSON"))
         return
     place = Problem(shown_as, number, 1, "")
     yield from ((number, row) for row in _iter_objects(found, 0, place, problems))

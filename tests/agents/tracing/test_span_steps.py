@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.agents.tracing.span_steps import convert_spans, read_trace_runs
+from evalgate.agents.tracing.span_steps import convert_spans
 from evalgate.agents.tracing.trace_formats import Span, SpanEvent
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import TraceSpan, Usage
+from evalgate.integrations.recordings import read_trace_steps
 
 ASKED = [{"role": "user", "parts": [{"type": "text", "content": "Rain?"}]}]
 OLD = [{"role": "user", "content": "Rain?"}]
@@ -206,7 +207,7 @@ def test_a_trace_file_is_read_as_conversations(tmp_path: Path) -> None:
     spans = [a_span("b", 20), a_span("a", 10), a_span("c", 30, attributes=[])]
     file.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
 
-    found = read_trace_runs(file, "trace.json")
+    found = read_trace_steps(file, "trace.json")
     assert list(found) == ["talk", "c" * 32]
     assert [(step.turn, step.name, step.start_s, step.duration_s) for step in found["talk"]] == [
         (0, "turn 1", 0.0, 2.0),
@@ -216,4 +217,4 @@ def test_a_trace_file_is_read_as_conversations(tmp_path: Path) -> None:
     ]
     file.write_text('{"resourceSpans": []}')
     with pytest.raises(InvalidInputError, match="there is no span"):
-        read_trace_runs(file, "trace.json")
+        read_trace_steps(file, "trace.json")
