@@ -81,7 +81,7 @@ def build_conversations(
 ) -> tuple[list[ObservedConversation], list[tuple[str, str]]]:
     """Return the conversations in traces, which are sorted by time, and (id, reason) of unusable traces.
 
-    Without `needs_questions`, turns whose user's message was not recorded are kept, with "" as the message.
+    Without `needs_questions`, turns without a recorded message of the user are kept, with "" as the message.
     """
     sessions: dict[str, _Session] = {}
     by_questions: dict[tuple[str, ...], str] = {}
