@@ -12,6 +12,7 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_line
 from evalgate.core.types import Baseline, CasePolicy, EvalCase, EvalSet, Record, Verdict
+from evalgate.runner.case_policies import resolve_case_policies
 from evalgate.runner.reevaluation import (
     GateRules,
     find_baseline,
@@ -22,7 +23,6 @@ from evalgate.runner.reevaluation import (
     open_store,
     reevaluate,
 )
-from evalgate.runner.suites import resolve_case_policies
 from evalgate.system.workspace import resolve_workspace
 
 

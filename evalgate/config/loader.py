@@ -106,18 +106,24 @@ def load_thresholds(path: Path, display_path: str) -> Thresholds:
     return rules
 
 
-def parse_thresholds(value: Mapping[str, object], folder: Path, display_path: str = "") -> Thresholds:
+def parse_thresholds(
+    value: Mapping[str, object],
+    folder: Path,
+    display_path: str = "",
+    find_position: Callable[[Location], tuple[int, int]] = lambda _: (0, 0),
+) -> Thresholds:
     """Build thresholds from the sections of a program, with the keys of a thresholds file.
 
     Args:
         value: The sections, such as `criteria`.
         folder: Folder that paths in the sections are relative to.
         display_path: Name of the value in messages.
+        find_position: Line and column of a place in the sections, for messages.
 
     Raises:
         InvalidInputError: with every problem of the sections.
     """
-    document = ConfigDocument(display_path, value, lambda _: (0, 0))
+    document = ConfigDocument(display_path, value, find_position)
     problems = list(find_out_of_range_values(value, display_path, document.find_position))
     try:
         rules = _build_own_thresholds(document, folder)

@@ -3,7 +3,7 @@
 The notes of `refunds.evalset.json` are in `refunds.cases.yaml` in the same folder.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from evalgate.config.schema.field_types import CheckName
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
-from evalgate.core.types import EvalCase, ToolMock
+from evalgate.core.types import CaseChecks, EvalCase, EvalSet, ToolMock
 from evalgate.datasets.cases import map_cases
 from evalgate.datasets.loading import build_notes_name
 from evalgate.documents.config_file import ConfigDocument, parse_yaml, read_config_document
@@ -48,6 +49,8 @@ class CaseNote(BaseModel):
     """Day on which the case was imported."""
     tool_mocks: tuple[NotedMock, ...] = ()
     """Recorded results of tools, which are not called then."""
+    checks: Mapping[CheckName, dict[str, Any]] = {}
+    """Name of a check of this case to its conditions, which are validated when the metrics are built."""
 
 
 class CaseNotes(BaseModel):
@@ -91,18 +94,18 @@ def _validate_notes(document: ConfigDocument) -> CaseNotes:
     return notes
 
 
-def apply_case_notes(cases: Sequence[EvalCase], eval_set: Path, shown_as: str) -> Sequence[EvalCase]:
-    """Return the cases of an eval set's file with their notes.
+def apply_case_notes(eval_set: EvalSet, file: Path, shown_as: str) -> EvalSet:
+    """Return the eval set of a file with the notes about its cases.
 
-    `shown_as` is the path of the eval set as messages show it.
+    `shown_as` is the path of the file as messages show it.
 
     Raises:
         InvalidInputError: the notes are invalid, or name a case that the eval set does not have.
     """
-    path = eval_set.with_name(build_notes_name(eval_set.name))
+    path = file.with_name(build_notes_name(file.name))
     notes_shown_as = str(Path(shown_as).with_name(path.name))
     notes, document = read_case_notes(path, notes_shown_as)
-    ids = {case.eval_id for case in cases}
+    ids = {case.eval_id for case in eval_set.cases}
     if unknown := [name for name in notes.cases if name not in ids]:
         raise InvalidInputError(
             Problem(
@@ -113,7 +116,12 @@ def apply_case_notes(cases: Sequence[EvalCase], eval_set: Path, shown_as: str) -
             )
             for name in unknown
         )
-    return map_cases(cases, _build_change(notes.cases)) if notes.cases else cases
+    if not notes.cases:
+        return eval_set
+    cases = map_cases(eval_set.cases, _build_change(notes.cases))
+    sections = {name: note.checks for name, note in notes.cases.items() if note.checks}
+    checks = CaseChecks(sections, notes_shown_as, document.find_position) if sections else None
+    return replace(eval_set, cases=cases, checks=checks)
 
 
 def _build_change(notes: Mapping[str, CaseNote]) -> Callable[[EvalCase], EvalCase]:

@@ -43,7 +43,7 @@ def open_review(path: Path, shown_as: str) -> Review:
     notes_shown_as = str(Path(shown_as).with_name(notes_path.name))
     cases: Sequence[EvalCase] = ()
     if notes_path.exists():
-        cases = apply_case_notes(file.eval_set.cases, path, shown_as)
+        cases = apply_case_notes(file.eval_set, path, shown_as).cases
     found = tuple(case for case in cases if case.status == "observed")
     return Review(file, notes_path, notes_shown_as, found)
 

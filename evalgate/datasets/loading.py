@@ -11,7 +11,7 @@ from typing import NoReturn
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Document, EvalFormat
-from evalgate.core.types import EvalCase, EvalSet
+from evalgate.core.types import EvalSet
 from evalgate.datasets.cases import assign_eval_set
 from evalgate.documents.config_file import ConfigDocument
 from evalgate.documents.strict_json import as_sequence, read_json
@@ -168,18 +168,17 @@ def _load_file(file: EvalFile, formats: Mapping[str, EvalFormat], *, is_forced: 
         raise
     found = _read_with_format(document, formats, is_forced=is_forced)
     if found is not None:
-        cases = _add_case_notes(found.cases, file)
-        return _select_cases(replace(found, cases=cases), file)
+        return _select_cases(_add_case_notes(found, file), file)
     _refuse_dataset(file)
     raise InvalidInputError([Problem(file.shown_as, 1, 1, _describe_unrecognized(document, formats))])
 
 
-def _add_case_notes(cases: Sequence[EvalCase], file: EvalFile) -> Sequence[EvalCase]:
+def _add_case_notes(eval_set: EvalSet, file: EvalFile) -> EvalSet:
     if not os.path.lexists(file.path.with_name(build_notes_name(file.path.name))):
-        return cases
+        return eval_set
     from evalgate.datasets.case_notes import apply_case_notes  # few eval sets have notes
 
-    return apply_case_notes(cases, file.path, file.shown_as)
+    return apply_case_notes(eval_set, file.path, file.shown_as)
 
 
 def _read_with_format(

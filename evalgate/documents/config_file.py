@@ -11,7 +11,12 @@ from evalgate.documents.validation_errors import Location
 from evalgate.system.files import decode_text, read_input_file
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     import yaml
+
+    _YamlEntries: TypeAlias = dict[int, dict[str, tuple[yaml.Node, yaml.Node]]]
+    """Id of an object's node to its keys and values."""
 
 
 @frozen
@@ -64,16 +69,22 @@ def parse_yaml(text: str, shown_as: str) -> ConfigDocument:
     from evalgate.documents.strict_yaml import compose_yaml
 
     node, value = compose_yaml(text, shown_as)
-    return ConfigDocument(shown_as, value, lambda location: _find_yaml_position(node, location))
+    entries: _YamlEntries = {}
+    return ConfigDocument(shown_as, value, lambda location: _find_yaml_position(node, location, entries))
 
 
-def _find_yaml_position(node: "yaml.Node | None", location: Location) -> tuple[int, int]:
+def _find_yaml_position(
+    node: "yaml.Node | None", location: Location, entries: "_YamlEntries"
+) -> tuple[int, int]:
     import yaml
 
     mark = node.start_mark if node else None
     for part in location:
         if isinstance(node, yaml.MappingNode):
-            entry = next(((k, v) for k, v in node.value if k.value == str(part)), None)
+            # Kept for each object: one with the notes of 10,000 cases would else be searched as often.
+            if id(node) not in entries:
+                entries[id(node)] = {key.value: (key, value) for key, value in reversed(node.value)}
+            entry = entries[id(node)].get(str(part))
             if entry is None:
                 break
             mark, node = entry[0].start_mark, entry[1]

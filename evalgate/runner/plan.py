@@ -412,7 +412,7 @@ def _check_files(
     if empty:
         raise InvalidInputError(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
     for suite in suites:
-        metrics = ", ".join(map(_format_metric_name, suite.metrics))
+        metrics = ", ".join(dict.fromkeys(map(_format_metric_name, suite.metrics)))
         scoring = f"scored with {metrics}" if metrics else "with no criteria yet"
         yield f"{suite.eval_set.path}: {pluralize(len(suite.eval_set.cases), 'case')}, {scoring}"
     found = list(iter_warnings(suites, rules))

@@ -55,6 +55,8 @@ def iter_warnings(suites: Sequence[Suite], rules: Thresholds) -> Iterator[str]:
     for suite in {id(suite.rules): suite for suite in suites}.values():
         yield from lint_thresholds(suite.rules)
         yield from lint_extra_calls(suite.rules, _index_metrics(suite))
+    for each in (rules for suite in suites for rules in suite.case_rules):
+        yield from lint_thresholds(each)
     yield from _lint_checks(suites, rules)
     for suite in suites:
         for found in registry.find_lint_warnings(suite.eval_set, _index_metrics(suite)):
@@ -62,11 +64,12 @@ def iter_warnings(suites: Sequence[Suite], rules: Thresholds) -> Iterator[str]:
 
 
 def _lint_checks(suites: Sequence[Suite], rules: Thresholds) -> Iterator[str]:
-    if rules.checks:
+    files = [rules, *(each for suite in suites for each in suite.case_rules)]
+    if any(each.checks for each in files):
         from evalgate.metrics.checks.lint import lint_checks
 
-        metrics = {name: metric for suite in suites for name, metric in _index_metrics(suite).items()}
-        yield from lint_checks(rules, metrics, [suite.eval_set for suite in suites])
+        names = {bound.name for suite in suites for bound in suite.metrics}
+        yield from lint_checks(files, names, [suite.eval_set for suite in suites])
 
 
 def describe_default_criteria(suite: Suite) -> str:

@@ -5,16 +5,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import TypeAlias
 
 from evalgate.agents.factory import AgentSpec
-from evalgate.config.schema.criteria import CaseRule, ToolMockConfig
+from evalgate.config.schema.criteria import ToolMockConfig
 from evalgate.config.schema.thresholds import NEWEST_ADK, Config, Thresholds, parse_adk_version
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.formatting import did_you_mean
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import LlmJudged, MetricContext, MetricEnvironment
 from evalgate.core.types import (
@@ -22,14 +20,14 @@ from evalgate.core.types import (
     CasePolicy,
     EvalCase,
     EvalSet,
-    ScopedThreshold,
     ToolMock,
 )
-from evalgate.datasets.cases import describe_selection, fingerprint_cases, map_cases, select_cases
+from evalgate.datasets.cases import fingerprint_cases, map_cases
 from evalgate.datasets.loading import find_rules_file, load_eval_sets
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
 from evalgate.runner.base_branch import BaseBranchPolicy
+from evalgate.runner.case_policies import CasePolicies, resolve_case_policies
 from evalgate.runner.metric_binding import adopt_custom_metrics, bind_metrics, build_final_state_metric
 from evalgate.runner.user_factory import add_played_stories
 from evalgate.system.workspace import Workspace, build_agent_environment
@@ -78,67 +76,6 @@ def _matches_case(mock: ToolMockConfig, eval_set: EvalSet, case: EvalCase) -> bo
     return not mock.ids or any(fnmatchcase(name, pattern) for pattern in mock.ids for name in names)
 
 
-CasePolicies: TypeAlias = Mapping[tuple[str, str], CasePolicy]
-"""(Eval set, case) to its policy; cases that no rule matches are left out."""
-
-
-def resolve_case_policies(
-    rules: Thresholds, case_rules: Sequence[CaseRule], eval_sets: Iterable[EvalSet], *, is_part: bool = False
-) -> CasePolicies:
-    """Return the policy of each case; if rules disagree the later one wins, and tags add up.
-
-    `is_part`: the user selected some of the cases, so a rule may name others.
-
-    Raises:
-        InvalidInputError: a rule matches no case, or names a metric that is not among the criteria.
-    """
-    eval_sets = tuple(eval_sets)
-    tagged = ((each, case) for each in eval_sets for case in each.cases if case.tags)
-    found = {(each.eval_set_id, case.eval_id): CasePolicy(tags=case.tags) for each, case in tagged}
-    problems: list[Problem] = []
-    for index, rule in enumerate(case_rules):
-        problems += _find_unknown_metrics(rule, index, rules)
-        chosen = list(select_cases(rule.ids, rule.tags, eval_sets, partial(_find_tags, found)))
-        if not chosen and not is_part:
-            position = rules.find_position(("cases", index))
-            either = describe_selection(rule.ids, rule.tags)
-            problems.append(Problem(rules.file, *position, f"no case is {either}"))
-        found |= {key: _apply_rule(found.get(key, _NO_POLICY), rule) for key in chosen}
-    if problems:
-        raise InvalidInputError(sorted(problems))
-    return {key: policy for key, policy in found.items() if policy != _NO_POLICY}
-
-
-_NO_POLICY = CasePolicy()
-
-
-def _find_tags(found: CasePolicies, key: CaseKey) -> tuple[str, ...]:
-    return found.get(key, _NO_POLICY).tags
-
-
-def _apply_rule(policy: CasePolicy, rule: CaseRule) -> CasePolicy:
-    scope = ", ".join([*rule.ids, *(f"tag {name}" for name in rule.tags)])
-    thresholds = {
-        name: ScopedThreshold(held.threshold, scope, held.min_mean) for name, held in rule.criteria.items()
-    }
-    return replace(
-        policy,
-        tags=tuple(dict.fromkeys((*policy.tags, *rule.tag))),
-        weight=policy.weight if rule.weight is None else rule.weight,
-        protected=policy.protected if rule.protected is None else rule.protected,
-        thresholds={**policy.thresholds, **thresholds},
-    )
-
-
-def _find_unknown_metrics(rule: CaseRule, index: int, rules: Thresholds) -> Iterator[Problem]:
-    known = [criterion.metric for criterion in rules.criteria]
-    for name in rule.criteria:
-        if name not in known:
-            position = rules.find_position(("cases", index, "criteria", name))
-            hint = did_you_mean(name, known)
-            yield Problem(rules.file, *position, f"`{name}` is not among the file's `criteria`.{hint}")
-
-
 @dataclass(frozen=True)
 class Suite:
     """Eval set with the metrics that score it."""
@@ -149,6 +86,8 @@ class Suite:
     """Thresholds file of the metrics."""
     policies: CasePolicies = field(default_factory=dict)
     """Policies of some of the cases."""
+    case_rules: tuple[Thresholds, ...] = ()
+    """The checks in case notes, one for each case that has some."""
 
     def get_policy(self, case: EvalCase) -> CasePolicy:
         """Return the policy of a case of the set."""
@@ -171,8 +110,7 @@ class Suite:
         """Return the metrics that score the case, with its own thresholds."""
         metrics, own = self.metrics, self.get_policy(case).thresholds
         if self.selects_cases:
-            key = (self.eval_set.eval_set_id, case.eval_id)
-            metrics = tuple([bound for bound in metrics if bound.cases is None or key in bound.cases])
+            metrics = self._metrics_by_case.get(case.eval_id, self._metrics_of_all_cases)
         return tuple(bound.apply_threshold(own.get(bound.name)) for bound in metrics) if own else metrics
 
     def drop_other_sets_metrics(self) -> "Suite":
@@ -187,6 +125,26 @@ class Suite:
     def selects_cases(self) -> bool:
         """Return True if a metric scores some of the cases only."""
         return any(bound.cases is not None for bound in self.metrics)
+
+    @cached_property
+    def _metrics_of_all_cases(self) -> tuple[BoundMetric, ...]:
+        return tuple([bound for bound in self.metrics if bound.cases is None])
+
+    @cached_property
+    def _metrics_by_case(self) -> Mapping[str, tuple[BoundMetric, ...]]:
+        """Return the metrics of each case that has some of its own, in their order."""
+        # Looked up by case: with checks of single cases there may be as many metrics as cases.
+        everywhere, places = list[int](), dict[str, list[int]]()
+        for at, bound in enumerate(self.metrics):
+            if bound.cases is None:
+                everywhere.append(at)
+            for eval_set_id, eval_id in bound.cases or ():
+                if eval_set_id == self.eval_set.eval_set_id:
+                    places.setdefault(eval_id, []).append(at)
+        return {
+            eval_id: tuple([self.metrics[at] for at in sorted(everywhere + own)])
+            for eval_id, own in places.items()
+        }
 
 
 class CaseIndex:
@@ -274,7 +232,26 @@ def plan_suites(
             eval_sets, context, base, environment, rules, needs_criteria=needs_criteria
         )
         suites = (replace(each, metrics=(*each.metrics, *metrics), policies=own) for each in suites)
-    return _complete_suites(suites)
+    return _complete_suites(_add_case_checks(suites, rules, config, context, environment))
+
+
+def _add_case_checks(
+    suites: Iterable[Suite],
+    rules: Thresholds,
+    config: Config,
+    context: MetricContext,
+    environment: MetricEnvironment,
+) -> tuple[Suite, ...]:
+    """Return the suites with the checks of their case notes."""
+    suites = tuple(suites)
+    if not any(suite.eval_set.checks for suite in suites):
+        return suites
+    from evalgate.runner.case_checks import add_case_checks
+
+    suites = add_case_checks(suites, rules, context, environment)
+    for each in chain.from_iterable(suite.case_rules for suite in suites):
+        _check_runs(each, config)
+    return suites
 
 
 def _complete_suites(suites: Iterable[Suite]) -> tuple[Suite, ...]:
@@ -410,7 +387,7 @@ def _build_suites_with_own_rules(
             from evalgate.runner.default_criteria import find_default_rules
 
             own = find_default_rules(eval_set)
-        if own is None and needs_criteria and not rules.checks:
+        if own is None and needs_criteria and not (rules.checks or eval_set.checks):
             raise InvalidInputError(
                 f"{eval_set.path}: no thresholds. Write `criteria` into {rules.file or _OWN_FILE}, "
                 "give --thresholds FILE, or put the set's own .metrics.json next to it."

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.datasets.case_notes import CaseNotes, read_case_notes
-from evalgate.datasets.case_notes_edits import add_notes, build_note, drop_notes, set_expected, set_tags
+from evalgate.datasets.case_notes_edits import (
+    add_notes,
+    build_note,
+    drop_notes,
+    set_check,
+    set_expected,
+    set_tags,
+)
 
 NAMES = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=10
@@ -99,3 +106,32 @@ def test_results_of_several_lines_are_mocks_on_one_line(tmp_path: Path, text: st
     assert parse(tmp_path, added).cases == {"one": note}
     assert sum(line.lstrip().startswith("- {") for line in added.split("\n")) == 2
     assert added.count("\n") == 9
+
+
+def test_checks_are_added_replaced_and_removed() -> None:
+    text = "cases:\n  one:\n    status: observed  # yet\n  two: {}\n"
+    added = set_check(text, "one", "asks", {"tools": {"require": "ask"}}, "n", "e")
+    assert added == text.replace("yet\n", "yet\n    checks:\n      asks:\n        tools: {require: ask}\n")
+    changed = set_check(added, "one", "asks", {"tools": {"forbid": "ask"}, "gates": False}, "n", "e")
+    assert changed == added.replace("{require: ask}", "{forbid: ask}\n        gates: false")
+    assert set_check(changed, "one", "asks", None, "n", "e") == text
+    new = set_check("", "a b", "asks", {"response": {"json_schema": "s.json"}}, "n", "e.evalset.json")
+    assert new == (
+        "# Notes of evalgate about the cases of e.evalset.json: see docs/import.md\n"
+        'cases:\n  "a b":\n    checks:\n      asks:\n        response: {json_schema: s.json}\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("conditions", "problem"),
+    [
+        ({"tols": {}}, "`checks.asks.tols` is not a known key. Did you mean `tools`?"),
+        ({}, "`checks.asks` demands nothing"),
+        ({"tools": {"forbid": "a"}, "ids": "one"}, "`checks.asks.ids` belongs into a thresholds file"),
+        ({"tools": {"forbid": "a"}, "threshold": 3}, "`checks.asks.threshold` should be less than"),
+    ],
+)
+def test_a_wrong_check_is_not_written(conditions: dict[str, object], problem: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        set_check("", "one", "asks", conditions, "n", "e")
+    assert problem in str(caught.value)

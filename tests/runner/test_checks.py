@@ -224,7 +224,17 @@ def test_the_library_takes_checks() -> None:
 # --- docs/checks.md -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("block", re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+SNIPPETS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_snippet_of_case_notes_is_valid(tmp_path: Path) -> None:
+    (notes,) = [block for block in SNIPPETS if "cases.yaml" in block]
+    write_noted(tmp_path, notes.replace("refund_late", "refund_A-1"))
+    (suite,) = build_plan(Overrides(), thresholds=None, folder=tmp_path, environ={}).suites
+    assert [bound.name for bound in suite.metrics] == ["check/all", "check/asks_a_colleague"]
+
+
+@pytest.mark.parametrize("block", [block for block in SNIPPETS if "cases.yaml" not in block])
 def test_snippets_of_the_page_are_valid(tmp_path: Path, block: str) -> None:
     write_project(tmp_path, "", cases=("A-1",))
     body = block.replace("tags: [refunds]", "ids: ['*']").replace(
@@ -249,3 +259,83 @@ def test_the_reason_of_the_page_is_what_a_run_says(tmp_path: Path, monkeypatch: 
     main(["run"])
     reason = evalgate.Record.read("evalgate-report/results.json").cases[2].metrics[1].reason
     assert reason.replace("A-3", "A-7") in PAGE
+
+
+NOTES = """\
+cases:
+  refund_A-1:
+    checks:
+      asks: {tools: {require: lookup_order}}
+  refund_A-2:
+    checks:
+      asks: {tools: {require: lookup_order}}
+      refunds:
+        tools: {require: issue_refund}
+"""
+
+
+def write_noted(folder: Path, notes: str = NOTES, checks: str = "  all: {tools: {forbid: 'x_*'}}\n") -> None:
+    write_project(folder, checks)
+    (folder / "a.cases.yaml").write_text(notes)
+
+
+def test_checks_in_case_notes_are_for_their_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_noted(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert main(["run"]) == 1
+    record = evalgate.Record.read("evalgate-report/results.json")
+    assert {
+        case.eval_id: {metric.name: metric.status for metric in case.metrics} for case in record.cases
+    } == {
+        "refund_A-1": {"check/all": "passed", "check/asks": "passed"},
+        "refund_A-2": {"check/all": "passed", "check/asks": "passed", "check/refunds": "failed"},
+        "refund_A-3": {"check/all": "passed"},
+    }
+    # The same check of two cases is one row.
+    assert [row.name for row in record.metrics] == ["check/all", "check/asks", "check/refunds"]
+    # Of the selected case only, with the fingerprint that it had.
+    assert main(["run", "a.evalset.json:refund_A-1"]) == 0
+    (case,) = evalgate.Record.read("evalgate-report/results.json").cases
+    assert [metric.fingerprint for metric in case.metrics] == [
+        metric.fingerprint for metric in record.cases[0].metrics
+    ]
+
+
+@pytest.mark.parametrize(
+    ("check", "problem"),
+    [
+        ("{tols: {forbid: a}}", "5:12: `checks.it.tols` is not a known key. Did you mean `tools`?"),
+        ("{tools: {forbidd: a}}", "5:20: `checks.it.tools.forbidd` is not a known key. Did you mean `forbid`?"),
+        ("{tools: {forbid: a}, ids: x}", "5:32: `checks.it.ids` belongs into a thresholds file: this check is for its case only"),
+        ("{tools: {forbid: a}, pass_hat_k: 3}", "5:7: pass^k with k = 3 needs as many `runs`, not 1"),
+        ("{}", "5:7: `checks.it` demands nothing"),
+        ("[]", "5:7: `cases.refund_A-1.checks.it` must be an object, not a list"),
+    ],
+)  # fmt: skip
+def test_a_wrong_check_in_notes_is_an_error_at_its_line(tmp_path: Path, check: str, problem: str) -> None:
+    write_noted(tmp_path, f"# notes\ncases:\n  refund_A-1:\n    checks:\n      it: {check}\n")
+    with pytest.raises(InvalidInputError) as error:
+        list(check_files(Overrides(), thresholds=None, folder=tmp_path))
+    found = [str(each).removeprefix("a.cases.yaml:") for each in error.value.problems]
+    assert [each[: len(problem)] for each in found] == [problem]
+
+
+def test_a_check_has_one_meaning(tmp_path: Path) -> None:
+    write_noted(tmp_path, NOTES.replace("asks", "all", 1))
+    with pytest.raises(InvalidInputError) as error:
+        build_plan(Overrides(), thresholds=None, folder=tmp_path, environ={})
+    assert str(error.value) == (
+        "a.cases.yaml:4:7: `checks.all` is also in evalgate.yaml:5: give one of the two another name"
+    )
+
+
+def test_validate_warns_of_checks_in_notes(tmp_path: Path) -> None:
+    wrong_ways = "asks: {none_of: [{response: {json_schema: {}}}]}"
+    write_noted(tmp_path, NOTES.replace("asks: {tools: {require: lookup_order}}", wrong_ways, 1))
+    lines = [*check_files(Overrides(), thresholds=None, folder=tmp_path)]
+    assert lines[0] == "a.evalset.json: 3 cases, scored with check/all, check/asks, check/refunds"
+    assert lines[1] == (
+        "a.cases.yaml:4: `check/asks`: an agent that refuses, or answers something else, passes: `none_of` names "
+        "wrong answers only. Say what a `response` `contains`, or a tool to `require`"
+    )
+    assert [line.partition(": `check/")[0] for line in lines[2:-1]] == ["a.cases.yaml:7", "a.cases.yaml:8"]

@@ -17,9 +17,9 @@ from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
 from evalgate.core.sanitize import to_file_name
 from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.loading import EvalFile, find_eval_files, load_eval_sets
+from evalgate.runner.case_policies import CasePolicies, resolve_case_policies
 from evalgate.runner.plan import Plan
 from evalgate.runner.reevaluation import load_thresholds_or_default
-from evalgate.runner.suites import CasePolicies, resolve_case_policies
 
 if TYPE_CHECKING:
     import pytest

@@ -34,6 +34,8 @@ def _validate_variable_name(value: object) -> object:
 EnvironmentName = Annotated[str, Field(pattern=_NAME_PATTERN), BeforeValidator(_validate_variable_name)]
 
 
+CheckName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
+
 _ONE_OR_MANY = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator
 from pydantic.config import JsonDict
@@ -18,7 +18,7 @@ from evalgate.config.schema.criteria import (
     CustomMetricConfig,
     ToolMockConfig,
 )
-from evalgate.config.schema.field_types import ConfigSection, Names, Runs
+from evalgate.config.schema.field_types import CheckName, ConfigSection, Names, Runs
 from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.judge import JudgeConfig, UserConfig
 from evalgate.core.frozen import frozen
@@ -48,9 +48,6 @@ def parse_adk_version(text: str) -> tuple[int, int]:
 def _drop_default(schema: JsonDict) -> None:
     """Remove the default from a key's schema, because it depends on more than the file."""
     schema.pop("default", None)
-
-
-CheckName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
 
 
 class Config(ConfigSection):

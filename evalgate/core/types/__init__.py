@@ -41,6 +41,7 @@ from evalgate.core.types.conversation import (
 )
 from evalgate.core.types.dataset import (
     ArgMatching,
+    CaseChecks,
     CaseTurn,
     EvalCase,
     EvalSet,
@@ -115,6 +116,7 @@ __all__ = [
     "BaselineRun",
     "BaselineSource",
     "CaseChange",
+    "CaseChecks",
     "CaseComparison",
     "CaseKey",
     "CaseMetric",

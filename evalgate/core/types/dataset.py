@@ -1,6 +1,6 @@
 """Eval sets and their cases."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Literal, TypeAlias
 
@@ -210,6 +210,18 @@ class EvalCase:
 
 
 @frozen
+class CaseChecks:
+    """Checks of single cases, as the notes next to their eval set have them."""
+
+    sections: Mapping[str, Mapping[str, Mapping[str, object]]]
+    """Id of a case to its section `checks`: name to conditions, as in a thresholds file."""
+    file: str
+    """The notes, as messages show them."""
+    find_position: Callable[[tuple[str | int, ...]], tuple[int, int]]
+    """Line and column of a place in the notes."""
+
+
+@frozen
 class EvalSet:
     """The cases of one file.
 
@@ -232,3 +244,5 @@ class EvalSet:
     """Notices for the user about how the file was read, such as keys without effect."""
     format_name: str = ""
     """The format that read the file."""
+    checks: CaseChecks | None = None
+    """Checks of single cases; None if there are none."""

@@ -1,13 +1,11 @@
 """Warnings about checks that an agent passes by doing nothing, and about tools that nothing names."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator
 from fnmatch import fnmatchcase
-from typing import cast
 
 from evalgate.config.schema.checks import CheckConditions, Conditions, ResponseRule, is_covered
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.formatting import did_you_mean
-from evalgate.core.protocols import DescribesOptions, Metric
 from evalgate.core.types import EvalCase, EvalSet, Goal
 from evalgate.datasets.lints.cases import collect_declared_tools
 
@@ -15,18 +13,24 @@ _NEGATIVE = {"not_contains", "max_words", "ignore_case"}
 
 
 def lint_checks(
-    rules: Thresholds, metrics: Mapping[str, Metric], eval_sets: Iterable[EvalSet]
+    files: Iterable[Thresholds], names: Container[str], eval_sets: Iterable[EvalSet]
 ) -> Iterator[str]:
-    """Yield a sentence, with its place in the file, for each check that cannot mean what it says."""
+    """Yield a sentence, with its place in the file, for each check that cannot mean what it says.
+
+    `names` are the checks of the selected cases, as `check/name`; others are left out.
+    """
     tools = _KnownTools(eval_sets)
-    for criterion in rules.checks:
-        if criterion.metric not in metrics:
-            continue  # it is for cases that were not selected
-        metric = cast("DescribesOptions", metrics[criterion.metric])
-        check = CheckConditions.model_validate(metric.describe_options())
+    checks = ((rules, each) for rules in files for each in rules.checks if each.metric in names)
+    for rules, criterion in checks:
+        # Schemas were read when the metrics were built, and say nothing here.
+        check = CheckConditions.model_validate(dict(criterion.options), context=lambda _: {})
         line, _ = rules.find_position(rules.locate_criterion(criterion))
         location = f"{rules.file}:{line}" if line else rules.file
-        for sentence in (*_find_refusal_passes(check), *tools.find_unknown(check)):
+        for sentence in (
+            *_find_refusal_passes(check),
+            *_find_wrong_ways_alone(check),
+            *tools.find_unknown(check),
+        ):
             yield f"{location}: `{criterion.metric}`: {sentence}"
 
 
@@ -45,6 +49,15 @@ def _find_refusal_passes(check: CheckConditions) -> Iterator[str]:
                 "asks for nothing. Say what it `contains`, or a tool to `require`"
             )
             return
+
+
+def _find_wrong_ways_alone(check: CheckConditions) -> Iterator[str]:
+    wrong_ways = check.none_of or ()
+    if not check.alternatives and not _asks_for_action(check) and any(group.response for group in wrong_ways):
+        yield (
+            "an agent that refuses, or answers something else, passes: `none_of` names wrong answers only. "
+            "Say what a `response` `contains`, or a tool to `require`"
+        )
 
 
 def _is_negative(rule: ResponseRule) -> bool:

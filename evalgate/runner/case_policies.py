@@ -1,0 +1,73 @@
+"""Policies of cases, from the section `cases` of a thresholds file."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
+from evalgate.config.schema.criteria import CaseRule
+from evalgate.config.schema.thresholds import Thresholds
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.formatting import did_you_mean
+from evalgate.core.types import CaseKey, CasePolicy, EvalSet, ScopedThreshold
+from evalgate.datasets.cases import describe_selection, select_cases
+
+CasePolicies: TypeAlias = Mapping[tuple[str, str], CasePolicy]
+"""(Eval set, case) to its policy; cases that no rule matches are left out."""
+
+
+def resolve_case_policies(
+    rules: Thresholds, case_rules: Sequence[CaseRule], eval_sets: Iterable[EvalSet], *, is_part: bool = False
+) -> CasePolicies:
+    """Return the policy of each case; if rules disagree the later one wins, and tags add up.
+
+    `is_part`: the user selected some of the cases, so a rule may name others.
+
+    Raises:
+        InvalidInputError: a rule matches no case, or names a metric that is not among the criteria.
+    """
+    eval_sets = tuple(eval_sets)
+    tagged = ((each, case) for each in eval_sets for case in each.cases if case.tags)
+    found = {(each.eval_set_id, case.eval_id): CasePolicy(tags=case.tags) for each, case in tagged}
+    problems: list[Problem] = []
+    for index, rule in enumerate(case_rules):
+        problems += _find_unknown_metrics(rule, index, rules)
+        chosen = list(select_cases(rule.ids, rule.tags, eval_sets, partial(_find_tags, found)))
+        if not chosen and not is_part:
+            position = rules.find_position(("cases", index))
+            either = describe_selection(rule.ids, rule.tags)
+            problems.append(Problem(rules.file, *position, f"no case is {either}"))
+        found |= {key: _apply_rule(found.get(key, _NO_POLICY), rule) for key in chosen}
+    if problems:
+        raise InvalidInputError(sorted(problems))
+    return {key: policy for key, policy in found.items() if policy != _NO_POLICY}
+
+
+_NO_POLICY = CasePolicy()
+
+
+def _find_tags(found: CasePolicies, key: CaseKey) -> tuple[str, ...]:
+    return found.get(key, _NO_POLICY).tags
+
+
+def _apply_rule(policy: CasePolicy, rule: CaseRule) -> CasePolicy:
+    scope = ", ".join([*rule.ids, *(f"tag {name}" for name in rule.tags)])
+    thresholds = {
+        name: ScopedThreshold(held.threshold, scope, held.min_mean) for name, held in rule.criteria.items()
+    }
+    return replace(
+        policy,
+        tags=tuple(dict.fromkeys((*policy.tags, *rule.tag))),
+        weight=policy.weight if rule.weight is None else rule.weight,
+        protected=policy.protected if rule.protected is None else rule.protected,
+        thresholds={**policy.thresholds, **thresholds},
+    )
+
+
+def _find_unknown_metrics(rule: CaseRule, index: int, rules: Thresholds) -> Iterator[Problem]:
+    known = [criterion.metric for criterion in rules.criteria]
+    for name in rule.criteria:
+        if name not in known:
+            position = rules.find_position(("cases", index, "criteria", name))
+            hint = did_you_mean(name, known)
+            yield Problem(rules.file, *position, f"`{name}` is not among the file's `criteria`.{hint}")

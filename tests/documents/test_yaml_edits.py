@@ -1,0 +1,65 @@
+"""Edits of values in YAML keep the rest of its text."""
+
+import pytest
+
+from evalgate.core.errors import InvalidInputError
+from evalgate.documents.yaml_edits import set_yaml_value
+
+BLOCK = """\
+# top
+a:
+  b:  # two
+    c: 1
+    d: [x,   y]
+
+  e: {f: 1, g: 2}
+# end
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "before", "after"),
+    [
+        ("a.b.c", 2, "    c: 1\n", "    c: 2\n"),
+        ("a.b.d", {"k": "v: w"}, "    d: [x,   y]\n", "    d: {k: 'v: w'}\n"),
+        ("a.b.new", None, "", ""),
+        ("a.b.new.deep", True, "    d: [x,   y]\n", "    d: [x,   y]\n    new: {deep: true}\n"),
+        ("a.e.f", [1], "{f: 1, g: 2}", "{f: [1], g: 2}"),
+        ("a.e.h", "x", "{f: 1, g: 2}", "{f: 1, g: 2, h: x}"),
+        ("a.e.f", None, "{f: 1, g: 2}", "{g: 2}"),
+        ("a.e.g", None, "{f: 1, g: 2}", "{f: 1}"),
+        ("a.b.c", None, "    c: 1\n", ""),
+        ("z", 1, "# end\n", "z: 1\n# end\n"),
+        ("a.e", None, "  e: {f: 1, g: 2}\n", ""),
+    ],
+)
+def test_only_the_value_changes(path: str, value: object, before: str, after: str) -> None:
+    found = set_yaml_value(BLOCK, path.split("."), value, "n")
+    assert found == BLOCK.replace(before, after, 1)
+
+
+def test_empty_objects_are_filled_and_removed() -> None:
+    assert set_yaml_value("", ("a", "b"), 1, "n") == "a: {b: 1}\n"
+    assert set_yaml_value("a:\nb: 2\n", ("a", "c"), "x", "n") == "a: {c: x}\nb: 2\n"
+    assert set_yaml_value("{}\n", ("a",), 1, "n") == "{a: 1}\n"
+    assert set_yaml_value("a:\n  b:\n    c: 1\nd: 2\n", ("a", "b", "c"), None, "n") == "d: 2\n"
+    assert set_yaml_value("a: {b: {c: 1}, d: 2}\n", ("a", "b", "c"), None, "n") == "a: {d: 2}\n"
+
+
+def test_a_long_value_is_written_on_several_lines() -> None:
+    value = {
+        "tools": {"order": ["look_up_the_order", "issue_the_refund"]},
+        "response": {"contains": "w" * 60},
+    }
+    text = set_yaml_value("a:\n   b: 1\n", ("a", "c"), [value, 2], "n")
+    assert text.splitlines()[2:] == [
+        "   c:",
+        "     - tools: {order: [look_up_the_order, issue_the_refund]}",
+        f"       response: {{contains: {'w' * 60}}}",
+        "     - 2",
+    ]
+
+
+def test_an_alias_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="n:1:11: evalgate cannot change `c` here"):
+        set_yaml_value("a: &x {c: 1}\nb: *x\n", ("b", "c"), 2, "n")
