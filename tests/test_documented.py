@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 from pydantic import BaseModel
 
+from evalgate.cli.help_pages import SectionedCommand, group_by_section
 from evalgate.cli.main import cli
-from evalgate.cli.options import SectionedCommand, group_by_section
 from evalgate.config.schema.agent import LOCAL, AgentConfig
 from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.judge import PROVIDERS, CacheConfig
@@ -127,7 +127,8 @@ def test_no_line_about_a_command_is_cut_off(columns: str) -> None:
 @pytest.mark.parametrize("name", ["run", "merge"])
 def test_every_option_of_a_run_is_in_a_named_section(name: str) -> None:
     headings = dict(group_by_section(cli.commands[name].params))
-    assert list(headings)[:4] == ["What to run", "Agent", "Judge and simulated user", "Verdict and baseline"]
+    first = ["What to run", "Selection of cases", "Agent", "Judge and simulated user", "Verdict and baseline"]
+    assert list(headings)[:5] == first
     assert "Options" not in headings
 
 

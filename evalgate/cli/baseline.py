@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import click
 
+from evalgate.cli.help_pages import FullLineGroup
 from evalgate.cli.options import (
     DEFAULT_RESULTS,
-    FullLineGroup,
     baseline_file,
     project_directory,
     require_nonempty,

@@ -1,5 +1,6 @@
 """`evalgate baseline save`, `accept` and `prune`: change the stored baseline."""
 
+import shlex
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -126,6 +127,11 @@ def _read_acceptable_record(
 def _explain_rejection(record: Record) -> str:
     if wrong := list(find_inconsistencies(record)):
         return f"{'; '.join(wrong)}. The file was edited: run `evalgate run` again."
+    if record.selection is not None:
+        return (
+            f"this run was limited to {record.selection.cases:,} of {pluralize(record.selection.of, 'case')} "
+            f"({shlex.join(record.selection.options)}), so the others would look removed. Run every case."
+        )
     if not any(metric.score is not None for case in record.cases for metric in case.metrics):
         return "no case has a score, so it cannot be a baseline. Run `evalgate run` first."
     if record.verdict.status == "error":

@@ -49,7 +49,7 @@ OPTIONS = (
 )
 """Inputs that are one option of the same name."""
 
-FLAGS = ("comment", "check", "resume", "html", "print-detailed-results", "trace")
+FLAGS = ("comment", "check", "report-only", "resume", "html", "print-detailed-results", "trace")
 """Inputs that are `true` or `false`, and options without a value."""
 
 TOKEN = "token"  # noqa: S105  an input's name

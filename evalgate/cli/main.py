@@ -14,11 +14,11 @@ from typing import Any
 import click
 
 from evalgate import __version__
+from evalgate.cli.help_pages import FullLineGroup
 from evalgate.cli.options import (
     DEFAULT_RESULTS,
     WRITABLE_FORMATS,
     FormatParamType,
-    FullLineGroup,
     add_post_settings,
     baseline_file,
     comparison_page,

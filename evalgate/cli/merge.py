@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from evalgate.cli.help_pages import SectionedCommand
 from evalgate.cli.options import (
-    SectionedCommand,
     add_plan_options,
     add_posting_options,
     build_overrides,
@@ -22,6 +22,7 @@ from evalgate.cli.options import (
 from evalgate.cli.project_folder import FILE
 from evalgate.cli.redacted_output import build_redactor
 from evalgate.cli.run import build_repro_options, post_on_failure
+from evalgate.cli.selection_options import add_case_filters, pop_case_filters
 
 
 @click.command(cls=SectionedCommand)
@@ -35,6 +36,7 @@ from evalgate.cli.run import build_repro_options, post_on_failure
     help="Eval sets, as for the shards.",
 )
 @add_plan_options
+@add_case_filters
 @add_posting_options
 @html_page
 @owner_reports
@@ -62,7 +64,8 @@ def merge(
 
     thresholds, folder = options.pop("thresholds"), Path(working_directory)
     posting, requested = pop_post_options(options), pop_requested_reports(options)
-    overrides, files = build_overrides(eval_sets, options), find_shards(shards, base=folder)
+    filters = pop_case_filters(options)
+    overrides, files = build_overrides(eval_sets, options, filters), find_shards(shards, base=folder)
     redactor = build_redactor(overrides.mask)
     with pause_gc():  # all that is read here stays to the end
         with post_on_failure(posting, redactor), redactor.redact_errors():

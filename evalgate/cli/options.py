@@ -1,7 +1,7 @@
-"""Options that commands share, their conversion, and the sections in which `--help` lists them."""
+"""Options that commands share, and their conversion."""
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from evalgate.ci.posting import PostOptions
-    from evalgate.config.cli_overrides import Overrides
+    from evalgate.config.cli_overrides import Overrides, SelectionOptions
 
 DEFAULT_OUT = "evalgate-report"
 DEFAULT_RESULTS = f"{DEFAULT_OUT}/results.json"
@@ -242,6 +242,12 @@ _OPTIONS = (
         help=f"Largest drop of a metric's mean against the baseline.  [default: {defaults.MAX_REGRESSION:g}]",
     ),
     click.option(
+        "--report-only",
+        is_flag=True,
+        help="Never close the gate: reports say what it would have done, and the exit code is 0 instead of 1 "
+        "or 4.",
+    ),
+    click.option(
         "--policy",
         type=click.Choice(["base", "head"]),
         help="Whose rules gate a change that is not merged, its base branch's or its own: thresholds, "
@@ -296,11 +302,14 @@ def add_agent_options(command: _Command) -> _Command:
     return thresholds_file(command)
 
 
-def build_overrides(eval_sets: tuple[str, ...], options: dict[str, Any]) -> "Overrides":
+def build_overrides(
+    eval_sets: tuple[str, ...], options: dict[str, Any], selection: "SelectionOptions | None" = None
+) -> "Overrides":
     """Return the plan or agent options of the command line; `options` must hold nothing else."""
-    from evalgate.config.cli_overrides import Overrides
+    from evalgate.config.cli_overrides import EVERY_CASE, Overrides
 
-    return Overrides(eval_sets=eval_sets, format=options.pop("format_name", None), **options)
+    name = options.pop("format_name", None)
+    return Overrides(eval_sets=eval_sets, format=name, selection=selection or EVERY_CASE, **options)
 
 
 # --- the options of a post ----------------------------------------------------------------------------------
@@ -361,90 +370,3 @@ def pop_post_options(options: dict[str, Any]) -> "PostOptions | None":
     from evalgate.ci.posting import PostOptions
 
     return PostOptions(comment=comment, author=author, **settings)
-
-
-# --- help pages ---------------------------------------------------------------------------------------------
-
-_SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "What to run": (
-        "eval_sets",
-        "thresholds",
-        "format_name",
-        "runs",
-        "initial_session",
-        "app_name",
-        "user_id",
-        "working_directory",
-    ),
-    "Agent": (
-        "agent",
-        "workers",
-        "executor",
-        "ray_address",
-        "concurrency",
-        "timeout",
-        "setup",
-        "python",
-        "env",
-        "env_file",
-    ),
-    "Judge and simulated user": ("judge", "judge_cache", "simulated_user"),
-    "Verdict and baseline": ("baseline", "max_regression", "policy", "adk_version"),
-    "Long runs": ("resume", "shard"),
-    "Reporting": (
-        "out",
-        "html",
-        "details",
-        "keep_results",
-        "reports",
-        "trace",
-        "mask",
-        "comment",
-        "check",
-        "name",
-        "section",
-        "token_env",
-        "comment_author",
-    ),
-}
-"""Parameter names of `run` and `merge` by the heading of their section, in the order of the help page."""
-_OTHER = "Options"
-"""Heading of the options that belong to no section."""
-
-
-def group_by_section(
-    parameters: Iterable[click.Parameter],
-) -> Iterator[tuple[str, list[click.Option]]]:
-    """Yield each heading that has options, with its options; those without a section come last."""
-    options = {each.name: each for each in parameters if isinstance(each, click.Option)}
-    for heading, names in _SECTIONS.items():
-        if members := [options.pop(name) for name in names if name in options]:
-            yield heading, members
-    if options:
-        yield _OTHER, [*options.values()]
-
-
-class SectionedCommand(click.Command):
-    """A command that lists its options in sections, for commands with too many options for one list."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, section by section."""
-        for heading, members in group_by_section(self.get_params(ctx)):
-            rows = [row for each in members if (row := each.get_help_record(ctx)) is not None]
-            with formatter.section(heading):
-                formatter.write_dl(rows)
-
-
-class FullLineGroup(click.Group):
-    """A group that never cuts the first line of a command's help: click does at the terminal's width."""
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each command with the first line of its help, over several lines if they are narrow."""
-        del ctx
-        rows = [
-            (name, (command.help or "").partition("\n")[0])
-            for name, command in sorted(self.commands.items())
-            if not command.hidden
-        ]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)

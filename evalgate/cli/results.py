@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalgate.cli.options import FullLineGroup, comparison_page, project_directory, thresholds_file
+from evalgate.cli.help_pages import FullLineGroup
+from evalgate.cli.options import comparison_page, project_directory, thresholds_file
 from evalgate.cli.redacted_output import print_json, print_report
 
 if TYPE_CHECKING:

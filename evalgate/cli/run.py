@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from evalgate.cli.help_pages import SectionedCommand
 from evalgate.cli.options import (
-    SectionedCommand,
     add_plan_options,
     add_posting_options,
     build_overrides,
@@ -27,6 +27,7 @@ from evalgate.cli.options import (
 )
 from evalgate.cli.project_folder import FILE
 from evalgate.cli.redacted_output import build_redactor
+from evalgate.cli.selection_options import add_selection_options, pop_selection_options
 from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def _parse_shard(
 @click.command(cls=SectionedCommand)
 @click.argument("eval_sets", nargs=-1, type=FILE, metavar="[EVAL_SETS]...")
 @add_plan_options
+@add_selection_options
 @click.option("--resume", is_flag=True, help="Continue an interrupted run: only what is missing is run.")
 @click.option(
     "--shard",
@@ -90,8 +92,9 @@ def run(
     thresholds, folder = options.pop("thresholds"), Path(working_directory)
     posting, reports = pop_post_options(options), pop_requested_reports(options)
     kept, details = options.pop("keep_results"), options.pop("details")
-    overrides = build_overrides(eval_sets, options)
-    out = choose_out(click.get_current_context(), folder, out, overrides.agent)
+    out = choose_out(click.get_current_context(), folder, out, options["agent"])
+    selection = pop_selection_options(options, out, is_shard=shard is not None, is_resumed=resume)
+    overrides = build_overrides(eval_sets, options, selection)
     redactor = build_redactor(overrides.mask)
     with (
         interrupts.handle_signals(),
@@ -107,11 +110,9 @@ def run(
         # Before the run, because the agent may remove the folder that this looks at.
         repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
         record = _run_with_progress(plan, publisher, interrupts, run_options, repro_options)
-        code = publisher.publish(record)
-        ignore_end_signals()  # the reports state the exit code, and a signal would change it
-        if not publisher.has_record:
-            published.pop_all()  # the journal stays, as nothing else holds the runs
-    _suggest_resume(publisher, plan.workspace.folder / out)
+        code = _publish_record(publisher, record, published)
+    if selection.failed is None:  # `--failed` alone runs what is left
+        _suggest_resume(publisher, plan.workspace.folder / out)
     return code
 
 
@@ -140,6 +141,15 @@ def _run_with_progress(
         return replace(record, options=repro_options)
     finally:
         progress.close()
+
+
+def _publish_record(publisher: "Publisher", record: "Record", published: ExitStack) -> int:
+    """Publish the record and return the exit code; the journal stays if the record could not be written."""
+    code = publisher.publish(record)
+    ignore_end_signals()  # the reports state the exit code, and a signal would change it
+    if not publisher.has_record:
+        published.pop_all()  # nothing else holds the runs
+    return code
 
 
 def _suggest_resume(publisher: "Publisher", reports: Path) -> None:

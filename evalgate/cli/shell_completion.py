@@ -4,6 +4,7 @@ Loads click and the standard library only: the shell starts a process at each pr
 """
 
 import ast
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from click.shell_completion import (
 # Written out, because the registry of plugins loads too slowly for shell completion. A test compares both.
 AGENT_KINDS = ("python", "adk", "command", "http", "docker", "replay")
 _LARGEST_SOURCE = 1_000_000  # bytes of a Python file that is searched for names
+_LARGEST_RESULTS = 10_000_000  # bytes of a file that is searched for tags
 _BASH_BREAKS = ":="
 """Characters at which readline begins a new word (COMP_WORDBREAKS), although the shell does not."""
 
@@ -39,6 +41,19 @@ def complete_agent(incomplete: str) -> list[CompletionItem]:
     if kind in {"adk", "replay"}:
         return [CompletionItem(f"{kind}:{each}") for each in _complete_path(what)]
     return []
+
+
+def complete_tag(incomplete: str, results: str) -> list[CompletionItem]:
+    """List the tags of the cases in a `results.json`; none if the file is missing or large."""
+    path, mark = Path(results), "!" if incomplete.startswith("!") else ""
+    try:
+        if path.stat().st_size > _LARGEST_RESULTS:
+            return []
+        cases = json.loads(path.read_bytes())["cases"]
+        tags = {tag for case in cases for tag in case.get("tags", ())}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return []
+    return [CompletionItem(f"{mark}{tag}") for tag in sorted(tags) if tag.startswith(incomplete[len(mark) :])]
 
 
 def _complete_path(incomplete: str, ending: str = "") -> list[str]:

@@ -14,6 +14,34 @@ from evalgate.documents.validation_errors import describe_error_details
 
 
 @frozen
+class SelectionOptions:
+    """Options that select cases of the eval sets; a case must be selected by each of them."""
+
+    tags: tuple[str, ...] = ()
+    """Tags of which a case has one; none of those that begin with `!`."""
+    keyword: str | None = None
+    """Expression of names over case ids, eval set ids and tags."""
+    failed: str | None = None
+    """`results.json` with the cases that did not pass, relative to the working folder."""
+    sample: int | None = None
+    """Number of cases to draw."""
+    seed: int = 0
+    """Seed of the draw."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the options as words of the command line; () if none is given."""
+        found = [word for tag in self.tags for word in ("--tag", tag)]
+        found += ["-k", self.keyword] if self.keyword is not None else []
+        found += ["--failed"] if self.failed is not None else []
+        found += ["--sample", str(self.sample), "--seed", str(self.seed)] if self.sample is not None else []
+        return tuple(found)
+
+
+EVERY_CASE = SelectionOptions()
+
+
+@frozen
 class Overrides:
     """Options of the command line; None or empty if not given."""
 
@@ -49,6 +77,9 @@ class Overrides:
     user_id: str | None = None
     trace: bool = False
     """True: keep a trace of each run."""
+    report_only: bool = False
+    """True: the gate never closes."""
+    selection: SelectionOptions = EVERY_CASE
 
     @property
     def kind_and_what(self) -> tuple[str, str]:
@@ -64,7 +95,11 @@ def apply_overrides(config: Config, overrides: Overrides) -> Config:
         InvalidInputError: an option is wrong; the message names it.
     """
     top = {"runs": overrides.runs, "adk_version": overrides.adk_version, "format": overrides.format}
-    gate = {"baseline": overrides.baseline, "max_regression": overrides.max_regression}
+    gate = {
+        "baseline": overrides.baseline,
+        "max_regression": overrides.max_regression,
+        "report_only": overrides.report_only or None,
+    }
     sections = {
         "agent": _override_agent(config.agent, overrides),
         "session": _override_session(config.session, overrides),

@@ -333,3 +333,19 @@ def _iter_repository_folders(start: Path) -> Iterator[Path]:
         except OSError:
             break
     yield start
+
+
+def add_env_files(
+    config: Config, environ: Mapping[str, str], folder: Path
+) -> tuple[Config, Mapping[str, str]]:
+    """Return the configuration and the environment with the variables of the agent's env files.
+
+    `folder` is the working folder, which the paths of the files are relative to.
+    """
+    if config.agent is None or not config.agent.env_file:
+        return config, environ
+    from evalgate.documents.env_file import read_env_files
+
+    values = read_env_files(config.agent.env_file, folder)
+    agent = config.agent.model_copy(update={"env": tuple(dict.fromkeys((*config.agent.env, *values)))})
+    return config.model_copy(update={"agent": agent}), {**environ, **values}

@@ -47,7 +47,9 @@ _CODES: Mapping[VerdictStatus, Collection[ExitCode]] = {
 def find_inconsistencies(record: Record) -> Iterator[str]:
     """Yield contradictions in a stored record that only editing can cause, as parts of a sentence."""
     verdict, totals = record.verdict, record.totals
-    if verdict.exit_code not in _CODES[verdict.status]:
+    gating = verdict.gating_exit_code
+    code = verdict.exit_code if gating is None else gating
+    if code not in _CODES[verdict.status] or (gating is not None and verdict.exit_code != ExitCode.OPEN):
         yield f"the verdict `{verdict.status}` does not go with exit code {verdict.exit_code}"
     counted_cases = Counter(case.status for case in record.cases)
     if totals.cases != len(record.cases) or any(
@@ -61,11 +63,18 @@ def find_inconsistencies(record: Record) -> Iterator[str]:
 
 
 def decide_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
-    """Return the verdict and its reasons, the weightiest first.
+    """Return the verdict and its reasons, the weightiest first. With `report_only` it never closes the gate.
 
     An untrustworthy run is never called better or worse. A certain failure outweighs a metric that could
     not be evaluated. A run without any result never passes.
     """
+    verdict = _decide_gating_verdict(evidence, policy)
+    if not policy.report_only or verdict.status == "error":
+        return verdict
+    return replace(verdict, exit_code=ExitCode.OPEN, gating_exit_code=verdict.exit_code)
+
+
+def _decide_gating_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
     # First of all, so that not even an interruption or an error rate counts a case that does not gate.
     evidence = _exclude_reported_metrics(_exclude_exempt(evidence))
     if evidence.interrupted:

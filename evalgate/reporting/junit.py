@@ -19,7 +19,7 @@ from xml.etree import ElementTree as ET
 
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_one_line, to_xml_text, truncate_block
-from evalgate.core.types import CaseResult, Record, TurnResult
+from evalgate.core.types import REPORT_ONLY, CaseResult, Record, TurnResult
 from evalgate.metrics.tool_call_matching import diff_trajectories
 from evalgate.reporting.findings import Finding, describe_faults, explain_not_evaluated, list_findings
 from evalgate.reporting.summary_lines import explain_exemption
@@ -220,7 +220,10 @@ def _build_gate_suite(record: Record) -> _TestSuite:
         to_xml_text(truncate_block("\n".join(reasons), _LONGEST_TEXT)),
     )
     kind: _Kind = "passed"
-    if record.verdict.status == "fail":
+    if record.verdict.would_close:
+        kind = "skipped"
+        test.add_skipped_info(f"{REPORT_ONLY}: {message}", text)
+    elif record.verdict.status == "fail":
         kind = "failures"
         test.add_failure_info(message, text, "gate closed")
     elif record.verdict.status == "error" or record.verdict.exit_code != 0:

@@ -80,7 +80,8 @@ def check_writable(out: Path, owner: Owner | None = None, *, root: Path | None =
         ) from None
 
 
-PREVIOUS_RECORD = "results.json.previous"
+PREVIOUS_SUFFIX = ".previous"
+PREVIOUS_RECORD = f"results.json{PREVIOUS_SUFFIX}"
 """The name of the last run's record while another run is under way."""
 
 

@@ -18,6 +18,7 @@ from evalgate.core.types import (
     ModelUsage,
     Record,
     Status,
+    Verdict,
     VerdictStatus,
 )
 from evalgate.llm.judge_health import describe_agreement
@@ -78,6 +79,12 @@ HEADLINES: dict[VerdictStatus, tuple[str, str]] = {
     "error": ("⚠️", "No verdict"),
 }
 """The symbol and the words of each verdict."""
+_REPORT_ONLY_HEADLINES: dict[VerdictStatus, tuple[str, str]] = {
+    "pass": ("✅", f"Gate open ({REPORT_ONLY})"),
+    "fail": ("⚠️", f"Gate would be closed ({REPORT_ONLY})"),
+    "inconclusive": ("⚠️", f"Inconclusive ({REPORT_ONLY})"),
+    "error": HEADLINES["error"],
+}
 SYMBOLS: dict[Status, str] = {"passed": "✅", "failed": "❌", "errored": "💥", "not_evaluated": "⚪"}
 STATUSES: dict[Status, str] = {
     "passed": "passed",
@@ -94,6 +101,11 @@ _FEWEST_POINTS = 2  # past gate runs; one is the baseline itself
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
+def describe_verdict(verdict: Verdict) -> tuple[str, str]:
+    """Return the symbol and the words of a verdict."""
+    return (HEADLINES if verdict.gating_exit_code is None else _REPORT_ONLY_HEADLINES)[verdict.status]
+
+
 def format_start_time(record: Record) -> str:
     """Return the start of the run to the minute, in UTC."""
     return f"{record.created_at[:16].replace('T', ' ')} UTC"
@@ -101,7 +113,7 @@ def format_start_time(record: Record) -> str:
 
 def build_headline(record: Record) -> tuple[str, tuple[str, ...]]:
     """Return the verdict with its first reason, as far as that fits on a line, and the remaining reasons."""
-    words, reasons = HEADLINES[record.verdict.status][1], record.verdict.reasons
+    words, reasons = describe_verdict(record.verdict)[1], record.verdict.reasons
     why, rest = _split_first_sentences(reasons[0]) if reasons else ("", "")
     if not why:
         return words, reasons

@@ -11,7 +11,16 @@ from typing import Literal, TextIO, TypeAlias
 from evalgate.core.formatting import format_delta, format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import shorten_text, to_log_line
-from evalgate.core.types import NON_AGENT_OUTCOMES, MetricSummary, Record, RunResult, Status, VerdictStatus
+from evalgate.core.types import (
+    NON_AGENT_OUTCOMES,
+    REPORT_ONLY,
+    MetricSummary,
+    Record,
+    RunResult,
+    Status,
+    Verdict,
+    VerdictStatus,
+)
 from evalgate.metrics.tool_call_matching import diff_trajectories
 from evalgate.reporting.findings import (
     Finding,
@@ -299,13 +308,22 @@ class TerminalReport:
         if record.judge is not None:
             yield to_log_line(format_judge_usage(record.judge))
         yield from map(to_log_line, describe_agreements(record))
-        word, colour = _VERDICTS[record.verdict.status]
+        word, colour = _describe_verdict(record.verdict)
         yield self._apply_color(colour, word)
         for reason in islice(record.verdict.reasons, 10):
             yield f"  {to_log_line(reason, 500)}"
 
     def _apply_color(self, colour: _Color, text: str) -> str:
         return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self.color else text
+
+
+def _describe_verdict(verdict: Verdict) -> tuple[str, _Color]:
+    word, colour = _VERDICTS[verdict.status]
+    if verdict.gating_exit_code is None:
+        return word, colour
+    if verdict.status == "fail":
+        word, colour = "GATE WOULD BE CLOSED", "yellow"
+    return f"{word} ({REPORT_ONLY})", colour
 
 
 def _list_commands(record: Record, group: FindingGroup) -> Iterator[tuple[str, str]]:

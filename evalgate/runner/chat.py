@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from evalgate.agents.factory import AgentSpec, build_agent, check_executor, resolve_agent
 from evalgate.agents.tracing.context import is_trace_wanted
 from evalgate.config.cli_overrides import Overrides, apply_overrides
+from evalgate.config.loader import add_env_files
 from evalgate.config.schema.agent import ExecutorConfig
 from evalgate.config.schema.budget import Price
 from evalgate.core.errors import InvalidInputError
@@ -39,7 +40,6 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.documents.strict_json import read_json
-from evalgate.runner.plan import add_env_files
 from evalgate.runner.reevaluation import load_thresholds_or_default
 from evalgate.system.workspace import Workspace, resolve_workspace
 
@@ -88,7 +88,7 @@ def resolve_agent_setup(
     """
     workspace = resolve_workspace(folder)
     rules = load_thresholds_or_default(workspace.folder, thresholds)
-    config, environ = add_env_files(apply_overrides(rules.config, overrides), environ, workspace)
+    config, environ = add_env_files(apply_overrides(rules.config, overrides), environ, workspace.folder)
     if config.agent is None:
         raise InvalidInputError(
             "no agent: name one with --agent KIND:WHAT, or in the `agent` section of the thresholds file"

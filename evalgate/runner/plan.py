@@ -19,7 +19,7 @@ from evalgate.agents.factory import (
     resolve_agent,
 )
 from evalgate.config.cli_overrides import Overrides, apply_overrides, apply_user_override
-from evalgate.config.loader import InvalidThresholdsError
+from evalgate.config.loader import InvalidThresholdsError, add_env_files
 from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig
 from evalgate.config.schema.budget import UsageMeter
 from evalgate.config.schema.gate import DEFAULT_BASELINE, GateConfig
@@ -30,7 +30,7 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, CreateUser, StoreContext
-from evalgate.core.types import REPORT_ONLY, Baseline, CaseKey
+from evalgate.core.types import REPORT_ONLY, Baseline, CaseKey, CaseSelection
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.simulated_user.scripted import create_scripted_user
 from evalgate.metrics.scoring import BoundMetric
@@ -92,6 +92,8 @@ class Plan:
     """The user gave the number of runs of each case."""
     is_part: bool = False
     """Other eval sets or cases may exist that the user did not select."""
+    selection: CaseSelection | None = None
+    """Options that left out some cases."""
 
     @property
     def whole_sets(self) -> frozenset[str] | None:
@@ -174,7 +176,12 @@ def build_plan(
         _collect_all_problems(overrides) as known,
     ):
         rules = known.rules = given.rules or base.load_chosen_thresholds(thresholds)
-        return _build_checked_plan(overrides, base, rules, workspace, environ, given)
+        plan = _build_checked_plan(overrides, base, rules, workspace, environ, given)
+    if not overrides.selection.words:
+        return plan
+    from evalgate.runner.case_selection import select_plan_cases
+
+    return select_plan_cases(plan, overrides.selection)
 
 
 @dataclass
@@ -218,7 +225,7 @@ def _build_checked_plan(
 ) -> Plan:
     config = _choose_config(overrides, base, rules, given)
     resolver = _build_judge_resolver(overrides, rules, config, environ)
-    config, environ = add_env_files(config, environ, workspace)
+    config, environ = add_env_files(config, environ, workspace.folder)
     suites = plan_suites(rules, config, workspace, environ, resolver, base=base, given=given)
     agent = _resolve_plan_agent(overrides, rules, config, suites, given.agent)
     suites, notices = _apply_quarantine(suites, rules, config, workspace, base)
@@ -253,19 +260,6 @@ def _build_checked_plan(
         needs_baseline=overrides.baseline is not None,
         is_part=not rules.config.eval_sets or is_partial_selection(rules, config, workspace),
     )
-
-
-def add_env_files(
-    config: Config, environ: Mapping[str, str], workspace: Workspace
-) -> tuple[Config, Mapping[str, str]]:
-    """Return the configuration and the environment with the variables of the agent's env files."""
-    if config.agent is None or not config.agent.env_file:
-        return config, environ
-    from evalgate.documents.env_file import read_env_files
-
-    values = read_env_files(config.agent.env_file, workspace.folder)
-    agent = config.agent.model_copy(update={"env": tuple(dict.fromkeys((*config.agent.env, *values)))})
-    return config.model_copy(update={"agent": agent}), {**environ, **values}
 
 
 def _choose_config(
@@ -400,7 +394,7 @@ def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -
 def _check_files(
     overrides: Overrides, rules: Thresholds, workspace: Workspace, base: BaseBranchPolicy
 ) -> Iterator[str]:
-    config, _ = add_env_files(apply_overrides(rules.config, overrides), {}, workspace)
+    config, _ = add_env_files(apply_overrides(rules.config, overrides), {}, workspace.folder)
     if config.agent is not None:
         resolve_agent(config.agent, overrides.kind_and_what[1], rules)
     judge_resolver = _build_judge_resolver(overrides, rules, config, {})

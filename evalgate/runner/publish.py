@@ -18,7 +18,7 @@ from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import pluralize
 from evalgate.core.protocols import AnyReporter, ReportContext
 from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line, to_md_text, to_one_line
-from evalgate.core.types import AgentInfo, Record, Totals, Verdict
+from evalgate.core.types import REPORT_ONLY, AgentInfo, Record, Totals, Verdict
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.comment.reporter import CommentReport
@@ -82,10 +82,11 @@ def build_post_content(
         shorter = replace(comment, limit=limit - len(options.heading))
         return f"{options.heading}{redact(shorter.render(record))}"
 
-    reasons = record.verdict.reasons
+    verdict, reasons = record.verdict, record.verdict.reasons
+    title = redact(reasons[0]) if reasons else pluralize(record.totals.cases, "case")
     return PostContent(
-        record.verdict.status,
-        redact(reasons[0]) if reasons else pluralize(record.totals.cases, "case"),
+        "inconclusive" if verdict.would_close else verdict.status,
+        f"{REPORT_ONLY.capitalize()}: {title}" if verdict.would_close else title,
         render_comment,
         tuple(build_annotations(list_findings(record), folder)) if options.check else (),
     )

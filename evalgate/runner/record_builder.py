@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from evalgate import __version__
-from evalgate.core.formatting import to_sentence
+from evalgate.core.formatting import pluralize, to_sentence
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import explain_missing_baseline
 from evalgate.core.types import (
@@ -56,7 +56,7 @@ def build_record(
         comparison.changes,
         evaluation.interrupted,
         evaluation.unreachable,
-        tuple(_describe_doubts(evaluation, comparison.cases)),
+        tuple(_describe_doubts(plan, evaluation, comparison.cases)),
     )
     verdict = decide_verdict(evidence, plan.policy)
     return Record(
@@ -79,6 +79,7 @@ def build_record(
         effort=comparison.effort,
         judge=evaluation.judged,
         criteria=_list_criteria(plan),
+        selection=plan.selection,
     )
 
 
@@ -118,7 +119,10 @@ def _describe_judges_and_budget(plan: Plan, evaluation: Evaluation) -> Iterator[
     yield from evaluation.spending.iter_notices()
 
 
-def _describe_doubts(evaluation: Evaluation, cases: Sequence[CaseResult]) -> Iterator[str]:
+def _describe_doubts(plan: Plan, evaluation: Evaluation, cases: Sequence[CaseResult]) -> Iterator[str]:
+    if plan.selection is not None and plan.selection.is_sample:
+        drawn, of = plan.selection.cases, pluralize(plan.selection.of, "case")
+        yield f"This is a sample of {drawn:,} of {of}, which has no verdict."
     health = evaluation.judge_health
     if health is not None and not health.is_reliable:
         yield f"{to_sentence(health.sentence)} Missed: {', '.join(health.missed)}. No case was run."

@@ -199,6 +199,7 @@ def build_shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: R
         notices=plan.judge_resolver.judges.notices,
         shard=shard,
         judge=evaluation.judged,
+        selection=plan.selection,
     )
 
 

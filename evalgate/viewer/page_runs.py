@@ -12,11 +12,11 @@ from pathlib import Path
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.frozen import frozen
-from evalgate.core.types import CaseKey, Record, RunResult, ScopedThreshold, VerdictStatus
+from evalgate.core.types import CaseKey, Record, RunResult, ScopedThreshold, Verdict
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.results_history import DEFAULT_KEPT, build_result_id, list_results
-from evalgate.reporting.summary_lines import HEADLINES
+from evalgate.reporting.summary_lines import describe_verdict
 from evalgate.runner.pipeline import GateRun, RunOptions, prepare_run
 from evalgate.runner.plan import Plan, build_plan
 from evalgate.runner.publish import Publisher
@@ -58,18 +58,18 @@ class Progress:
     """Reason why there is no record; "" if there is one, or will be."""
     record_id: str
     """Record of a finished run; "" if it could not be kept."""
-    status: VerdictStatus | None
+    decision: Verdict | None
     """Verdict of a finished run; None if there is none."""
 
     @property
     def verdict(self) -> str:
         """Return the verdict in words, such as "Gate closed"."""
-        return HEADLINES[self.status][1] if self.status else ""
+        return describe_verdict(self.decision)[1] if self.decision else ""
 
     @property
     def colour(self) -> str:
         """Return the verdict as the style sheet names it."""
-        return _COLOURS.get(self.status or "", "")
+        return _COLOURS.get(self.decision.status, "") if self.decision else ""
 
 
 def build_project_plan(folder: Path, thresholds: str | None) -> Plan:
@@ -163,7 +163,7 @@ class PageRun:
                 self._cancelled,
                 self._failure,
                 self._record_id,
-                self._record.verdict.status if self._record is not None else None,
+                self._record.verdict if self._record is not None else None,
             )
 
     # --- called by the run ----------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ LINES = [
     ("evalgate run --agent python:bot.py:rep", "evalgate run --agent python:bot.py:reply "),
     ("evalgate run --agent=adk:sh", "evalgate run --agent=adk:shop/"),
     ("evalgate run shop/greet", "evalgate run shop/greetings.evalset.json "),
+    ("evalgate run --tag smo", "evalgate run --tag smoke "),
     ("evalgate run -c two", "evalgate run -c two\\ words.yaml "),
 ]
 
@@ -46,6 +47,8 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop/greetings.evalset.json").write_text("{}")
     (tmp_path / "two words.yaml").write_text("")
+    (tmp_path / "evalgate-report").mkdir()
+    (tmp_path / "evalgate-report/results.json").write_text('{"cases": [{"tags": ["smoke", "slow"]}, {}]}')
     return tmp_path
 
 
@@ -139,6 +142,21 @@ def test_a_request_of_another_shell_is_no_verdict(request_of: str, tmp_path: Pat
     done = complete(tmp_path, _EVALGATE_COMPLETE=request_of)
     assert done.returncode in {0, 2}
     assert "Traceback" not in done.stderr
+
+
+def test_the_tags_of_the_last_results_are_listed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def complete_tag(incomplete: str) -> list[str]:
+        return [
+            item.value for item in shell_completion.complete_tag(incomplete, "evalgate-report/results.json")
+        ]
+
+    monkeypatch.chdir(project)
+
+    assert complete_tag("s") == ["slow", "smoke"]
+    assert complete_tag("!sm") == ["!smoke"]
+    for broken in ('{"cases": 1}', "[", '{"cases": [{"tags": 7}]}'):
+        (project / "evalgate-report/results.json").write_text(broken)
+        assert complete_tag("") == []
 
 
 def test_a_file_that_is_no_python_completes_to_nothing(project: Path) -> None:

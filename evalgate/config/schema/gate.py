@@ -83,3 +83,5 @@ class GateConfig(ConfigSection):
     """Share of cases that may end without a score; beyond it there is no verdict."""
     min_cases: Count = Field(default=1, ge=0)
     """Fewer evaluated cases are no verdict. 0 lets an empty run pass."""
+    report_only: Annotated[bool, Strict()] = False
+    """Never close: a run that fails or is inconclusive ends with exit code 0, and reports say so."""

@@ -262,6 +262,27 @@ class Verdict:
     """0 open, 1 closed, 3 no trustworthy verdict, 4 inconclusive, 130 interrupted."""
     reasons: tuple[str, ...] = ()
     """Whole sentences, the weightiest first."""
+    gating_exit_code: int | None = None
+    """Exit code that a gate which is not report-only would have ended with; None: this is `exit_code`."""
+
+    @property
+    def would_close(self) -> bool:
+        """Return True if only `report_only` kept the gate from ending with exit code 1 or 4."""
+        return bool(self.gating_exit_code)
+
+
+@frozen
+class CaseSelection:
+    """Options that limited a run to some cases of its eval sets."""
+
+    options: tuple[str, ...]
+    """Words of the command line, as `--tag` and `smoke`."""
+    cases: int
+    """Number of selected cases."""
+    of: int
+    """Number of cases in the eval sets."""
+    is_sample: bool = False
+    """True: the cases were drawn, so the run has no verdict."""
 
 
 @frozen
@@ -337,6 +358,8 @@ class Record:
     """Consumption of judging over the whole run, anchors included; None: no model was asked to judge."""
     criteria: tuple[RecordedCriterion, ...] = ()
     """Options of the metrics, each set of options once; a case's metric refers to it by its fingerprint."""
+    selection: CaseSelection | None = None
+    """Set if options such as `--tag` left out some cases: such a run is never stored as a baseline."""
 
     @property
     def timestamp(self) -> float:

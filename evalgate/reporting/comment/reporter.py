@@ -21,9 +21,9 @@ from evalgate.core.sanitize import to_html_code, to_md_code, to_md_fence, to_md_
 from evalgate.core.types import Record
 from evalgate.reporting.findings import FindingGroup, group_findings, list_findings
 from evalgate.reporting.summary_lines import (
-    HEADLINES,
     SYMBOLS,
     describe_run_totals,
+    describe_verdict,
     format_judge_usage,
     format_start_time,
     summarize_record,
@@ -98,7 +98,7 @@ class CommentReport:
         text = _render_markdown(
             "comment.md.j2",
             key=Markdown(_NOT_IN_KEY.sub("-", self.key)[:100] or "default"),
-            symbol=Markdown(HEADLINES[record.verdict.status][0]),
+            symbol=Markdown(describe_verdict(record.verdict)[0]),
             summary=summary,
             reasons=summary.reasons[:size],
             more_reasons=max(0, len(summary.reasons) - size),

@@ -31,10 +31,10 @@ from evalgate.reporting.html.environment import TEMPLATES, load_macro, render_ht
 from evalgate.reporting.html.groups import CHANGE, CaseMarks, Grouping, build_marks, group_cases
 from evalgate.reporting.html.trace import load_trace_styles
 from evalgate.reporting.summary_lines import (
-    HEADLINES,
     STATUSES,
     NamedCases,
     describe_run_totals,
+    describe_verdict,
     format_judge_usage,
     format_start_time,
     summarize_record,
@@ -147,7 +147,7 @@ def _render_top(
         style_source=compute_digest(sheet),
         script_source=compute_digest(load_script()) if entries else "",
         status=record.verdict.status,
-        title=HEADLINES[record.verdict.status][1],
+        title=describe_verdict(record.verdict)[1],
         summary=summary,
         headline=shorten_text(summary.headline, _LONGEST),
         reasons=_shorten_list(summary.reasons),

@@ -17,7 +17,12 @@ from evalgate.reporting.findings import (
     format_threshold,
     get_effective_status,
 )
-from evalgate.reporting.summary_lines import HEADLINES, STATUSES, describe_run_totals, format_start_time
+from evalgate.reporting.summary_lines import (
+    STATUSES,
+    describe_run_totals,
+    describe_verdict,
+    format_start_time,
+)
 from evalgate.reporting.trace_view import format_seconds
 from evalgate.viewer.comparisons import read_baseline
 from evalgate.viewer.pages.overview import link_case
@@ -55,7 +60,7 @@ def _describe_record(records: RecordStore, stored: StoredRecord) -> dict[str, ob
         "error": "",
         "is_recording": False,
         "status": {"pass": "passed", "fail": "failed"}.get(record.verdict.status, "errored"),
-        "verdict": HEADLINES[record.verdict.status][1],
+        "verdict": describe_verdict(record.verdict)[1],
         "when": format_start_time(record) if record.created_at else "",
         "facts": list(_list_facts(record)),
         "metrics": list(_list_metrics(record)),

@@ -11,10 +11,10 @@ from evalgate.reporting.findings import CHANGES, FindingGroup, describe_faults, 
 from evalgate.reporting.html.case_list import KINDS
 from evalgate.reporting.html.groups import CHANGE
 from evalgate.reporting.summary_lines import (
-    HEADLINES,
     STATUSES,
     NamedCases,
     describe_run_totals,
+    describe_verdict,
     format_judge_usage,
     format_start_time,
     summarize_record,
@@ -60,7 +60,7 @@ def show_overview(request: Request) -> Response:
         opened=opened,
         tab="overview",
         status=record.verdict.status,
-        title=HEADLINES[record.verdict.status][1],
+        title=describe_verdict(record.verdict)[1],
         summary=summary,
         facts=list(_list_facts(record)),
         metrics=[(line, STATUSES[line.status]) for line in summary.metrics],

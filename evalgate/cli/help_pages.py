@@ -1,0 +1,90 @@
+"""The sections in which `--help` lists the options of a command, and the list of commands."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import click
+
+_SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "What to run": (
+        "eval_sets",
+        "thresholds",
+        "format_name",
+        "runs",
+        "initial_session",
+        "app_name",
+        "user_id",
+        "working_directory",
+    ),
+    "Selection of cases": ("tags", "keyword", "failed", "sample", "seed", "watch"),
+    "Agent": (
+        "agent",
+        "workers",
+        "executor",
+        "ray_address",
+        "concurrency",
+        "timeout",
+        "setup",
+        "python",
+        "env",
+        "env_file",
+    ),
+    "Judge and simulated user": ("judge", "judge_cache", "simulated_user"),
+    "Verdict and baseline": ("baseline", "max_regression", "report_only", "policy", "adk_version"),
+    "Long runs": ("resume", "shard"),
+    "Reporting": (
+        "out",
+        "html",
+        "details",
+        "keep_results",
+        "reports",
+        "trace",
+        "mask",
+        "comment",
+        "check",
+        "name",
+        "section",
+        "token_env",
+        "comment_author",
+    ),
+}
+"""Parameter names of `run` and `merge` by the heading of their section, in the order of the help page."""
+_OTHER = "Options"
+"""Heading of the options that belong to no section."""
+
+
+def group_by_section(
+    parameters: Iterable[click.Parameter],
+) -> Iterator[tuple[str, list[click.Option]]]:
+    """Yield each heading that has options, with its options; those without a section come last."""
+    options = {each.name: each for each in parameters if isinstance(each, click.Option)}
+    for heading, names in _SECTIONS.items():
+        if members := [options.pop(name) for name in names if name in options]:
+            yield heading, members
+    if options:
+        yield _OTHER, [*options.values()]
+
+
+class SectionedCommand(click.Command):
+    """A command that lists its options in sections, for commands with too many options for one list."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, section by section."""
+        for heading, members in group_by_section(self.get_params(ctx)):
+            rows = [row for each in members if (row := each.get_help_record(ctx)) is not None]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
+class FullLineGroup(click.Group):
+    """A group that never cuts the first line of a command's help: click does at the terminal's width."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each command with the first line of its help, over several lines if they are narrow."""
+        del ctx
+        rows = [
+            (name, (command.help or "").partition("\n")[0])
+            for name, command in sorted(self.commands.items())
+            if not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)

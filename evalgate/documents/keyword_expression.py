@@ -1,0 +1,129 @@
+r"""Parse the expressions of `-k`, as pytest defines them: names with `and`, `or`, `not` and parentheses.
+
+    expression: and_test ("or" and_test)*
+    and_test:   not_test ("and" not_test)*
+    not_test:   "not" not_test | "(" expression ")" | name
+
+A name is a run of letters, digits and `_ : + - . [ ] \ /`. The original is `_pytest/mark/expression.py`.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple, NoReturn, TypeAlias
+
+Matcher: TypeAlias = Callable[[Callable[[str], bool]], bool]
+"""Returns the value of an expression, given a function that tells whether a name matches."""
+
+_TokenKind: TypeAlias = Literal["name", "(", ")", "end"]
+
+_BLANKS = re.compile(r"[ \t]*")
+_NAME = re.compile(r"[\w:+\-.\[\]\\/]+")
+_WORDS = ("and", "or", "not")
+
+
+class KeywordExpressionError(ValueError):
+    """The expression is wrong. `column` is 1-based."""
+
+    def __init__(self, column: int, message: str) -> None:
+        super().__init__(f"at column {column}: {message}")
+        self.column = column
+
+
+class _Token(NamedTuple):
+    kind: _TokenKind
+    text: str
+    column: int
+
+    @property
+    def is_word(self) -> bool:
+        """Return True for `and`, `or` and `not`, which are no names."""
+        return self.kind == "name" and self.text in _WORDS
+
+    def describe(self) -> str:
+        """Return the token for a message."""
+        return "the end of the expression" if self.kind == "end" else f"`{self.text}`"
+
+
+def parse_keyword_expression(text: str) -> Matcher:
+    """Return a function that evaluates the expression.
+
+    Raises:
+        KeywordExpressionError: the text is no expression.
+    """
+    parser = _Parser(text)
+    matcher = parser.parse_or()
+    parser.expect_end()
+    return matcher
+
+
+def _iter_tokens(text: str) -> Iterator[_Token]:
+    at = 0
+    while (at := _find_end(_BLANKS, text, at)) < len(text):
+        if text[at] in "()":
+            yield _Token("(" if text[at] == "(" else ")", text[at], at + 1)
+            at += 1
+            continue
+        end = _find_end(_NAME, text, at)
+        if end == at:
+            raise KeywordExpressionError(at + 1, f"{text[at]!r} is not part of a name")
+        yield _Token("name", text[at:end], at + 1)
+        at = end
+    yield _Token("end", "", len(text) + 1)
+
+
+def _find_end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._tokens = _iter_tokens(text)
+        self._next = next(self._tokens)
+
+    def parse_or(self) -> Matcher:
+        """Parse `a or b or c`."""
+        parts = [self._parse_and()]
+        while self._take_word("or"):
+            parts.append(self._parse_and())
+        return parts[0] if len(parts) == 1 else lambda matches: any(part(matches) for part in parts)
+
+    def expect_end(self) -> None:
+        """Raise an error if anything is left."""
+        if self._next.kind != "end":
+            self._reject("the end, `and` or `or`")
+
+    def _parse_and(self) -> Matcher:
+        parts = [self._parse_not()]
+        while self._take_word("and"):
+            parts.append(self._parse_not())
+        return parts[0] if len(parts) == 1 else lambda matches: all(part(matches) for part in parts)
+
+    def _parse_not(self) -> Matcher:
+        if self._take_word("not"):
+            negated = self._parse_not()
+            return lambda matches: not negated(matches)
+        if self._next.kind == "(":
+            self._advance()
+            inner = self.parse_or()
+            if (closing := self._advance()).kind != ")":
+                self._reject("`)`, `and` or `or`", closing)
+            return inner
+        if self._next.kind != "name" or self._next.is_word:
+            self._reject("a name, `not` or `(`")
+        name = self._advance().text
+        return lambda matches: matches(name)
+
+    def _take_word(self, word: str) -> bool:
+        if self._next.kind != "name" or self._next.text != word:
+            return False
+        self._advance()
+        return True
+
+    def _advance(self) -> _Token:
+        token, self._next = self._next, next(self._tokens, self._next)
+        return token
+
+    def _reject(self, expected: str, token: _Token | None = None) -> NoReturn:
+        token = token or self._next
+        raise KeywordExpressionError(token.column, f"expected {expected}, not {token.describe()}")

@@ -1,0 +1,163 @@
+"""Select cases of a plan by the options `--tag`, `-k`, `--failed` and `--sample`."""
+
+import shlex
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evalgate.config.cli_overrides import SelectionOptions
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import did_you_mean, pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.types import CaseKey, CaseSelection
+from evalgate.datasets.results_io import read_record
+from evalgate.documents.keyword_expression import KeywordExpressionError, parse_keyword_expression
+from evalgate.reporting.report_files import PREVIOUS_SUFFIX
+
+if TYPE_CHECKING:
+    from evalgate.runner.plan import Plan
+
+
+@frozen
+class Candidate:
+    """A case with the facts that options select it by."""
+
+    key: CaseKey
+    tags: tuple[str, ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the texts that `-k` looks into."""
+        return (*self.key, *self.tags)
+
+
+def select_plan_cases(plan: "Plan", options: SelectionOptions) -> "Plan":
+    """Return the plan with the selected cases only; the others count as not selected by the user.
+
+    Raises:
+        InvalidInputError: an option is wrong, or no case is left.
+    """
+    every = _list_candidates(plan)
+    found = select_candidates(every, options, plan.workspace.folder)
+    selection = CaseSelection(options.words, len(found), len(every), options.sample is not None)
+    part = plan.select_cases({each.key for each in found})
+    policy = part.policy.model_copy(update={"min_cases": min(part.policy.min_cases, len(found))})
+    notice = f"{len(found):,} of {pluralize(len(every), 'case')} selected by `{shlex.join(options.words)}`."
+    return replace(part, is_part=True, policy=policy, selection=selection, notices=(*part.notices, notice))
+
+
+def _list_candidates(plan: "Plan") -> list[Candidate]:
+    return [
+        Candidate((suite.eval_set.eval_set_id, case.eval_id), suite.get_policy(case).tags)
+        for suite in plan.suites
+        for case in suite.eval_set.cases
+    ]
+
+
+def select_candidates(
+    every: Sequence[Candidate], options: SelectionOptions, folder: Path
+) -> Sequence[Candidate]:
+    """Return the cases that all options select, in their order."""
+    found: Sequence[Candidate] = every
+    if options.tags:
+        found = _select_tagged(found, options.tags)
+    if options.keyword is not None:
+        found = _select_matching(found, options.keyword)
+    if options.failed is not None:
+        found = _select_failed(found, options.failed, folder)
+    if options.sample is not None:
+        found = draw_sample(found, options.sample, options.seed)
+    if not found:
+        raise InvalidInputError(f"no case is selected by {shlex.join(options.words)}")
+    return found
+
+
+def _select_tagged(cases: Sequence[Candidate], tags: Iterable[str]) -> Sequence[Candidate]:
+    """Return the cases with one of the tags, and without those that begin with `!`."""
+    known = {tag for case in cases for tag in case.tags}
+    wanted = {tag for tag in tags if not tag.startswith("!")}
+    unwanted = {tag.removeprefix("!") for tag in tags if tag.startswith("!")}
+    if unknown := sorted((wanted | unwanted) - known):
+        raise InvalidInputError(
+            "\n".join(f"--tag {tag}: no case has this tag.{did_you_mean(tag, known)}" for tag in unknown)
+        )
+    return [
+        case
+        for case in cases
+        if (not wanted or not wanted.isdisjoint(case.tags)) and unwanted.isdisjoint(case.tags)
+    ]
+
+
+def _select_matching(cases: Sequence[Candidate], keyword: str) -> Sequence[Candidate]:
+    """Return the cases for which the expression holds: a name matches as a part of id, eval set or tag."""
+    try:
+        matches = parse_keyword_expression(keyword)
+    except KeywordExpressionError as error:
+        raise InvalidInputError(f"-k {keyword!r}: {error}") from None
+    return [case for case in cases if matches(_build_finder(case.words))]
+
+
+def _build_finder(words: Iterable[str]) -> Callable[[str], bool]:
+    lowered = [word.lower() for word in words]
+    return lambda name: any(name.lower() in word for word in lowered)
+
+
+def _select_failed(cases: Sequence[Candidate], results: str, folder: Path) -> Sequence[Candidate]:
+    """Return the cases that did not pass in a `results.json`: they failed, or have no result."""
+    previous = f"{results}{PREVIOUS_SUFFIX}"
+    if not (folder / results).exists() and (folder / previous).exists():
+        results = previous  # a run was killed before it wrote its own
+    record = read_record(folder / results, results)
+    failed = {case.key for case in record.cases if case.status != "passed"}
+    if not failed:
+        cases_then = pluralize(len(record.cases), "case")
+        raise InvalidInputError(
+            f"--failed: {cases_then} passed in {results} and none failed, so nothing is run. Run without "
+            "--failed for a verdict on every case."
+        )
+    found = [case for case in cases if case.key in failed]
+    if not found:
+        raise InvalidInputError(
+            f"--failed: {pluralize(len(failed), 'case')} failed in {results}, but none of them is among the "
+            "cases that are selected now."
+        )
+    return found
+
+
+# --- samples ------------------------------------------------------------------------------------------------
+
+
+def draw_sample(cases: Sequence[Candidate], size: int, seed: int) -> Sequence[Candidate]:
+    """Return `size` cases, or all if there are fewer, in their order.
+
+    Stratified by eval set and tags: each stratum gets its share, by largest remainders. A case's place in
+    the draw follows from its name and the seed alone, so a new case changes little of the sample.
+    """
+    if size >= len(cases):
+        return cases
+    strata: dict[tuple[str, frozenset[str]], list[Candidate]] = {}
+    for case in cases:
+        strata.setdefault((case.key[0], frozenset(case.tags)), []).append(case)
+    shares = allocate_sample([len(members) for members in strata.values()], size)
+    drawn: set[CaseKey] = set()
+    for members, share in zip(strata.values(), shares, strict=True):
+        ranked = sorted(members, key=lambda case: _rank_case(case.key, seed))
+        drawn.update(case.key for case in ranked[:share])
+    return [case for case in cases if case.key in drawn]
+
+
+def allocate_sample(sizes: Collection[int], wanted: int) -> list[int]:
+    """Return the part of `wanted` for each stratum, proportional to its size; they add up to `wanted`."""
+    total = sum(sizes)
+    shares = [size * wanted // total for size in sizes]
+    remainders = [size * wanted % total for size in sizes]
+    largest = sorted(range(len(shares)), key=lambda at: (-remainders[at], at))
+    for at in largest[: wanted - sum(shares)]:
+        shares[at] += 1
+    return shares
+
+
+def _rank_case(key: CaseKey, seed: int) -> bytes:
+    return sha256("\0".join((str(seed), *key)).encode(errors="surrogatepass")).digest()
