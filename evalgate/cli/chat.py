@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from evalgate.cli.options import (
-    WRITABLE_FORMATS,
-    FormatParamType,
     add_agent_options,
     build_overrides,
+    new_file_format,
     project_directory,
     require_nonempty,
 )
@@ -29,12 +28,6 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
-_to = click.option(
-    "--to",
-    type=FormatParamType(WRITABLE_FORMATS),
-    metavar="FORMAT",
-    help="Format of a new file: adk, adk-rs, trpc or orchestrate.  [default: adk]",
-)
 _state = click.option(
     "--state",
     type=FILE,
@@ -53,7 +46,7 @@ _eval_id = click.option(
 
 def add_save_options(command: _Command) -> _Command:
     """Add the options that decide how conversations begin and how they are saved."""
-    return _to(_eval_id(_state(command)))
+    return new_file_format(_eval_id(_state(command)))
 
 
 @click.command()

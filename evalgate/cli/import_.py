@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from evalgate.cli.options import WRITABLE_FORMATS, FormatParamType, project_directory, require_nonempty
+from evalgate.cli.options import new_file_format, project_directory, require_nonempty
 from evalgate.cli.project_folder import FILE
 from evalgate.cli.redacted_output import build_redactor, print_sentence
 
@@ -44,14 +44,7 @@ class _MomentParamType(click.ParamType[datetime]):
     show_default=True,
     help="Eval set to add the cases to; made if it does not exist.",
 )
-@click.option(
-    "--to",
-    type=FormatParamType(WRITABLE_FORMATS),
-    metavar="FORMAT",
-    default="adk",
-    show_default=True,
-    help="Format of a new file: adk, adk-rs, trpc or orchestrate.",
-)
+@new_file_format
 @click.option("--project", metavar="NAME", default="", help="Project of the API; for Jaeger the service.")
 @click.option(
     "--endpoint", metavar="URL", help="Address of the API.  [default: that of the tool's own variable]"
@@ -102,7 +95,7 @@ class _MomentParamType(click.ParamType[datetime]):
     help="Do not replace e-mail addresses, phone numbers and card numbers.",
 )
 @project_directory
-def import_(source: str, out: str, to: str, **given: Any) -> int:
+def import_(source: str, out: str, to: str | None, **given: Any) -> int:
     """Make cases from recorded traces of production.
 
     SOURCE is a file (OTLP, Jaeger, Zipkin, or an export of Phoenix, Langfuse, LangSmith or Logfire), or the
@@ -115,7 +108,7 @@ def import_(source: str, out: str, to: str, **given: Any) -> int:
     options = ImportOptions(
         source,
         out,
-        to,
+        to or "adk",
         TraceQuery(given["project"], given["since"], given["until"], given["limit"], given["condition"]),
         given["endpoint"],
         given["only"],

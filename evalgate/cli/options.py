@@ -88,6 +88,13 @@ baseline_file = _nonempty_option(
     help="Baseline to work on.  [default: `gate.baseline`, else .evalgate/baseline.json]",
 )
 
+new_file_format = click.option(
+    "--to",
+    type=FormatParamType(WRITABLE_FORMATS),
+    metavar="FORMAT",
+    help="Format of a new file: adk, adk-rs, trpc or orchestrate.  [default: adk]",
+)
+
 format_option = _nonempty_option(
     "--format",
     "format_name",

@@ -8,7 +8,8 @@ Only numbers with a valid check digit count as card numbers, and only those that
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Literal, TypeAlias, TypeVar
+from dataclasses import fields, is_dataclass, replace
+from typing import Literal, TypeAlias, TypeVar, cast
 
 from evalgate.redaction.redactor import rewrite_tree
 
@@ -16,6 +17,9 @@ PersonalKind: TypeAlias = Literal["e-mail address", "phone number", "card number
 
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}\.)+[A-Za-z]{2,24}(?![\w@])")
 _CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?![\w-])")
+_CARD_NUMBER = re.compile(r"4\d{15}|(?:5[1-5]|2[2-7]|6[045])\d{14}|3[47]\d{13}|3[068]\d{12}")
+"""Numbers as card schemes issue them: one in ten of other numbers has a valid check digit, such as times in
+milliseconds."""
 _PHONE = re.compile(
     r"(?<![\w.+-])(?:\+\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d(?:[ .-]?\d){5,12}"
     r"|\(\d{2,5}\)[ .-]?\d(?:[ .-]?\d){4,9}"
@@ -39,7 +43,34 @@ class PersonalDataRedactor:
     def redact_tree(self, value: _T) -> _T:
         """Return a dataclass, a collection or JSON with every text redacted."""
         redacted: _T = rewrite_tree(value, lambda _, text: self.redact_text(text))
-        return redacted
+        return cast("_T", self._rewrite_numbers(redacted))
+
+    def _rewrite_numbers(self, value: object) -> object:
+        """Return the value with other numbers for card numbers; the same object if it holds none."""
+        if type(value) is int:
+            return self._redact_number(value)
+        if isinstance(value, dict):
+            made: object = {name: self._rewrite_numbers(item) for name, item in value.items()}
+        elif isinstance(value, list | tuple) and type(value) in {list, tuple}:
+            made = type(value)([self._rewrite_numbers(item) for item in value])
+        elif is_dataclass(value) and not isinstance(value, type):
+            old = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+            new = {name: self._rewrite_numbers(item) for name, item in old.items()}
+            changed = {name: item for name, item in new.items() if item is not old[name]}
+            return replace(value, **changed) if changed else value
+        else:
+            return value
+        return value if made == value else made
+
+    def _redact_number(self, number: int) -> int:
+        """Return a number of 16 digits that no card has for a card number, else the number itself."""
+        text = str(number)
+        if not _CARD_NUMBER.fullmatch(text) or not _has_check_digit(text):
+            return number
+        if text not in self._known:
+            self.counts["card number"] += 1
+            self._known[text] = str(9 * 10**15 + self.counts["card number"])
+        return int(self._known[text])
 
     def redact_text(self, text: str) -> str:
         """Return the text with placeholders."""

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 from evalgate.core.formatting import format_score
 from evalgate.core.frozen import frozen
-from evalgate.core.types import CaseResult, Reply, RunResult, Status, ToolCall
+from evalgate.core.types import CaseResult, Reply, RunMetric, RunResult, Status, ToolCall, TurnMetric
 from evalgate.llm.judge_health import describe_agreement
 from evalgate.metrics.tool_call_matching import align_calls, is_same_tool_call
 from evalgate.reporting.diff import Difference, get_baseline_reply
 from evalgate.reporting.findings import OUTCOMES, Finding, describe_faults, explain_not_evaluated
+from evalgate.reporting.html.case import describe_run
 from evalgate.reporting.html.case_list import CaseEntry, ClippedText, SizeBudget
 from evalgate.reporting.html.conversation import (
     ScoreView,
@@ -16,8 +17,8 @@ from evalgate.reporting.html.conversation import (
     build_scores,
     build_turn_view,
 )
-from evalgate.reporting.summary_lines import STATUSES, explain_exemption, format_judge_usage
-from evalgate.reporting.trace_view import format_seconds, format_usage
+from evalgate.reporting.summary_lines import STATUSES, explain_exemption
+from evalgate.reporting.trace_view import format_seconds
 from evalgate.viewer.value_diff import (
     DiffStatus,
     Segment,
@@ -191,9 +192,19 @@ def compare_run(run: RunResult, finding: Finding, budget: SizeBudget) -> RunComp
             for attempt in run.earlier_attempts
         ),
         tuple(turns),
-        tuple(build_scores(run.metrics, budget)),
+        tuple(build_scores(_list_whole_scores(run), budget)),
         budget.take_json(run.final_state) if run.final_state else None,
     )
+
+
+def _list_whole_scores(run: RunResult) -> list[RunMetric]:
+    """Return the scores of a run without those that its only turn has, too."""
+    shown = {_describe_score(each) for each in run.turns[0].metrics} if len(run.turns) == 1 else set()
+    return [each for each in run.metrics if _describe_score(each) not in shown]
+
+
+def _describe_score(metric: RunMetric | TurnMetric) -> tuple[str, str]:
+    return metric.name, repr((metric.score, metric.status, metric.reason, metric.details))
 
 
 def classify_run(run: RunResult) -> Status:
@@ -208,18 +219,10 @@ def classify_run(run: RunResult) -> Status:
 
 
 def list_run_facts(run: RunResult) -> Iterator[str]:
-    """Yield time, consumption and ids of a run."""
-    yield format_seconds(run.duration_s)
-    if run.usage:
-        yield format_usage(run.usage)
-        if run.usage.models:
-            yield ", ".join(run.usage.models)
-    if run.user_usage:
-        yield f"simulated user: {format_usage(run.user_usage)}"
-    if run.judge:
-        yield format_judge_usage(run.judge)
-    if run.confirms:
-        yield "a follow-up run: not part of any mean"
+    """Yield time, consumption, models and ids of a run."""
+    yield from describe_run(run)
+    if run.usage and run.usage.models:
+        yield ", ".join(run.usage.models)
     if run.session_id:
         yield f"session {run.session_id}"
 

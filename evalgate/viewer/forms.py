@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 MOST_FIELDS = 20_000
 
 
+def get_field(form: Mapping[str, tuple[str, ...]], name: str) -> str:
+    """Return the first value of a field; "" if the form does not have it."""
+    return form.get(name, ("",))[0]
+
+
 async def read_form(request: "Request") -> Mapping[str, tuple[str, ...]]:
     """Return the fields of a form that was sent as POST: each name with its values, in their order.
 

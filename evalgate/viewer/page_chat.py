@@ -153,6 +153,8 @@ class PageChat:
         if not turns:
             raise InvalidInputError("no turn is ticked: choose at least one to save")
         path = Path(out)
+        if "\0" in out:
+            raise InvalidInputError(f"{out!r} is no path")
         inside = (self._folder / path).resolve().is_relative_to(self._folder.resolve())
         if path.is_absolute() or not inside or path.suffix != ".json":
             raise InvalidInputError(f"{out}: name a .json file in the project")

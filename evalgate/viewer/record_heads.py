@@ -1,14 +1,17 @@
 """Records without their cases, and single cases, read from large files without parsing the rest."""
 
+import re
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import CaseKey, CaseResult, Record
 from evalgate.datasets.results_io import load_case, read_record, read_record_bytes, split_record
-from evalgate.viewer.records import StoredRecord
+from evalgate.viewer.records import RecordStore, StoredRecord
 
-_heads: OrderedDict[Path, tuple[tuple[int, int], Record]] = OrderedDict()
+_heads: OrderedDict[Path, tuple[tuple[int, int], Record | InvalidInputError]] = OrderedDict()
+_recordings: dict[Path, tuple[tuple[int, int], bool]] = {}
 _MOST_HEADS = 200
 
 
@@ -21,11 +24,58 @@ def read_head(stored: StoredRecord) -> Record:
     version = stored.read_version()
     known = _heads.get(stored.path)
     if known is None or known[0] != version:
-        known = version, _read_parts(stored)[0]
+        known = version, _try_head(stored)
         _heads[stored.path] = known
         while len(_heads) > _MOST_HEADS:
             _heads.popitem(last=False)
+    if isinstance(known[1], InvalidInputError):
+        raise known[1].with_traceback(None)
     return known[1]
+
+
+def _try_head(stored: StoredRecord) -> Record | InvalidInputError:
+    """Return the head, or the error of a broken file, which need not be read again to be shown."""
+    try:
+        return _read_parts(stored)[0]
+    except InvalidInputError as error:
+        return error
+
+
+def is_recording(records: RecordStore, stored: StoredRecord) -> bool:
+    """Return True if a file that is no record holds a recording, such as a session or a trace."""
+    version = stored.read_version()
+    known = _recordings.get(stored.path)
+    if known is None or known[0] != version:
+        try:
+            known = version, records.open_record(stored.record_id).is_recording
+        except InvalidInputError:
+            known = version, False
+        _recordings[stored.path] = known
+    return known[1]
+
+
+def find_earlier(records: Sequence[StoredRecord], after: StoredRecord) -> StoredRecord | None:
+    """Return the newest record that is older than another, by the time of the run; None if there is none.
+
+    Of two with one time, the later in the list is the older.
+    """
+    began, place = _read_time(after), records.index(after)
+    times = [(_read_time(each), -at) for at, each in enumerate(records)]
+    found = max((each for each in times if each < (began, -place)), default=None)
+    return records[-found[1]] if found else None
+
+
+def find_newest(records: Sequence[StoredRecord]) -> StoredRecord | None:
+    """Return the record of the newest run; the first one if none has a time, None without any."""
+    return max(records, key=_read_time, default=None)
+
+
+def _read_time(stored: StoredRecord) -> str:
+    """Return the time of a run as digits; "" if it is not known."""
+    try:
+        return re.sub(r"\D", "", read_head(stored).created_at)
+    except InvalidInputError:
+        return ""
 
 
 def find_case(stored: StoredRecord, key: CaseKey) -> tuple[Record, CaseResult | None]:
@@ -36,6 +86,7 @@ def find_case(stored: StoredRecord, key: CaseKey) -> tuple[Record, CaseResult | 
     Raises:
         InvalidInputError: the file is broken.
     """
+    read_head(stored)  # a file that is known to be broken is not read again
     head, lines = _read_parts(stored)
     # The file may escape other characters in several ways.
     plain = key[1].isascii() and key[1].isprintable() and not {'"', "\\", "#", "<"} & set(key[1])

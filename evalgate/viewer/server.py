@@ -4,6 +4,7 @@ import ipaddress
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
@@ -11,6 +12,10 @@ from evalgate.core.frozen import frozen
 from evalgate.viewer.records import RecordStore
 from evalgate.viewer.security import Access
 from evalgate.viewer.state import Viewer
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from uvicorn import Config
 
 _SHUTDOWN_S = 5
 """Time that requests have to end after Ctrl-C."""
@@ -49,15 +54,7 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
         host, port = listener.getsockname()[:2]
         access = Access.create(port, f"[{host}]" if ":" in host else host)
         viewer = Viewer(options.folder, records, access, options.thresholds)
-        config = uvicorn.Config(
-            create_app(viewer),
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            timeout_graceful_shutdown=_SHUTDOWN_S,
-        )
+        config = configure_server(create_app(viewer))
         listener.listen(128)  # from here on the browser waits instead of being refused
         # Not the name `localhost`: another user may listen on its other address, and would get the token.
         announce(access.address)
@@ -65,6 +62,24 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
             uvicorn.Server(config).run(sockets=[listener])
         except KeyboardInterrupt:
             return  # the usual end; uvicorn has closed the connections and raises the signal again
+
+
+def configure_server(app: "Starlette") -> "Config":
+    """Return the settings of the web server."""
+    from uvicorn import Config
+
+    from evalgate.viewer.connections import LimitedConnection
+
+    return Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        http=LimitedConnection,
+        timeout_graceful_shutdown=_SHUTDOWN_S,
+    )
 
 
 def open_socket(host: str, port: int) -> socket.socket:

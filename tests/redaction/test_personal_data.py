@@ -2,7 +2,9 @@
 
 import pytest
 
+from evalgate.core.types import CaseTurn, EvalCase, SessionInput, UserMessage
 from evalgate.redaction.personal_data import PersonalDataRedactor
+from tests.builders import a_call, a_reply
 
 
 @pytest.mark.parametrize(
@@ -45,10 +47,26 @@ def test_other_texts_stay(text: str) -> None:
 
 def test_trees_are_replaced_with_equal_placeholders() -> None:
     redactor = PersonalDataRedactor()
-    tree = {"to": "anna@firm.de", "all": ["ben@firm.de", {"cc": "anna@firm.de"}], "n": 3}
+    tree = {"to": "anna@firm.de", "all": ["ben@firm.de", {"cc": "anna@firm.de"}], "n": 3, "is": True}
     assert redactor.redact_tree(tree) == {
         "to": "user1@example.com",
         "all": ["user2@example.com", {"cc": "user1@example.com"}],
         "n": 3,
+        "is": True,
     }
     assert redactor.counts == {"e-mail address": 2}
+
+
+def test_card_numbers_that_are_numbers_stay_numbers() -> None:
+    redactor = PersonalDataRedactor()
+    case = EvalCase(
+        "a",
+        (CaseTurn(UserMessage("pay"), a_reply("", a_call("pay", card=4111111111111111, orders=[10042]))),),
+        session=SessionInput(state={"cards": [4111111111111111, 378282246310005], "at": 1763890000006}),
+    )
+    redacted = redactor.redact_tree(case)
+    (call,) = redacted.turns[0].expected.tool_calls
+    assert call.args == {"card": 9000000000000001, "orders": [10042]}
+    assert redacted.session.state == {"cards": [9000000000000001, 9000000000000002], "at": 1763890000006}
+    assert redactor.counts == {"card number": 2}
+    assert redactor.redact_tree(redacted) is redacted

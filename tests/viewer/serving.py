@@ -13,7 +13,7 @@ from evalgate.datasets.results_io import dump_record
 from evalgate.viewer.app import create_app
 from evalgate.viewer.records import RecordStore
 from evalgate.viewer.security import Access
-from evalgate.viewer.server import open_socket
+from evalgate.viewer.server import configure_server, open_socket
 from evalgate.viewer.state import Viewer
 
 TOKEN = "0123456789" * 4
@@ -48,7 +48,7 @@ def serve_viewer(folder: Path, named: Sequence[str] = ()) -> Iterator[str]:
     """Yield the address, with its token, of a viewer that a browser can open."""
     with open_socket("127.0.0.1", 0) as listener:
         viewer = create_viewer(folder, *named, port=listener.getsockname()[1])
-        server = uvicorn.Server(uvicorn.Config(create_app(viewer), log_level="warning", ws="none"))
+        server = uvicorn.Server(configure_server(create_app(viewer)))
         listener.listen(128)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

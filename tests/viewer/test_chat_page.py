@@ -66,8 +66,9 @@ def test_a_conversation_is_had_stopped_and_saved(tmp_path: Path) -> None:
         assert "Trace of the turn without a reply" in step
         assert "crash" in step
         assert "earlier messages again first" in client.get("/chat").text
-        for out in ("../a.json", "/tmp/a.json", "agent.py"):
-            assert "name a .json file in the project" in post(client, viewer, "save", out=out, turn="0")
+        for out in ("../a.json", "/tmp/a.json", "agent.py", "a\0.json"):
+            answer = post(client, viewer, "save", out=out, turn="0")
+            assert "name a .json file in the project" in answer or "is no path" in answer
         refused = post(client, viewer, "save", out="evals/b.json", to="trpc", id="kept")
         assert "no turn is ticked" in refused
         assert 'value="kept"' in refused

@@ -60,14 +60,14 @@ def test_a_failing_case_takes_what_the_agent_did_and_can_be_undone(page: "Page",
         save_picture(page, "edit-case")
         assert find_violations(page) == []
         page.get_by_role("button", name="Take what the agent did as the expectation of turn 1").click()
-        assert page.get_by_text("not saved").is_visible()
+        page.get_by_text("not saved").wait_for()
         assert path.read_bytes() == ADK.encode()
         page.get_by_role("button", name="Preview the change").click()
         assert page.locator(".file-diff .minus").count() == 2
         save_picture(page, "edit-preview")
         assert find_violations(page) == []
         page.get_by_role("button", name="Save", exact=True).click()
-        assert page.get_by_text("Saved.").is_visible()
+        page.get_by_text("Saved.").wait_for()
 
         old, new = ADK.splitlines(), path.read_text().splitlines()
         changed = [(one, other) for one, other in zip(old, new, strict=True) if one != other]
@@ -76,7 +76,7 @@ def test_a_failing_case_takes_what_the_agent_did_and_can_be_undone(page: "Page",
             '{"args": {"order": 8, "to": "me"}, "name": "mail"}',
         ]
         page.get_by_role("button", name="Undo").click()
-        assert page.get_by_text("The last change was undone.").is_visible()
+        page.get_by_text("The last change was undone.").wait_for()
         assert path.read_bytes() == ADK.encode()
         save_picture(page, "edit-set")
         page.get_by_role("button", name="Redo").click()
@@ -103,7 +103,7 @@ def test_forms_are_usable_with_the_keyboard_on_a_phone_and_in_the_dark(page: "Pa
         page.locator("#eval_id").focus()
         with page.expect_navigation():
             page.keyboard.press("Enter")  # the first button of the form
-        assert page.get_by_text("This would change").is_visible()
+        page.get_by_text("This would change").wait_for()
         assert not has_sideways_scroll(page)
         page.get_by_role("button", name="Delete turn 1").focus()
         with page.expect_navigation():
@@ -111,7 +111,7 @@ def test_forms_are_usable_with_the_keyboard_on_a_phone_and_in_the_dark(page: "Pa
         page.get_by_role("button", name="Save", exact=True).focus()
         with page.expect_navigation():
             page.keyboard.press("Enter")
-        assert page.get_by_text("Saved.").is_visible()
+        page.get_by_text("Saved.").wait_for()
         case = open_eval_set(path, "x").find_case("late")
         assert [turn.user.text for turn in case.turns] == ["Thank you"]
         for name in ("/sets", "/sets/view?file=evals/desk.evalset.json", "/sets/new"):
@@ -128,7 +128,7 @@ def test_hostile_texts_go_through_the_forms_unchanged(page: "Page", tmp_path: Pa
     with serve_viewer(tmp_path, ["results.json"]) as address:
         _open_case(page, address)
         page.get_by_role("button", name="Save", exact=True).click()
-        assert page.get_by_text("There was nothing to save.").is_visible()
+        page.get_by_text("There was nothing to save.").wait_for()
         page.get_by_role("button", name="Add a call to turn 2").click()
         page.locator("#t1\\.c0\\.args").fill('{"x": 1,}')
         page.get_by_role("button", name="Save", exact=True).click()
@@ -141,7 +141,7 @@ def test_hostile_texts_go_through_the_forms_unchanged(page: "Page", tmp_path: Pa
         page.locator("#t1\\.c0\\.args").fill('{"x": 1}')
         page.locator("#t1\\.user").fill("\n two\nlines")
         page.get_by_role("button", name="Save", exact=True).click()
-        assert page.get_by_text("Saved.").is_visible()
+        page.get_by_text("Saved.").wait_for()
         case = open_eval_set(path, "x").find_case("late")
         assert case.turns[0].user.text == case.turns[0].expected.response == _HOSTILE
         assert case.turns[0].expected.tool_calls[1].name == _HOSTILE
@@ -157,21 +157,21 @@ def test_a_conflict_loses_nothing_that_was_typed(page: "Page", tmp_path: Path) -
         page.locator("#t1\\.user").fill("My words")
         path.write_text(ADK.replace('"Desk"', '"Help desk"'))
         page.get_by_role("button", name="Save", exact=True).click()
-        assert page.get_by_text("This case is the same in it").is_visible()
+        page.get_by_text("This case is the same in it").wait_for()
         assert page.locator("#t1\\.user").input_value() == "My words"
         assert "My words" not in path.read_text()
         save_picture(page, "edit-conflict")
         path.write_text(ADK.replace('"Thanks"', '"Other words"'))
         page.get_by_role("button", name="Save", exact=True).click()
-        assert page.get_by_text("This case was changed in it, too").is_visible()
+        page.get_by_text("This case was changed in it, too").wait_for()
         page.get_by_role("button", name="Save", exact=True).click()
-        assert page.get_by_text("Saved.").is_visible()
+        page.get_by_text("Saved.").wait_for()
         assert "My words" in path.read_text()
 
         page.locator("#t1\\.user").fill("More words")
         path.write_text(ADK.replace('"late"', '"later"'))
         page.get_by_role("button", name="Save", exact=True).click()
-        assert page.get_by_text("This case is not in the file any more").is_visible()
+        page.get_by_text("This case is not in the file any more").wait_for()
         assert page.locator("#t1\\.user").input_value() == "More words"
 
 
@@ -188,7 +188,7 @@ def test_sets_and_cases_are_created_duplicated_moved_and_deleted(page: "Page", t
         page.get_by_label("Response").fill("Hello")
         page.get_by_role("button", name="Save", exact=True).click()
         page.get_by_role("button", name="Duplicate").click()
-        assert page.get_by_text("This is the copy.").is_visible()
+        page.get_by_text("This is the copy.").wait_for()
         page.get_by_role("button", name="Move up").click()
         path = tmp_path / "evals" / "new.evalset.json"
         assert [case.eval_id for case in open_eval_set(path, "x").eval_set.cases] == ["first_copy", "first"]
@@ -196,7 +196,7 @@ def test_sets_and_cases_are_created_duplicated_moved_and_deleted(page: "Page", t
         page.get_by_role("button", name="Save", exact=True).click()
         assert "first" in page.locator("#eval_id-problem").inner_text()
         page.get_by_role("button", name="Delete …").click()
-        assert page.get_by_role("heading", name="Delete the case first_copy?").is_visible()
+        page.get_by_role("heading", name="Delete the case first_copy?").wait_for()
         save_picture(page, "edit-delete")
         page.get_by_role("button", name="Delete it").click()
         case = open_eval_set(path, "x").eval_set.cases[0]
@@ -264,7 +264,7 @@ def test_goals_are_edited_in_a_dataset_of_orchestrate(page: "Page", tmp_path: Pa
         page.locator("#g0\\.later").fill("")
         page.locator("#g2\\.later").fill("call-1\nanswer")
         page.get_by_role("button", name="Save", exact=True).click()
-        assert page.get_by_text("Saved.").is_visible()
+        page.get_by_text("Saved.").wait_for()
         journey = open_eval_set(path, "x").find_case("refund").journey
         assert journey
         assert [goal.name for goal in journey.goals] == ["call-1", "answer", "look"]
@@ -454,7 +454,7 @@ def test_observed_cases_are_reviewed_one_by_one(page: "Page", tmp_path: Path) ->
         page.get_by_role("link", name="Eval sets").click()
         page.get_by_role("link", name="2", exact=True).click()
         assert page.locator(".set-cases tbody tr").count() == 2
-        assert page.get_by_text("2 observed cases are not reviewed yet").is_visible()
+        page.get_by_text("2 observed cases are not reviewed yet").wait_for()
         assert page.locator(".tag").inner_text() == "vip"
         links = page.locator(".set-cases a[rel]").evaluate_all("all => all.map(each => each.href)")
         assert links == ["https://traces.example/t/1?a=1&b=2"]
@@ -466,8 +466,8 @@ def test_observed_cases_are_reviewed_one_by_one(page: "Page", tmp_path: Path) ->
         assert find_violations(page) == []
         page.locator("#t1\\.response").fill("You are welcome")
         page.get_by_role("button", name="Accept as expected").click()
-        assert page.get_by_text("late is expected now. This is the next case to review.").is_visible()
-        assert page.get_by_role("heading", name="short").is_visible()
+        page.get_by_text("late is expected now. This is the next case to review.").wait_for()
+        page.get_by_role("heading", name="short").wait_for()
         assert page.get_by_role("link", name="Open the recorded trace").count() == 0
         assert "javascript:alert(1)" in page.locator(".review").inner_text()
         assert open_eval_set(path, "x").find_case("late").turns[1].expected.response == "You are welcome"
@@ -478,7 +478,7 @@ def test_observed_cases_are_reviewed_one_by_one(page: "Page", tmp_path: Path) ->
         assert not has_sideways_scroll(page)
         save_picture(page, "review-case-phone-dark")
         page.get_by_role("button", name="Drop").click()
-        assert page.get_by_text("short was dropped. No case is left to review.").is_visible()
+        page.get_by_text("short was dropped. No case is left to review.").wait_for()
         assert "short" not in {case.eval_id for case in open_eval_set(path, "x").eval_set.cases}
         assert "javascript:alert(1)" in read_case_notes(notes, "x")[0].dropped
         with page.expect_navigation():

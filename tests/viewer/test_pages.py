@@ -62,9 +62,7 @@ def test_the_overview(client: TestClient) -> None:
     assert "Compared with .evalgate/baseline.json" in text
 
 
-@pytest.mark.parametrize(
-    ("path", "title"), [(RECORD, "Results"), ("/sets/new", "Eval sets"), ("/run", "Run")]
-)
+@pytest.mark.parametrize(("path", "title"), [(RECORD, "Result"), ("/sets/new", "Eval sets"), ("/run", "Run")])
 def test_the_navigation_marks_the_part_of_the_page(client: TestClient, path: str, title: str) -> None:
     bar = client.get(path).text.partition("</header>")[0]
     assert re.findall(r"<a [^>]*aria-current[^>]*>([^<]*)<", bar) == [title]

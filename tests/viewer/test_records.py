@@ -15,7 +15,7 @@ from evalgate.baselines.serialization import dump_baseline
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Baseline, BaselineSource
 from evalgate.reporting.results_history import FOLDER
-from evalgate.viewer import comparisons
+from evalgate.viewer import comparisons, record_heads, records
 from evalgate.viewer.record_heads import find_case, read_head
 from evalgate.viewer.records import RecordStore
 from tests.integrations.adk.test_sessions import SESSION
@@ -52,6 +52,17 @@ def test_the_form_compares_with_the_next_older_result(tmp_path: Path) -> None:
     write_record(tmp_path / FOLDER / "20261101T080000Z.json", replace(RECORD, duration_s=1.0))
     page = open_client(create_viewer(tmp_path)).get("/compare?b=last").text
     assert re.findall(r'value="([^"]*)" selected', page) == ["20261101T080000Z", "last"]
+
+
+def test_results_are_compared_by_their_times_and_not_by_their_places(tmp_path: Path) -> None:
+    for name, day in {"evalgate-report/results": 2, f"{FOLDER}/20261103T080000Z": 3, "named": 1}.items():
+        created_at = f"2026-11-0{day}T08:00:00Z"
+        write_record(tmp_path / f"{name}.json", replace(RECORD, created_at=created_at))
+    client = open_client(create_viewer(tmp_path, "named.json"))
+    expected = ["last", "20261103T080000Z"]
+    assert re.findall(r'value="([^"]*)" selected', client.get("/compare").text) == expected
+    found = re.findall(r'name="([ab])" value="([^"]*)" checked', client.get("/history").text)
+    assert dict(found) == dict(zip("ab", expected, strict=True))
 
 
 def test_a_metric_that_regressed_has_failed_in_the_list_of_results(tmp_path: Path) -> None:
@@ -142,7 +153,7 @@ def test_the_times_of_a_sessions_events_make_a_waterfall(tmp_path: Path) -> None
     assert {span.parent_id for span in run.trace if span.kind != "agent"} == {"0", "1"}
 
 
-def test_a_broken_file_is_named_and_hides_no_other(tmp_path: Path) -> None:
+def test_a_broken_file_is_named_and_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken.json").write_text("{")
     write_record(tmp_path / "good.json", RECORD)
     client = open_client(create_viewer(tmp_path, "broken.json", "good.json"))
@@ -151,6 +162,12 @@ def test_a_broken_file_is_named_and_hides_no_other(tmp_path: Path) -> None:
     assert "broken.json" in text
     assert "Gate closed" in text
     assert client.get("/records/good").status_code == 200
+    with monkeypatch.context() as patched:  # neither file is read again
+        patched.setattr(record_heads, "_read_parts", None)
+        patched.setattr(records, "read_any", None)
+        assert read(client, "/history") == text
+    write_record(tmp_path / "broken.json", RECORD)
+    assert read(client, "/history").count("Gate closed") == 2
 
 
 def test_the_baseline_is_compared_and_part_of_the_history(tmp_path: Path) -> None:

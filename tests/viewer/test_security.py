@@ -235,6 +235,18 @@ def test_bytes_on_the_socket(tmp_path: Path) -> None:
         assert "set-cookie: evalgate_view" in ask(f"GET /?token={TOKEN} HTTP/1.1", ours)
 
 
+def test_a_connection_without_a_request_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evalgate.viewer.connections.HEAD_S", 0.3)
+    with serve_viewer(tmp_path) as address:
+        port = urlsplit(address).port
+        assert port is not None
+        for begun in (b"", b"GET / HTTP/1.1\r\nHost: 127", b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HT"):
+            with socket.create_connection(("127.0.0.1", port), 5) as connection:
+                connection.sendall(begun)
+                answer = b"".join(iter(lambda: connection.recv(65536), b""))
+                assert answer.startswith(b"HTTP/1.1 421") == begun.endswith(b"GET / HT")
+
+
 @pytest.mark.parametrize(
     "host", ["0.0.0.0", "::", "192.168.0.1", "example.com", "", "127.0.0.1.evil.example"]
 )

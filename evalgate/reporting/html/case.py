@@ -31,7 +31,7 @@ from evalgate.reporting.repro_command import (
     resolve_record_path,
 )
 from evalgate.reporting.summary_lines import STATUSES, explain_exemption, format_judge_usage
-from evalgate.reporting.trace_view import format_usage
+from evalgate.reporting.trace_view import format_seconds, format_usage
 
 _LONGEST_NAME = 300
 _LONGEST_REASON = 240
@@ -205,7 +205,7 @@ def _build_run(run: RunResult, finding: Finding, anchor: str, budget: SizeBudget
         is_alone=len(finding.case.runs) == 1,
         outcome=OUTCOMES[run.outcome] if run.outcome != "answered" else "",
         status=_classify_run(run),
-        facts=tuple(_describe_run(run)),
+        facts=tuple(describe_run(run)),
         failure=message,
         left=left,
         attempts=tuple(_build_attempts(run.earlier_attempts, budget)),
@@ -246,8 +246,9 @@ def _classify_run(run: RunResult) -> str:
     return next((word for word in ("failed", "errored") if word in statuses), "passed")
 
 
-def _describe_run(run: RunResult) -> Iterator[str]:
-    yield f"{run.duration_s:,.2f} s" if run.duration_s >= 1 else f"{1000 * run.duration_s:,.0f} ms"
+def describe_run(run: RunResult) -> Iterator[str]:
+    """Yield time and consumption of a run."""
+    yield format_seconds(run.duration_s)
     if run.usage:
         yield format_usage(run.usage)
     if run.user_usage:

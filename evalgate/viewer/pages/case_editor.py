@@ -33,7 +33,7 @@ from evalgate.viewer.case_draft import (
     read_draft,
 )
 from evalgate.viewer.draft_builder import build_case
-from evalgate.viewer.forms import read_form
+from evalgate.viewer.forms import get_field, read_form
 from evalgate.viewer.noted_cases import (
     change_noted_case,
     drop_noted_case,
@@ -229,11 +229,11 @@ async def change_case(request: Request) -> Response:
 def _change_case(request: Request, form: Form) -> Response:
     viewer = get_viewer(request)
     file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
-    draft, action = read_draft(form), _get(form, "do")
+    draft, action = read_draft(form), get_field(form, "do")
     known = {case.eval_id for case in file.eval_set.cases}
     if request.query_params.get("case", "") not in known:
         return _render_gone(request, file, draft)
-    page = open_page(viewer, file, {**request.query_params, **{name: _get(form, name) for name in form}})
+    page = open_page(viewer, file, {**request.query_params, **{name: get_field(form, name) for name in form}})
     if action not in {"preview", "save", "accept"}:
         change_draft(draft, action, page.actual.replies)
         return _render_draft(request, page, draft)
@@ -242,7 +242,7 @@ def _change_case(request: Request, form: Form) -> Response:
 
 def _save_case(request: Request, page: EditedCase, draft: CaseDraft, form: Form) -> Response:
     """Save the draft, or preview its change; show the form again if that is not possible."""
-    viewer, file, action = get_viewer(request), page.file, _get(form, "do")
+    viewer, file, action = get_viewer(request), page.file, get_field(form, "do")
     case, errors = build_case(draft, page.case)
     if errors:
         sentence = "Nothing was saved: correct the fields that are marked."
@@ -251,8 +251,8 @@ def _save_case(request: Request, page: EditedCase, draft: CaseDraft, form: Form)
         edited = edit_eval_set(file, _replace_case(file, page.case, case))
         if action == "preview":
             return _render_draft(request, page, draft, diff=split_diff(edited.diff), done="previewed")
-        if _get(form, "digest") != file.digest:
-            return _render_conflict(request, page, draft, edited, _get(form, "fingerprint"))
+        if get_field(form, "digest") != file.digest:
+            return _render_conflict(request, page, draft, edited, get_field(form, "fingerprint"))
         names = page.case.eval_id, case.eval_id
         viewer.edits.save(edited, *change_noted_case(file, *names, is_accepted=action == "accept"))
     except FileChangedError:
@@ -323,11 +323,11 @@ def _change_cases(request: Request, form: Form) -> Response:
     viewer = get_viewer(request)
     file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
     page = open_page(viewer, file, request.query_params)
-    action, old = _get(form, "do"), list(file.eval_set.cases)
+    action, old = get_field(form, "do"), list(file.eval_set.cases)
     at = next(number for number, case in enumerate(old) if case is page.case)
     target = page.case.eval_id
     try:
-        if action == "delete" and not _get(form, "sure"):
+        if action == "delete" and not get_field(form, "sure"):
             edited = edit_eval_set(file, _replace_case(file, page.case))
             return render(
                 request, "delete_case.html.j2", file=file, case=page.case, diff=split_diff(edited.diff)
@@ -375,10 +375,6 @@ def split_diff(diff: str) -> list[tuple[str, str]]:
     """Return the lines of a difference with their kind: `minus`, `plus`, `place` or ""."""
     kinds = {"-": "minus", "+": "plus", "@": "place"}
     return [(kinds.get(line[:1], ""), line) for line in diff.split("\n")[2:] if line]
-
-
-def _get(form: Form, name: str) -> str:
-    return form.get(name, ("",))[0]
 
 
 routes = (

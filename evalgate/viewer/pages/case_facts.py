@@ -11,7 +11,7 @@ from evalgate.core.errors import EvalgateError
 from evalgate.core.types import Quarantine
 from evalgate.datasets.edit_history import FileChangedError
 from evalgate.viewer.case_draft import draft_case
-from evalgate.viewer.forms import read_form
+from evalgate.viewer.forms import get_field, read_form
 from evalgate.viewer.noted_cases import open_notes, tag_case
 from evalgate.viewer.pages.case_editor import open_page, render_case
 from evalgate.viewer.quarantined_cases import change_quarantine, compute_quarantine_digest
@@ -30,10 +30,10 @@ def _save_tags(request: Request, form: Form) -> Response:
     viewer = get_viewer(request)
     file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
     page = open_page(viewer, file, request.query_params)
-    typed = _get(form, "tags")
+    typed = get_field(form, "tags")
     try:
         known = ", ".join(open_notes(file).get_note(page.case.eval_id).tags)
-        if _get(form, "known") != known:
+        if get_field(form, "known") != known:
             raise FileChangedError(f"the tags were changed to \u201c{known}\u201d meanwhile. {_AGAIN}")
         tags = [tag.strip() for tag in typed.split(",") if tag.strip()]
         viewer.edits.save_changes(file.path, [tag_case(file, page.case.eval_id, tags)])
@@ -54,11 +54,11 @@ def _save_quarantine(request: Request, form: Form) -> Response:
     viewer = get_viewer(request)
     file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
     page = open_page(viewer, file, request.query_params)
-    wanted = Quarantine(*(_get(form, name).strip() for name in ("owner", "reason", "expires")))
+    wanted = Quarantine(*(get_field(form, name).strip() for name in ("owner", "reason", "expires")))
     try:
-        if _get(form, "digest") != compute_quarantine_digest(viewer):
+        if get_field(form, "digest") != compute_quarantine_digest(viewer):
             raise FileChangedError(f"the quarantine file was changed by something else. {_AGAIN}")
-        entry = None if _get(form, "do") == "end" else wanted
+        entry = None if get_field(form, "do") == "end" else wanted
         viewer.edits.save_changes(file.path, [change_quarantine(viewer, page.case.eval_id, entry)])
     except (EvalgateError, OSError) as error:
         status = 409 if isinstance(error, FileChangedError) else 422
@@ -69,10 +69,6 @@ def _save_quarantine(request: Request, form: Form) -> Response:
 
 
 _AGAIN = "Nothing was saved; what you typed is below: saving again replaces the present entry."
-
-
-def _get(form: Form, name: str) -> str:
-    return form.get(name, ("",))[0]
 
 
 routes = (

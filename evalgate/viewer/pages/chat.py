@@ -17,7 +17,7 @@ from evalgate.reporting.trace_view import build_trace_view
 from evalgate.runner.case_files import DEFAULT_OUT
 from evalgate.runner.chat import ChatTurn, choose_case_id
 from evalgate.viewer.case_views import create_budget
-from evalgate.viewer.forms import read_form
+from evalgate.viewer.forms import get_field, read_form
 from evalgate.viewer.page_chat import PROJECT_AGENT, PageChat, list_adk_agents
 from evalgate.viewer.rendering import render
 from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
@@ -69,7 +69,7 @@ def _render_chat(
         agents=[(value, words, value == state.agent) for value, words in agents],
         formats=FORMATS,
         out=form.get("out", (DEFAULT_OUT,))[0],
-        to=form.get("to", ("",))[0],
+        to=get_field(form, "to"),
         eval_id=form.get("id", (choose_case_id(state.turns[0].message.text) if state.turns else "",))[0],
         typed=typed or (state.unsent if state.failure is not None else ""),
         problem=problem,
@@ -145,9 +145,7 @@ async def change_chat(request: Request) -> Response:
 
 
 def _change_chat(request: Request, form: Mapping[str, tuple[str, ...]]) -> Response:
-    def get(name: str) -> str:
-        return form.get(name, ("",))[0]
-
+    get = partial(get_field, form)
     chat, action = get_chat(get_viewer(request)), get("action")
     if action not in {"send", "stop", "new", "save"}:
         raise InvalidInputError("the form has no such button")
@@ -159,7 +157,11 @@ def _change_chat(request: Request, form: Mapping[str, tuple[str, ...]]) -> Respo
         elif action == "new":
             chat.begin(get("agent"))
         else:
-            picked = {int(each) for each in form.get("turn", ()) if each.isdecimal() and len(each) < 9}
+            picked = {
+                int(each)
+                for each in form.get("turn", ())
+                if each.isascii() and each.isdecimal() and len(each) < 9
+            }
             saved = chat.save(get("out").strip(), get("to") or None, get("id").strip(), picked)
             more = " Secrets were replaced." if saved.is_redacted else ""
             lost = "".join(f" Not held by the format: {each}." for each in saved.lost)

@@ -23,6 +23,8 @@ from evalgate.viewer.comparisons import (
     read_baseline,
 )
 from evalgate.viewer.pages.overview import link_case
+from evalgate.viewer.record_heads import find_earlier, find_newest
+from evalgate.viewer.records import StoredRecord
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
 
@@ -34,28 +36,32 @@ _MOST_NAMES = 25
 def show_comparison(request: Request) -> Response:
     """Show the choice of two records, and their comparison once both are chosen."""
     viewer = get_viewer(request)
-    choices = [(each.record_id, each.title) for each in viewer.records.list_records()]
+    listed = viewer.records.list_records()
+    choices = [(each.record_id, each.title) for each in listed]
     if read_baseline(viewer) is not None:
         choices.append((BASELINE, "the stored baseline"))
     elif where := find_remote_baseline(viewer):
         choices.append((BASELINE, f"the stored baseline in {where}"))
-    after = request.query_params.get("b", "") or (choices[0][0] if choices else "")
+    newest = find_newest(listed)
+    after = request.query_params.get("b", "") or (newest.record_id if newest else "")
     before = request.query_params.get("a", "")
     values = _describe_comparison(compare_records(viewer, before, after), before) if before and after else {}
     return render(
         request,
         "compare.html.j2",
         choices=choices,
-        before=before or _choose_earlier([each for each, _ in choices], after),
+        before=before or _choose_earlier(listed, after),
         after=after,
         found=bool(values),
         **values,  # type: ignore[arg-type]  # no status code is among them
     )
 
 
-def _choose_earlier(ids: Sequence[str], after: str) -> str:
-    """Return the record that follows another in the list, which is the next older one; "" for none."""
-    return next(iter(ids[ids.index(after) + 1 :]), "") if after in ids else ""
+def _choose_earlier(listed: Sequence[StoredRecord], after: str) -> str:
+    """Return the id of the newest record that is older than another; "" for none."""
+    chosen = next((each for each in listed if each.record_id == after), None)
+    found = find_earlier(listed, chosen) if chosen else None
+    return found.record_id if found else ""
 
 
 def _describe_comparison(compared: ComparedRecord, before: str) -> dict[str, object]:

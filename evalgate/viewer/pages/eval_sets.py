@@ -13,7 +13,7 @@ from evalgate.core.registry import WRITERS
 from evalgate.core.types import CaseTurn, EvalCase, EvalSet, Reply, SessionInput, UserMessage
 from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set
 from evalgate.viewer.eval_sets import NEW_ENDING, describe_first_message
-from evalgate.viewer.forms import read_form
+from evalgate.viewer.forms import get_field, read_form
 from evalgate.viewer.noted_cases import OpenedNotes, find_observed_cases, find_web_address, open_notes
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import NavigationLink, get_viewer
@@ -75,7 +75,7 @@ def _describe_for_search(case: EvalCase, notes: OpenedNotes) -> str:
 
 
 def _read_number(text: str) -> int:
-    return int(text) if text.isdecimal() and len(text) < 7 else 0
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
 
 
 def _open_set(request: Request) -> EvalSetFile:
@@ -89,14 +89,14 @@ async def add_case(request: Request) -> Response:
 
 def _add_case(request: Request, form: Form) -> Response:
     viewer, file = get_viewer(request), _open_set(request)
-    typed = {name: _get(form, name) for name in ("id", "message", "response")}
+    typed = {name: get_field(form, name) for name in ("id", "message", "response")}
     case = _build_first_case(typed, file.eval_set.cases)
     try:
         if any(each.eval_id == case.eval_id for each in file.eval_set.cases):
             raise InvalidInputError(f"there is a case {case.eval_id!r} already")
         edited = edit_eval_set(file, [*file.eval_set.cases, case])
         viewer.edits.save(edited)
-    except EvalgateError as error:
+    except (EvalgateError, OSError) as error:
         return _render_set(request, file, status_code=422, error=str(error), typed=typed)
     viewer.eval_sets.forget(file.path)
     return RedirectResponse(link("/sets/case", file=file.shown_as, case=case.eval_id, done="added"), 303)
@@ -127,7 +127,7 @@ def _change_back(request: Request, verb: str) -> Response:
     try:
         change = viewer.edits.undo if verb == "undo" else viewer.edits.redo
         change(file.path, file.shown_as)
-    except EvalgateError as error:
+    except (EvalgateError, OSError) as error:
         return _render_set(request, file, status_code=409, error=str(error))
     viewer.eval_sets.forget(file.path)
     return RedirectResponse(link("/sets/view", file=file.shown_as, done=verb), 303)
@@ -155,7 +155,7 @@ async def create_set(request: Request) -> Response:
 
 
 def _create_set(request: Request, form: Form) -> Response:
-    typed = {name: _get(form, name) for name in ("name", "format", "set", "id", "message", "response")}
+    typed = {name: get_field(form, name) for name in ("name", "format", "set", "id", "message", "response")}
     try:
         if typed["format"] not in WRITERS:
             raise InvalidInputError(f"{typed['format']!r} is no format that evalgate writes")
@@ -166,10 +166,6 @@ def _create_set(request: Request, form: Form) -> Response:
     except (EvalgateError, OSError) as error:
         return _render_new_set(request, typed, str(error))
     return RedirectResponse(link("/sets/view", file=file.shown_as, done="created"), 303)
-
-
-def _get(form: Form, name: str) -> str:
-    return form.get(name, ("",))[0]
 
 
 routes = (

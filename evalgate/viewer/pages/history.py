@@ -26,7 +26,7 @@ from evalgate.reporting.summary_lines import (
 from evalgate.reporting.trace_view import format_seconds
 from evalgate.viewer.comparisons import read_baseline
 from evalgate.viewer.pages.overview import link_case
-from evalgate.viewer.record_heads import find_case, read_head
+from evalgate.viewer.record_heads import find_case, find_earlier, find_newest, is_recording, read_head
 from evalgate.viewer.records import RecordStore, StoredRecord
 from evalgate.viewer.rendering import render
 from evalgate.viewer.state import NavigationLink, get_viewer
@@ -38,10 +38,16 @@ _LONGEST_OPTIONS = 500
 def show_history(request: Request) -> Response:
     """List all results with their metrics and thresholds, and the gate runs of the baseline."""
     viewer = get_viewer(request)
+    listed = viewer.records.list_records()
+    rows = [_describe_record(viewer.records, each) for each in listed]
+    newest = find_newest(listed)
+    earlier = find_earlier(listed, newest) if newest else None
     return render(
         request,
         "history.html.j2",
-        rows=[_describe_record(viewer.records, each) for each in viewer.records.list_records()],
+        rows=rows,
+        newest=newest,
+        earlier=earlier,
         baseline=_describe_baseline(read_baseline(viewer)),
     )
 
@@ -50,11 +56,8 @@ def _describe_record(records: RecordStore, stored: StoredRecord) -> dict[str, ob
     try:
         record = read_head(stored)
     except InvalidInputError as error:
-        try:
-            is_recording = records.open_record(stored.record_id).is_recording
-        except InvalidInputError:
-            is_recording = False
-        return {"stored": stored, "error": "" if is_recording else str(error), "is_recording": is_recording}
+        found = stored.path.is_file() and is_recording(records, stored)
+        return {"stored": stored, "error": "" if found else str(error), "is_recording": found}
     return {
         "stored": stored,
         "error": "",

@@ -162,4 +162,4 @@ def link_case(record_id: str, key: CaseKey, **more: object) -> str:
 
 
 routes = (Route("/", show_start), Route("/records/{record}", show_overview))
-navigation = (NavigationLink("Results", "/"),)
+navigation = (NavigationLink("Result", "/"),)

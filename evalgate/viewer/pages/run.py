@@ -1,5 +1,6 @@
 """Run cases from the page: choose cases, metrics and thresholds; watch the run; open its record."""
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from urllib.parse import parse_qsl, quote, unquote, urlencode
@@ -15,12 +16,13 @@ from evalgate.core.types import CaseKey
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.plan import Plan
 from evalgate.viewer.case_query import CaseQuery, select_cases
-from evalgate.viewer.forms import read_form
+from evalgate.viewer.forms import get_field, read_form
 from evalgate.viewer.page_runs import PageRuns, apply_choices, build_project_plan
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
 
 _MOST_SHOWN = 500
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def get_runs(viewer: Viewer) -> PageRuns:
@@ -164,7 +166,7 @@ def _read_cases(plan: Plan, form: Mapping[str, tuple[str, ...]], recorded: set[s
         (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases
     }
     if "all" in form.get("which", ()):
-        words = form.get("q", ("",))[0].casefold().split()
+        words = get_field(form, "q").casefold().split()
         listed = [str(row["value"]) for row in _list_cases(plan, words, set())]
         listed = listed if recorded is None else [each for each in listed if each in recorded]
     else:
@@ -187,15 +189,14 @@ def _read_thresholds(plan: Plan, form: Mapping[str, tuple[str, ...]]) -> Mapping
     for name, bound in _collect_metrics(plan).items():
         if name not in form.get("metric", ()):
             continue
-        text, range_ = form.get(f"threshold:{name}", ("",))[0], bound.criterion.range
+        text, range_ = get_field(form, f"threshold:{name}"), bound.criterion.range
         defaults = _list_thresholds(plan, name)
         if [text] == defaults or (not text and len(defaults) > 1):
             found[name] = None
             continue
-        try:
-            found[name] = threshold = float(text)
-        except ValueError:
-            raise InvalidInputError(f"the threshold of {name} is no number: {text!r}") from None
+        if not _NUMBER.fullmatch(text.strip()):  # float() also reads digits of other scripts, and `1_0`
+            raise InvalidInputError(f"the threshold of {name} is no number: {text!r}")
+        found[name] = threshold = float(text)
         if not range_.low <= threshold <= range_.high:
             raise InvalidInputError(f"the threshold of {name} must be between {range_}")
     return found
