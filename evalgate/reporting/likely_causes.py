@@ -106,6 +106,7 @@ _HTTP = {
     "evalgate": "The server must answer with `tool_calls` (docs/agents-http.md), or use `agent.otel: true`.",
     "openai": "The model called none: are its `tools` in `agent.body`, and may it use them (`tool_choice`)?",
     "adk": "No event of the server contained a function call: look at the agent's instruction and tools.",
+    "orchestrate": "No event of a run contained a tool call: look at the agent's instructions and tools.",
     "a2a": "An A2A agent reports its calls if Google ADK serves it; trace others: `agent.otel: true`.",
 }
 _KINDS = {

@@ -68,6 +68,7 @@ KINDS = (
     Kind("http adk", _http("adk", app="talker"), ADK, serves=_api_server),
     Kind("http adk stream", _http("adk", app="talker", stream=True), ADK, serves=_api_server),
     Kind("http a2a", _http("a2a"), serves=_own_server),
+    Kind("http orchestrate", _http("orchestrate", app="talker"), serves=_own_server),
     Kind("docker entry", _docker(entry="function.py:answer", network="none"), needs_docker=True),
     Kind("docker command", _docker(command="python3 lines.py", network="none"), needs_docker=True),
     Kind(

@@ -57,6 +57,7 @@ def case(expected: Reply, actual: Reply | None, failure: Failure | None = None) 
         ("http", {"dialect": "openai"}, "are its `tools` in `agent.body`"),
         ("http", {"dialect": "adk"}, "No event of the server contained a function call"),
         ("http", {"dialect": "a2a"}, "if Google ADK serves it"),
+        ("http", {"dialect": "orchestrate"}, "No event of a run contained a tool call"),
         ("adk", {}, "No event of the agent contained a function call"),
         ("replay", {}, "The recording contains none."),
         ("of_a_plugin", {}, "Does this kind of agent report them?"),

@@ -1,4 +1,4 @@
-"""Agents behind a URL, in one of four wire formats."""
+"""Agents behind a URL, in one of five wire formats."""
 
 from pathlib import Path
 from typing import ClassVar

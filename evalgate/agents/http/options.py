@@ -13,19 +13,20 @@ from evalgate.agents.http.chat_completions import ChatDialect, ChatOptions
 from evalgate.agents.http.connection import AgentConnection, append_path
 from evalgate.agents.http.dialect import Dialect
 from evalgate.agents.http.evalgate_dialect import EvalgateDialect
+from evalgate.agents.http.orchestrate_server import HEALTH_PATH, OrchestrateDialect
 from evalgate.documents.env_expansion import strip_placeholders
 
-DialectName: TypeAlias = Literal["evalgate", "openai", "adk", "a2a"]
+DialectName: TypeAlias = Literal["evalgate", "openai", "adk", "a2a", "orchestrate"]
 
 _DIALECT_OPTIONS: Mapping[str, frozenset[DialectName]] = {
     "model": frozenset({"openai"}),
     "instructions": frozenset({"openai"}),
     "body": frozenset({"openai"}),
     "max_rounds": frozenset({"openai"}),
-    "app": frozenset({"adk"}),
+    "app": frozenset({"adk", "orchestrate"}),
     "stream": frozenset({"openai", "adk", "a2a"}),
 }
-_HEALTH: Mapping[DialectName, str] = {"adk": "/list-apps"}
+_HEALTH: Mapping[DialectName, str] = {"adk": "/list-apps", "orchestrate": HEALTH_PATH}
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 _RESERVED_HEADERS = frozenset(
     {"content-length", "transfer-encoding", "connection", "upgrade", "expect", "te"}
@@ -41,7 +42,7 @@ class HttpDialectOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     dialect: DialectName = "evalgate"
-    """The wire format: evalgate's own turns, OpenAI's chat completions, Google ADK's api_server, or A2A."""
+    """The wire format: that of evalgate, OpenAI's chat completions, ADK's api_server, A2A or Orchestrate."""
     headers: Mapping[str, str] = Field(default_factory=dict)
     """Sent with every request; values may hold `${NAME}`, from the environment of evalgate."""
     health: str | None = None
@@ -59,7 +60,7 @@ class HttpDialectOptions(BaseModel):
     max_rounds: Annotated[int, Strict()] = Field(default=16, ge=1, le=1_000)
     """Of OpenAI's dialect: the largest number of requests in one turn while the agent calls tools."""
     app: str | None = None
-    """Of ADK's dialect: the app of the server; the case's own, or the only one, when absent."""
+    """The app of ADK's server, or the agent of Orchestrate; the case's own, or the only one, when absent."""
 
     @field_validator("headers")
     @classmethod
@@ -110,6 +111,8 @@ class HttpDialectOptions(BaseModel):
                 return lambda connection: AdkServerDialect(connection, options)
             case "a2a":
                 return lambda connection: A2aDialect(connection, stream=self.stream)
+            case "orchestrate":
+                return lambda connection: OrchestrateDialect(connection, self.app)
 
     def _build_chat_options(self) -> ChatOptions:
         return ChatOptions(

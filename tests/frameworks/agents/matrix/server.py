@@ -1,6 +1,7 @@
-"""A server that is asked in three dialects: `server.py PORT [HOST]`. Its crash breaks the connection.
+"""A server that is asked in four dialects: `server.py PORT [HOST]`. Its crash breaks the connection.
 
-`/` takes evalgate's turns, `/v1` OpenAI's chat completions, `/a2a` A2A's JSON-RPC of release 0.3.
+`/` takes evalgate's turns, `/v1` OpenAI's chat completions, `/a2a` A2A's JSON-RPC of release 0.3, and
+`/v1/orchestrate` the runs of watsonx Orchestrate.
 """
 
 import json
@@ -12,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from script import Crash, Hang, act, get_forecast
 
 contexts = {}
+ORCHESTRATE = "/v1/orchestrate/"
 
 
 def evalgate(turn):
@@ -64,6 +66,29 @@ def adk(kind, data):
     return {"kind": "data", "data": data, "metadata": {"adk_type": kind}}
 
 
+def orchestrate(request):
+    thread = request.get("thread_id") or str(uuid.uuid4())
+    said = contexts.setdefault(thread, [])
+    said.append(request["message"]["content"])
+    found, steps = act(said), []
+    if not isinstance(found, str):
+        name, args = found
+        result = get_forecast(**args)
+        steps = [
+            {"type": "tool_calls", "tool_calls": [{"id": "1", "name": name, "args": args}]},
+            {"type": "tool_response", "tool_call_id": "1", "name": name, "content": json.dumps(result)},
+        ]
+        found = act(said, result)
+    message = {"role": "assistant", "content": [{"response_type": "text", "text": found}]}
+    events = [
+        ("run.started", {}),
+        *(("run.step.delta", {"delta": {"role": "assistant", "step_details": [step]}}) for step in steps),
+        ("message.created", {"message": message}),
+        ("done", {}),
+    ]
+    return [{"event": name, "data": {"thread_id": thread, **data}} for name, data in events]
+
+
 def card(port):
     return {
         "name": "matrix",
@@ -78,20 +103,27 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        self.send_json(card(self.server.server_port))
+        agents = [{"id": "1", "name": "talker"}]
+        self.send_json(agents if self.path == ORCHESTRATE + "agents" else card(self.server.server_port))
 
     def do_POST(self):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         dialect = {"/v1/chat/completions": completion, "/a2a": a2a}.get(self.path, evalgate)
         try:
-            self.send_json(dialect(request))
+            if self.path == ORCHESTRATE + "runs?stream=true":
+                self.send_body("".join(json.dumps(each) + "\n" for each in orchestrate(request)))
+            else:
+                self.send_json(dialect(request))
         except Crash:
             self.close_connection = True
         except Hang:
             time.sleep(600)
 
     def send_json(self, value):
-        body = json.dumps(value).encode()
+        self.send_body(json.dumps(value))
+
+    def send_body(self, text):
+        body = text.encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
