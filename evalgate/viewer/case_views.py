@@ -2,9 +2,13 @@
 
 from collections.abc import Iterator
 
-from evalgate.core.formatting import format_score
 from evalgate.core.frozen import frozen
+<<<<<<< HEAD
 from evalgate.core.types import CaseResult, Reply, RunMetric, RunResult, Status, ToolCall, TurnMetric
+=======
+from evalgate.core.score_ranges import get_score_range
+from evalgate.core.types import CaseResult, Reply, RunResult, Status, ToolCall
+>>>>>>> c7d3664f (metrics: add budgets of tokens, cost, calls, turns and latency)
 from evalgate.llm.judge_health import describe_agreement
 from evalgate.metrics.tool_call_matching import align_calls, is_same_tool_call
 from evalgate.reporting.diff import Difference, get_baseline_reply
@@ -312,7 +316,12 @@ def build_run_column(run: RunResult) -> RunColumn:
         OUTCOMES[run.outcome] if run.outcome != "answered" else STATUSES[status],
         tuple(list_run_facts(run)),
         tuple(
-            (each.name, each.status, format_score(each.score), _join_reason(each.reason, each.details))
+            (
+                each.name,
+                each.status,
+                get_score_range(each.name).format(each.score),
+                _join_reason(each.reason, each.details),
+            )
             for each in run.metrics
         ),
         tuple(

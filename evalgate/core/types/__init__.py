@@ -13,6 +13,7 @@ from evalgate.core.types.comparison import (
     Margin,
     MetricComparison,
     MetricVerdict,
+    RatioEstimate,
     SamplingCost,
     ThresholdEstimate,
 )
@@ -154,6 +155,7 @@ __all__ = [
     "Outcome",
     "PlanId",
     "Quarantine",
+    "RatioEstimate",
     "Record",
     "RecordedCriterion",
     "ReliabilityRule",
