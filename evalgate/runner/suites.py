@@ -9,13 +9,8 @@ from itertools import accumulate, chain
 from pathlib import Path
 
 from evalgate.agents.factory import AgentSpec
-<<<<<<< HEAD
 from evalgate.config.schema.criteria import ToolMockConfig
-from evalgate.config.schema.thresholds import NEWEST_ADK, Config, Thresholds, parse_adk_version
-=======
-from evalgate.config.schema.criteria import CaseRule, ToolMockConfig
 from evalgate.config.schema.thresholds import Config, Thresholds
->>>>>>> c7d3664f (metrics: add budgets of tokens, cost, calls, turns and latency)
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
@@ -392,11 +387,7 @@ def _build_suites_with_own_rules(
             from evalgate.runner.default_criteria import find_default_rules
 
             own = find_default_rules(eval_set)
-<<<<<<< HEAD
-        if own is None and needs_criteria and not (rules.checks or eval_set.checks):
-=======
-        if own is None and needs_criteria and not rules.companions:
->>>>>>> c7d3664f (metrics: add budgets of tokens, cost, calls, turns and latency)
+        if own is None and needs_criteria and not (rules.companions or eval_set.checks):
             raise InvalidInputError(
                 f"{eval_set.path}: no thresholds. Write `criteria` into {rules.file or _OWN_FILE}, "
                 "give --thresholds FILE, or put the set's own .metrics.json next to it."

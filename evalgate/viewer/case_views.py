@@ -3,12 +3,8 @@
 from collections.abc import Iterator
 
 from evalgate.core.frozen import frozen
-<<<<<<< HEAD
-from evalgate.core.types import CaseResult, Reply, RunMetric, RunResult, Status, ToolCall, TurnMetric
-=======
 from evalgate.core.score_ranges import get_score_range
-from evalgate.core.types import CaseResult, Reply, RunResult, Status, ToolCall
->>>>>>> c7d3664f (metrics: add budgets of tokens, cost, calls, turns and latency)
+from evalgate.core.types import CaseResult, Reply, RunMetric, RunResult, Status, ToolCall, TurnMetric
 from evalgate.llm.judge_health import describe_agreement
 from evalgate.metrics.tool_call_matching import align_calls, is_same_tool_call
 from evalgate.reporting.diff import Difference, get_baseline_reply

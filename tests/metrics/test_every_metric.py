@@ -161,8 +161,8 @@ async def check_every_metric(case: EvalCase, run: CaseRun) -> None:
 
 def check(name: str, result: MetricResult, case: EvalCase, run: CaseRun) -> None:
     """That it is a score in its range, or says why there is none."""
-    known = SCORE_RANGES.get(name) or getattr(resolve_name(METRICS[name]), "score_range", (0.0, 1.0))
-    low, high = min(known), max(known)
+    declared: tuple[float, float] = getattr(resolve_name(METRICS[name]), "score_range", (0.0, 1.0))
+    low, high = sorted(SCORE_RANGES.get(name, declared))
     if isinstance(result, MetricScore):
         turns = [turn.score for turn in result.turns if turn.score is not None]
         assert all(low <= score <= high for score in (result.score, *turns))
