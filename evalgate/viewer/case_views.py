@@ -51,6 +51,8 @@ class CallRow:
     """The number of arguments that are not among `values`."""
     is_divergence: bool
     """True for the first row of the turn that differs."""
+    number: int
+    """Position of the actual call among those of its turn, 0-based; -1 if there is none."""
 
 
 @frozen
@@ -100,6 +102,7 @@ def compare_turn(run: RunResult, number: int, finding: Finding, budget: SizeBudg
 
 def _compare_calls(expected: Reply | None, actual: Reply | None) -> Iterator[CallRow]:
     pairs = align_calls(expected.tool_calls if expected else (), actual.tool_calls if actual else ())
+    numbers = {id(call): at for at, call in enumerate(actual.tool_calls if actual else ())}
     is_first = True
     for one, other in pairs:
         status = _classify_pair(one, other)
@@ -109,7 +112,9 @@ def _compare_calls(expected: Reply | None, actual: Reply | None) -> Iterator[Cal
         else:
             call = one or other
             values, more = list_values(_get_args(call), status) if call else ([], 0)
-        yield CallRow(status, one, other, tuple(values), more, differs and is_first)
+        yield CallRow(
+            status, one, other, tuple(values), more, differs and is_first, numbers.get(id(other), -1)
+        )
         is_first = is_first and not differs
 
 
