@@ -182,26 +182,12 @@ def render_case(
             }
             for turn in draft.turns
         ],
-        "goal_kinds": GOAL_KINDS,
         # The goals of several turns belong to none of them.
         "has_own_reply": base.journey is None or len(base.turns) == 1,
         "digest": page.file.digest,
         "fingerprint": _identify(base),
         "can_undo": viewer.edits.can_undo(page.file.path),
-        "errors": {},
-        "error": "",
-        "diff": [],
-        "done": "",
         "was": request.query_params.get("was", ""),
-        "is_draft": False,
-        "conflict": "",
-        "format_json": format_json,
-        "get_kind": _get_kind,
-        "list_differences": list_argument_differences,
-        "check_lines": LINES,
-        "check_counts": COUNTS,
-        "check_single": SINGLE,
-        "check_tests": TESTS,
         "checks_digest": identify_checks(page.file, base.eval_id),
         **_describe_notes(page),
         "quarantine": read_quarantine(viewer, base.eval_id),
@@ -211,7 +197,7 @@ def render_case(
         "has_metric": page.file.eval_set.format_name == "trpc",
         "has_rubrics": page.file.eval_set.format_name in {"adk", "trpc"},
     }
-    return render(request, "case_editor.html.j2", status_code=status_code, **{**own, **values})
+    return render(request, "case_editor.html.j2", status_code=status_code, **{**_DEFAULTS, **own, **values})
 
 
 def _describe_notes(page: EditedCase) -> dict[str, object]:
@@ -243,6 +229,25 @@ def _identify(case: EvalCase) -> str:
     return f"{case.eval_id} {compute_case_fingerprint(case)}"
 
 
+_DEFAULTS: Mapping[str, object] = {
+    "errors": {},
+    "error": "",
+    "diff": [],
+    "done": "",
+    "is_draft": False,
+    "conflict": "",
+    "goal_kinds": GOAL_KINDS,
+    "format_json": format_json,
+    "get_kind": _get_kind,
+    "list_differences": list_argument_differences,
+    "check_lines": LINES,
+    "check_counts": COUNTS,
+    "check_single": SINGLE,
+    "check_tests": TESTS,
+}
+"""Values of the template that are the same for every case, or that a draft replaces."""
+
+
 # --- changes ------------------------------------------------------------------------------------------------
 
 
@@ -253,7 +258,10 @@ async def change_case(request: Request) -> Response:
 
 def _change_case(request: Request, form: Form) -> Response:
     viewer = get_viewer(request)
-    file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
+    try:
+        file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{error}. Nothing was saved; the page before holds what you typed") from None
     draft, action = read_draft(form), get_field(form, "do")
     known = {case.eval_id for case in file.eval_set.cases}
     if request.query_params.get("case", "") not in known:
