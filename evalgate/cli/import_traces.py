@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 
 from evalgate.core import registry
@@ -38,6 +39,10 @@ from evalgate.system.gc import pause_gc
 from evalgate.system.workspace import Workspace, open_workspace
 
 _MOST_NAMED = 10
+_OF_FILE = " trace "
+"""Text between the name of a file and the id of a trace in it."""
+_SHORTEST_UNIQUE = 16
+"""Length of the ids of traces that no two exports have by chance."""
 
 
 @frozen
@@ -98,7 +103,9 @@ def _import_traces(
         raise NoVerdictError("; ".join(problems[:_MOST_NAMED]) or f"{options.source}: there is no trace")
     target = _open_target(options, workspace)
     cases = [_build_case(each, options, redactor) for each in _select(found, options, counts)]
-    added = [case for case in cases if case.source not in target.seen and case.eval_id not in target.seen]
+    added = [
+        case for case in cases if target.seen.isdisjoint({case.eval_id, *_list_source_keys(case.source)})
+    ]
     if len(added) < len(cases):
         counts.append(f"Left out {len(cases) - len(added):,} that an earlier import had.")
     if not added:
@@ -171,9 +178,27 @@ def _build_case(found: ObservedConversation, options: ImportOptions, redactor: L
         turns,
         tags=tuple(dict.fromkeys(cleaned for tag in tags if (cleaned := to_one_line(tag)))),
         status="observed",
-        source=found.url or f"{Path(options.source).name} trace {found.trace_ids[0]}",
+        source=_build_source(found, options, redactor),
         creation_timestamp=found.start / 1e9,
     )
+
+
+def _build_source(found: ObservedConversation, options: ImportOptions, redactor: LiveRedactor) -> str:
+    """Return the link to the first trace, the same in every import and without secrets and personal data."""
+    source = found.url or f"{Path(options.source).name}{_OF_FILE}{found.trace_ids[0]}"
+    clean = redactor.redact_text(source)
+    if not options.keeps_personal_data:
+        clean = PersonalDataRedactor().redact_text(clean)
+    # Placeholders are the same for different persons: a digest tells their traces apart.
+    return (
+        source if clean == source else f"{clean}#{sha256(source.encode(errors='replace')).hexdigest()[:10]}"
+    )
+
+
+def _list_source_keys(source: str) -> set[str]:
+    """Return the source, and the id of its trace, which exports with other names have too."""
+    trace_id = source.rpartition(_OF_FILE)[2]
+    return {source, trace_id} if len(trace_id) >= _SHORTEST_UNIQUE else {source}
 
 
 def _list_mocks(case: EvalCase) -> Iterator[Mapping[str, object]]:
@@ -217,7 +242,7 @@ class _Target:
     noted: frozenset[str]
     """Ids of the cases in the notes, which may be of an import that was interrupted."""
     seen: frozenset[str]
-    """Ids of its cases, and the sources of cases that it has or had."""
+    """Ids of its cases, their sources, and the keys of the sources of dropped cases."""
 
 
 def _open_target(options: ImportOptions, workspace: Workspace) -> _Target:
@@ -230,7 +255,8 @@ def _open_target(options: ImportOptions, workspace: Workspace) -> _Target:
     file = open_eval_set(path, options.out) if path.exists() else None
     ids = {case.eval_id for case in file.eval_set.cases} if file else set()
     sources = {note.source for name, note in notes.cases.items() if note.source and name in ids}
-    seen = frozenset({*ids, *sources, *notes.dropped})
+    dropped = (key for source in notes.dropped for key in _list_source_keys(source))
+    seen = frozenset({*ids, *sources, *dropped})
     return _Target(file, notes_path, shown_as, text, frozenset(notes.cases), seen)
 
 

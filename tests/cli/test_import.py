@@ -132,6 +132,39 @@ def test_a_dropped_case_does_not_come_back(tmp_path: Path) -> None:
     assert "Nothing was added" in invoke(tmp_path, "import", "traces.json").output
 
 
+def test_a_dropped_case_does_not_come_back_under_another_name(tmp_path: Path) -> None:
+    write_traces(tmp_path, LATE, SENT)
+    invoke(tmp_path, "import", "traces.json")
+    first, _ = (case.eval_id for case in load(tmp_path).cases)
+    invoke(tmp_path, "review", OUT, "--drop", first)
+    (tmp_path / "traces.json").rename(tmp_path / "tuesday.json")
+    assert "Nothing was added" in invoke(tmp_path, "import", "tuesday.json").output
+
+
+def test_dropped_cases_with_personal_sources_do_not_come_back(tmp_path: Path) -> None:
+    traces = list_langfuse_traces(list_steps(HELLO)) * 3
+    names = ["anna@firm.de", "bob@firm.de", "carl@firm.de"]
+    named = [
+        {
+            **trace,
+            "id": name,
+            "sessionId": None,
+            "input": f"Hello, {name}",
+            "output": "Hi",
+            "observations": [],
+        }
+        for trace, name in zip(traces, names, strict=True)
+    ]
+    (tmp_path / "t.json").write_text(json.dumps(named))
+    invoke(tmp_path, "import", "t.json")
+    first, second, _ = (case.eval_id for case in load(tmp_path).cases)
+    invoke(tmp_path, "review", OUT, "--drop", first, "--drop", second)
+    assert "Nothing was added" in invoke(tmp_path, "import", "t.json").output
+    notes = (tmp_path / NOTES).read_text()
+    assert "firm" not in notes
+    assert notes.count("t.json trace user1@example.com#") == 3
+
+
 def test_an_interrupted_import_is_told_and_repeated(tmp_path: Path) -> None:
     write_traces(tmp_path, LATE, SENT)
     invoke(tmp_path, "import", "traces.json")
