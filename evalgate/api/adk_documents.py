@@ -63,7 +63,15 @@ def find_case(content: dict[str, Any], eval_case_id: str) -> int | None:
 
 
 class NotFoundError(InvalidInputError, LookupError):
-    """There is no such eval set, case or result."""
+    """There is no such eval set, case or result.
+
+    >>> from evalgate.api.adk import InMemoryEvalSetsManager
+    >>> try:
+    ...     InMemoryEvalSetsManager().delete_eval_case("my_app", "suite", "greets")
+    ... except NotFoundError as error:
+    ...     print(error)
+    Eval set `suite` not found.
+    """
 
 
 def check_name(name: str) -> str:

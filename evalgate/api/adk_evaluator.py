@@ -34,7 +34,11 @@ _MESSAGES = {
 
 
 class AgentEvaluator:
-    """Evaluate agents of Google ADK in tests; every method is static, as in Google's class."""
+    """Evaluate agents of Google ADK in tests; every method is static, as in Google's class.
+
+    >>> AgentEvaluator.find_config_for_test_file("tests/weather.test.json").criteria
+    {'tool_trajectory_avg_score': 1.0, 'response_match_score': 0.8}
+    """
 
     @staticmethod
     def find_config_for_test_file(test_file: str) -> Any:

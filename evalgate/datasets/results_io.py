@@ -160,6 +160,8 @@ def build_record_schema() -> dict[str, Any]:
     }
     for name, definition in schema["$defs"].items():
         definition["required"] = list_required_fields(getattr(types, name))
+        if "description" in definition:  # the docstring; its example is in Python
+            definition["description"] = definition["description"].partition("\n\n>>>")[0]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,

@@ -19,7 +19,11 @@ NO_JSON: JsonObject = {}
 
 @frozen
 class ToolCall:
-    """A call of a tool by the agent."""
+    """A call of a tool by the agent.
+
+    >>> ToolCall("lookup_order", {"order_id": "1003"}).args
+    {'order_id': '1003'}
+    """
 
     name: str
     args: JsonObject | None = None
@@ -33,7 +37,11 @@ class ToolCall:
 
 @frozen
 class ToolResult:
-    """Result of a tool call."""
+    """Result of a tool call.
+
+    >>> ToolResult("lookup_order", {"status": "shipped"}).result
+    {'status': 'shipped'}
+    """
 
     name: str
     result: object = None
@@ -58,7 +66,12 @@ Event: TypeAlias = ToolCall | ToolResult | Message
 
 @frozen
 class Reply:
-    """Events and final response of an agent in one turn, expected or actual."""
+    """Events and final response of an agent in one turn, expected or actual.
+
+    >>> reply = Reply("It has shipped.", (ToolCall("lookup_order", {"order_id": "1003"}),))
+    >>> [call.name for call in reply.tool_calls]
+    ['lookup_order']
+    """
 
     response: str | None = None
     """Text of the final response; None when there is none."""
@@ -73,7 +86,11 @@ class Reply:
 
 @frozen
 class UserMessage:
-    """The user's message in one turn."""
+    """The user's message in one turn.
+
+    >>> UserMessage("Where is order 1003?").attachments
+    ()
+    """
 
     text: str
     attachments: tuple[JsonObject, ...] = ()

@@ -255,7 +255,13 @@ VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive", "error"]
 
 @frozen
 class Verdict:
-    """Decision of the gate, with its reasons."""
+    """Decision of the gate, with its reasons.
+
+    >>> from evalgate import evaluate
+    >>> case, criteria = {"query": "Hi", "reference": "Hello"}, {"response_match_score": 1.0}
+    >>> evaluate([case], lambda text: "Bye", criteria=criteria).verdict.reasons[0]
+    'response_match_score is 0.00, below its threshold 1.00.'
+    """
 
     status: VerdictStatus
     exit_code: int

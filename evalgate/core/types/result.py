@@ -296,7 +296,14 @@ class CaseMetric:
 
 @frozen
 class CaseResult:
-    """One case, over all its runs."""
+    """One case, over all its runs.
+
+    >>> from evalgate import evaluate
+    >>> case, criteria = {"query": "Hi", "reference": "Hello"}, {"response_match_score": 1.0}
+    >>> record = evaluate([case], lambda text: "Hello", criteria=criteria, runs=3)
+    >>> record.cases[0].status, len(record.cases[0].runs)
+    ('passed', 3)
+    """
 
     eval_set_id: str
     eval_id: str
