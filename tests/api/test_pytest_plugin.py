@@ -297,11 +297,18 @@ class TestRun:
         assert "s3cr3t" not in get_text(result)
 
     def test_junit(self, project: pytest.Pytester) -> None:
+        crash = build_case("crashes", "Crash", "Never said.")
+        write_set(project.path / "tests/refunds.evalset.json", *GREETINGS, REFUND, crash)
+        crashes = "    if text == 'Crash':\n        raise ValueError\n"
+        project.path.joinpath("agent.py").write_text(
+            AGENT.replace("    with open", f"{crashes}    with open")
+        )
         run(project, "--junitxml=junit.xml")
         tests = ET.parse(project.path / "junit.xml").getroot().findall(".//testcase")
 
-        assert [each.get("name") for each in tests] == ["greets_ada", "greets_bob", "refund_late"]
-        assert [each.find("failure") is not None for each in tests] == [False, False, True]
+        assert [each.get("name") for each in tests] == ["greets_ada", "greets_bob", "refund_late", "crashes"]
+        assert [each.find("failure") is not None for each in tests] == [False, False, True, True]
+        assert list(tests[3].iter("property")) == []  # a run without an answer has no score
         properties = {each.get("name"): each.get("value") for each in tests[2].iter("property")}
         assert properties == {
             "evalgate:response_match_score": "1.0",

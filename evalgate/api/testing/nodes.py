@@ -155,7 +155,7 @@ def _get_result(item: pytest.Item, case: SelectedCase) -> Outcome:
     scores = {f"evalgate:{name}": score for name, score in outcome.scores.items()}
     # A case that `--reruns` runs again has properties already.
     others = [each for each in item.user_properties if each[0] not in scores]
-    item.user_properties[:] = [*others, *scores.items()]
+    item.user_properties[:] = [*others, *(each for each in scores.items() if each[1] is not None)]
     return outcome
 
 
