@@ -33,6 +33,7 @@ from evalgate.core.protocols import (
     StoreContext,
     StreamingReporter,
     SupportsToolMocks,
+    SupportsToolRecordings,
     User,
 )
 from evalgate.core.types import (
@@ -70,6 +71,7 @@ from evalgate.core.types import (
     Status,
     ToolCall,
     ToolMock,
+    ToolRecording,
     ToolResult,
     Totals,
     TurnMetric,
@@ -145,8 +147,10 @@ __all__ = [
     "StoreContext",
     "StreamingReporter",
     "SupportsToolMocks",
+    "SupportsToolRecordings",
     "ToolCall",
     "ToolMock",
+    "ToolRecording",
     "ToolResult",
     "Totals",
     "TurnMetric",

@@ -185,6 +185,11 @@ class _ReplaySession:
         """Return True, as no tool is called."""
         return True
 
+    @property
+    def applies_recordings(self) -> bool:
+        """Return True, as no tool is called."""
+        return True
+
     async def run_turn(self, message: UserMessage) -> Reply | None:
         """Return the recorded reply of the turn; None if the recording holds no more.
 

@@ -27,6 +27,7 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
         "python",
         "env",
         "env_file",
+        "live_tools",
     ),
     "Judge and simulated user": ("judge", "judge_cache", "simulated_user"),
     "Verdict and baseline": ("baseline", "max_regression", "report_only", "policy", "adk_version"),

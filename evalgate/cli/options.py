@@ -286,6 +286,11 @@ _OPTIONS = (
         help="Session that old lists of turns start with: Google ADK's initial_session_file.",
     ),
     click.option(
+        "--live-tools",
+        is_flag=True,
+        help="Call the tools for real, although `tool_mocks` names a recording: records it anew.",
+    ),
+    click.option(
         "--trace",
         is_flag=True,
         help="Keep in results.json, for each run, the calls of models with requests and responses, and those "

@@ -103,6 +103,7 @@ def run(
         ExitStack() as published,
     ):
         plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
+        _keep_recordings(plan, folder / out)
         publisher = Publisher(
             plan.workspace, out, os.environ, sys.stdout, sys.stderr, redactor, posting, reports, kept, details
         )
@@ -114,6 +115,14 @@ def run(
     if selection.failed is None:  # `--failed` alone runs what is left
         _suggest_resume(publisher, plan.workspace.folder / out)
     return code
+
+
+def _keep_recordings(plan: "Plan", reports: Path) -> None:
+    """Raise InvalidInputError if the results would be written over a recording that answers the tools."""
+    if plan.recordings:
+        from evalgate.runner.tool_mocks import refuse_overwriting
+
+        refuse_overwriting(plan.recordings, reports / "results.json")
 
 
 def _run_with_progress(
@@ -249,7 +258,8 @@ def build_repro_options(
         *(("--env-file", file) for file in overrides.env_file),
         ("--out", _append_again(_format_path(work / out, work, out, is_ci=is_ci))),
     )
-    return tuple(word for option, value in (*paths, *values) if value for word in (option, value))
+    words = tuple(word for option, value in (*paths, *values) if value for word in (option, value))
+    return (*words, "--live-tools") if overrides.live_tools else words
 
 
 def _find_base_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:

@@ -6,6 +6,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig, SessionConfig
+from evalgate.config.schema.criteria import drop_recordings
 from evalgate.config.schema.judge import USER_SETTINGS, CacheMode, JudgeConfig, UserConfig
 from evalgate.config.schema.thresholds import Config
 from evalgate.core.errors import InvalidInputError, Problem
@@ -75,6 +76,8 @@ class Overrides:
     """File with the session that old lists of turns start with."""
     app_name: str | None = None
     user_id: str | None = None
+    live_tools: bool = False
+    """True: no recording answers the tools."""
     trace: bool = False
     """True: keep a trace of each run."""
     report_only: bool = False
@@ -107,7 +110,8 @@ def apply_overrides(config: Config, overrides: Overrides) -> Config:
         "judge": _override_judge(config.judge, overrides),
         "executor": _override_executor(config.executor, overrides),
     }
-    valid = {"eval_sets": overrides.eval_sets or None, **sections}
+    mocks = drop_recordings(config.tool_mocks) if overrides.live_tools else None
+    valid = {"eval_sets": overrides.eval_sets or None, "tool_mocks": mocks, **sections}
     changes = {name: value for name, value in valid.items() if value is not None}
     # Not validated again: building the validator of every section takes as long as all else here.
     config = _update_config(config, top).model_copy(update=changes)

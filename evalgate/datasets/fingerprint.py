@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from evalgate.core.types import CaseTurn, EvalCase, Event, Message, Rubric, Scenario, ToolCall
+from evalgate.core.types import CaseTurn, EvalCase, Event, Message, Rubric, Scenario, ToolCall, ToolRecording
 
 _DIGITS = 16
 # Decoded JSON holds no cycles, and to look for them takes a quarter of the time.
@@ -15,9 +15,10 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=dict, 
 def compute_case_fingerprint(case: EvalCase) -> str:
     """Return 16 hexadecimal digits of a hash of everything that a case sends and expects.
 
-    The hash covers turns, scenario, journey, rubrics, tool mocks, context messages, and the session's initial
-    and final state. It does not cover the order of keys, the case's id and position, ids of calls, turns and
-    sessions, time stamps, recorded details of the agent, or data that only the case's own format knows.
+    The hash covers turns, scenario, journey, rubrics, tool mocks and recordings, context messages, and the
+    session's initial and final state. It does not cover the order of keys, the case's id and position, ids of
+    calls, turns and sessions, time stamps, recorded details of the agent, or data that only the case's own
+    format knows.
     """
     asked = {
         "turns": [_to_turn_values(turn) for turn in case.turns],
@@ -28,6 +29,7 @@ def compute_case_fingerprint(case: EvalCase) -> str:
         "journey": asdict(case.journey) if case.journey else None,
         "rubrics": [_to_rubric_values(rubric) for rubric in case.rubrics],
         "tool_mocks": [asdict(mock) for mock in case.tool_mocks],
+        "tool_recording": _to_recording_values(case.tool_recording),
     }
     return hashlib.sha256(_encode(_drop_absent(asked)).encode()).hexdigest()[:_DIGITS]
 
@@ -56,6 +58,13 @@ def is_other_judge(fingerprint: str, other: str) -> bool:
     own, _, judge = fingerprint.partition("-")
     others, _, others_judge = other.partition("-")
     return bool(judge and others_judge) and own == others and judge != others_judge
+
+
+def _to_recording_values(recording: ToolRecording | None) -> object:
+    """Return the calls and live tools of a recording, without the path of its file."""
+    if recording is None:
+        return None
+    return {"calls": [asdict(call) for call in recording.calls], "live": recording.live}
 
 
 def _to_turn_values(turn: CaseTurn) -> object:

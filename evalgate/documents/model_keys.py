@@ -18,8 +18,15 @@ def list_keys(model: type[BaseModel], location: tuple[str | int, ...]) -> list[s
     for part in location[:-1]:
         types = [inner for each in types for inner in _iter_inner_types(each, part)] or types
     in_camel_case = any(map(str.isupper, str(location[-1]))) if location else False
-    models = [each for each in types if isinstance(each, type) and issubclass(each, BaseModel)]
+    models = _select_models(types)
+    if not models:  # a list whose only item may be written without the list
+        items = (inner for each in types for item in get_args(each) for inner in _unfold_union(item))
+        models = _select_models(items)
     return sorted({key for each in models for key in _iter_keys(each, in_camel_case=in_camel_case)})
+
+
+def _select_models(types: Iterable[Any]) -> list[type[BaseModel]]:
+    return [each for each in types if isinstance(each, type) and issubclass(each, BaseModel)]
 
 
 def _iter_keys(model: type[BaseModel], *, in_camel_case: bool) -> Iterator[str]:

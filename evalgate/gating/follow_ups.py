@@ -11,15 +11,7 @@ from dataclasses import replace
 from typing import Literal
 
 from evalgate.core.frozen import frozen
-from evalgate.core.types import (
-    AGENT_FAULT_OUTCOMES,
-    Baseline,
-    BaselineCase,
-    CaseMetric,
-    CaseResult,
-    FollowUp,
-    RunResult,
-)
+from evalgate.core.types import AGENT_FAULT_OUTCOMES, Baseline, BaselineCase, CaseResult, FollowUp, RunResult
 from evalgate.gating.score_tables import StatisticalPolicy
 from evalgate.statistics.case_regression import (
     BreakageCriteria,
@@ -192,7 +184,7 @@ class _StoredRuns:
 
 def _build_stored_runs(case: CaseResult, old: BaselineCase, keep: int) -> _StoredRuns | None:
     thresholds = {
-        metric.name: metric
+        metric.name: metric.threshold
         for metric in case.metrics
         if metric.gates and old.metric_fingerprints.get(metric.name) == metric.fingerprint
     }
@@ -205,11 +197,11 @@ def _build_stored_runs(case: CaseResult, old: BaselineCase, keep: int) -> _Store
 
 
 def _find_missed_thresholds(
-    scores: Mapping[str, float | None], metrics: Mapping[str, CaseMetric]
+    scores: Mapping[str, float | None], thresholds: Mapping[str, float]
 ) -> Iterator[str]:
-    for name, metric in metrics.items():
+    for name, threshold in thresholds.items():
         score = scores.get(name)
-        if score is not None and not metric.range.is_met(score, metric.threshold):
+        if score is not None and score < threshold:
             yield name
 
 

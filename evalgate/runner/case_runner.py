@@ -18,6 +18,7 @@ from evalgate.core.protocols import (
     SessionResult,
     SimulatedUserError,
     SupportsToolMocks,
+    SupportsToolRecordings,
     User,
     get_session_ids,
 )
@@ -187,7 +188,7 @@ class CaseRunner:
 
 
 def _check_mocks(case: EvalCase, session: AgentSession) -> None:
-    """Raise AgentError if a case mocks tools and the agent would call them for real."""
+    """Raise AgentError if a case mocks or records tools, and the agent would call them for real."""
     for mock in case.tool_mocks:
         if mock.unsupported:
             raise AgentError(Failure("unsupported", mock.unsupported), "faulted")
@@ -195,6 +196,16 @@ def _check_mocks(case: EvalCase, session: AgentSession) -> None:
         names = ", ".join(dict.fromkeys(f"`{mock.tool}`" for mock in case.tool_mocks))
         sentence = f"the case mocks {names}, and mocks cannot be applied to this kind of agent"
         raise AgentError(Failure("unsupported", sentence), "faulted")
+    is_recorded = isinstance(session, SupportsToolRecordings) and session.applies_recordings
+    if case.tool_recording is not None and not is_recorded:
+        raise AgentError(Failure("unsupported", _UNSUPPORTED_RECORDING), "faulted")
+
+
+_UNSUPPORTED_RECORDING = (
+    "tools cannot be answered from a recording for this kind of agent, so the agent was not asked. They can "
+    "for Google ADK, LangGraph and LangChain, the OpenAI Agents SDK, Pydantic AI, smolagents, functions with "
+    "the decorator `tool` of `evalgate_host`, and agents of the kind `http` with `dialect: openai`"
+)
 
 
 class _ConversationDriver:

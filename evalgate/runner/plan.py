@@ -22,6 +22,7 @@ from evalgate.config.cli_overrides import Overrides, apply_overrides, apply_user
 from evalgate.config.loader import InvalidThresholdsError, add_env_files
 from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig
 from evalgate.config.schema.budget import UsageMeter
+from evalgate.config.schema.criteria import list_recordings
 from evalgate.config.schema.gate import DEFAULT_BASELINE, GateConfig
 from evalgate.config.schema.judge import UserConfig
 from evalgate.config.schema.thresholds import Config, Thresholds
@@ -38,7 +39,7 @@ from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.base_branch import BaseBranchPolicy
 from evalgate.runner.metric_binding import find_criterion_problems
-from evalgate.runner.suite_warnings import describe_default_criteria, iter_notices, iter_warnings
+from evalgate.runner.suite_warnings import describe_default_criteria, iter_plan_notices, iter_warnings
 from evalgate.runner.suites import (
     NOTHING_GIVEN,
     GivenObjects,
@@ -82,6 +83,8 @@ class Plan:
     """Path of the rules, relative to the workspace; "" if there is no file."""
     executor: ExecutorConfig = LOCAL
     """Machine or cluster that runs the agent."""
+    recordings: tuple[Path, ...] = ()
+    """Files or folders that answer calls of tools."""
     notices: tuple[str, ...] = ()
     """Notices about how the plan was made."""
     masks: tuple[str, ...] = field(default=(), repr=False)
@@ -253,9 +256,9 @@ def _build_checked_plan(
             *base.notices,
             *list_socket_notices(workspace),
             *notices,
-            *filter(None, map(describe_default_criteria, suites)),
-            *iter_notices(suites),
+            *iter_plan_notices(config, suites),
         ),
+        recordings=tuple(rules.base / each.source for each in list_recordings(config.tool_mocks)),
         masks=overrides.mask,
         needs_baseline=overrides.baseline is not None,
         is_part=not rules.config.eval_sets or is_partial_selection(rules, config, workspace),

@@ -235,6 +235,7 @@ def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], l
             for name in stored.metric_fingerprints
             for known in [get_score_range(name)]
         }
+        thresholds = {name: criterion.threshold for name, criterion in found.items()}
         metrics = tuple(
             CaseMetric(
                 name,
@@ -254,7 +255,7 @@ def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], l
                 run.outcome,
                 run.duration_s,
                 (),
-                () if run.outcome != "answered" else tuple(_build_run_metrics(run.scores, found)),
+                () if run.outcome != "answered" else tuple(_build_run_metrics(run.scores, thresholds)),
                 run.usage,
             )
             for number, run in enumerate(stored.runs, 1)
@@ -266,10 +267,16 @@ def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], l
 
 
 def _build_run_metrics(
-    scores: Mapping[str, float | None], criteria: Mapping[str, Criterion]
+    scores: Mapping[str, float | None], thresholds: Mapping[str, float]
 ) -> Sequence[RunMetric]:
-    bound = {name: BoundMetric(criterion, _STORED_SCORES) for name, criterion in criteria.items()}
-    return [RunMetric(name, score, bound[name].decide_status(score)) for name, score in scores.items()]
+    return [
+        RunMetric(
+            name,
+            score,
+            "not_evaluated" if score is None else "passed" if score >= thresholds[name] else "failed",
+        )
+        for name, score in scores.items()
+    ]
 
 
 # --- stored results and baselines ---------------------------------------------------------------------------

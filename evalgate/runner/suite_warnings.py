@@ -3,11 +3,12 @@
 import shlex
 from collections.abc import Iterator, Sequence
 
-from evalgate.config.schema.thresholds import Thresholds
+from evalgate.config.schema.criteria import list_recordings
+from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core import registry
 from evalgate.core.formatting import pluralize
 from evalgate.core.protocols import Metric
-from evalgate.core.types import EvalSet
+from evalgate.core.types import EvalSet, ToolRecording
 from evalgate.runner.metric_binding import describe_ignored_options
 from evalgate.runner.suites import Suite
 
@@ -42,6 +43,29 @@ def _describe_old_files(eval_sets: Sequence[EvalSet]) -> Iterator[str]:
 
 def _index_metrics(suite: Suite) -> dict[str, Metric]:
     return {bound.name: bound.metric for bound in suite.metrics}
+
+
+def iter_plan_notices(config: Config, suites: Sequence[Suite]) -> Iterator[str]:
+    """Yield the notices of a run: about criteria, eval sets, and recordings that answer tools."""
+    yield from filter(None, map(describe_default_criteria, suites))
+    yield from iter_notices(suites)
+    yield from _describe_recordings(config, suites)
+
+
+def _describe_recordings(config: Config, suites: Sequence[Suite]) -> tuple[str, ...]:
+    """Return a notice for each recording that answers the tools of some case."""
+    found: dict[str, ToolRecording] = {}
+    for suite in suites if list_recordings(config.tool_mocks) else ():
+        for case in suite.eval_set.cases:
+            if case.tool_recording is not None:
+                found.setdefault(case.tool_recording.source, case.tool_recording)
+    return tuple(
+        f"The calls of tools were answered from {each.source} (recording {each.digest})"
+        + (f", except those of {', '.join(f'`{name}`' for name in each.live)}" if each.live else "")
+        + ". Durations are without the time of tools, and cases are compared only with runs of the same "
+        "recorded calls."
+        for each in found.values()
+    )
 
 
 def iter_warnings(suites: Sequence[Suite], rules: Thresholds) -> Iterator[str]:

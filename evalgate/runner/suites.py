@@ -3,14 +3,12 @@
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import accumulate, chain
 from pathlib import Path
 
 from evalgate.agents.factory import AgentSpec
-from evalgate.config.schema.criteria import ToolMockConfig
-from evalgate.config.schema.thresholds import Config, Thresholds
+from evalgate.config.schema.thresholds import NEWEST_ADK, Config, Thresholds, parse_adk_version
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
@@ -20,9 +18,8 @@ from evalgate.core.types import (
     CasePolicy,
     EvalCase,
     EvalSet,
-    ToolMock,
 )
-from evalgate.datasets.cases import fingerprint_cases, map_cases
+from evalgate.datasets.cases import fingerprint_cases
 from evalgate.datasets.loading import find_rules_file, load_eval_sets
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
@@ -31,49 +28,6 @@ from evalgate.runner.case_policies import CasePolicies, resolve_case_policies
 from evalgate.runner.metric_binding import adopt_custom_metrics, bind_metrics, build_final_state_metric
 from evalgate.runner.user_factory import add_played_stories
 from evalgate.system.workspace import Workspace, build_agent_environment
-
-
-def add_tool_mocks(
-    eval_sets: Iterable[EvalSet], mocks: Sequence[ToolMockConfig], rules: Thresholds
-) -> tuple[EvalSet, ...]:
-    """Return the eval sets with matching mocks added to their cases, after the cases' own mocks.
-
-    Raises:
-        InvalidInputError: a mock matches no case.
-    """
-    eval_sets = tuple(eval_sets)
-    if not mocks:
-        return eval_sets
-    problems = [
-        Problem(
-            rules.file,
-            *rules.find_position(("tool_mocks", index)),
-            "no case is "
-            + (" or ".join(f"called `{pattern}`" for pattern in mock.ids) or "there to mock tools for"),
-        )
-        for index, mock in enumerate(mocks)
-        if not any(_matches_case(mock, each, case) for each in eval_sets for case in each.cases)
-    ]
-    if problems:
-        raise InvalidInputError(problems)
-    return tuple(
-        replace(each, cases=map_cases(each.cases, partial(_add_case_mocks, each, mocks), keeps_metadata=True))
-        for each in eval_sets
-    )
-
-
-def _add_case_mocks(eval_set: EvalSet, mocks: Sequence[ToolMockConfig], case: EvalCase) -> EvalCase:
-    found = [
-        ToolMock(mock.tool, mock.result, mock.args, mock.exact)
-        for mock in mocks
-        if _matches_case(mock, eval_set, case)
-    ]
-    return replace(case, tool_mocks=(*case.tool_mocks, *found)) if found else case
-
-
-def _matches_case(mock: ToolMockConfig, eval_set: EvalSet, case: EvalCase) -> bool:
-    names = (case.eval_id, f"{eval_set.eval_set_id}:{case.eval_id}", f"{eval_set.path}:{case.eval_id}")
-    return not mock.ids or any(fnmatchcase(name, pattern) for pattern in mock.ids for name in names)
 
 
 @dataclass(frozen=True)
@@ -188,6 +142,16 @@ class GivenObjects:
 NOTHING_GIVEN = GivenObjects()
 
 
+def _add_tool_mocks(
+    eval_sets: tuple[EvalSet, ...], config: Config, rules: Thresholds, base: BaseBranchPolicy
+) -> tuple[EvalSet, ...]:
+    if not config.tool_mocks:
+        return eval_sets
+    from evalgate.runner.tool_mocks import add_tool_mocks
+
+    return add_tool_mocks(eval_sets, config, rules, base)
+
+
 def plan_suites(
     rules: Thresholds,
     config: Config,
@@ -208,24 +172,24 @@ def plan_suites(
     is_part = is_partial_selection(rules, config, workspace)
     _check_runs(rules, config)
     eval_sets = _load_eval_sets(config, workspace, base, given)
-    eval_sets = add_played_stories(add_tool_mocks(eval_sets, config.tool_mocks, rules), config)
+    eval_sets = add_played_stories(_add_tool_mocks(eval_sets, config, rules, base), config)
     if config.session is not None:
         from evalgate.runner.case_sessions import complete_sessions
 
         eval_sets = complete_sessions(eval_sets, config.session, workspace.folder, is_part=is_part)
-    context = MetricContext(config.adk_release, judge_resolver, is_recording=config.is_replay)
-    context = replace(context, locate=base.resolve_path, workspace=workspace.folder)
+    version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
+    context = MetricContext(version, judge_resolver, locate=base.resolve_path, workspace=workspace.folder)
     environment = _build_metric_environment(config, workspace, environ, base)
     own = resolve_case_policies(rules, config.cases, eval_sets, is_part=is_part)
     if not given.scores:
         return tuple(Suite(eval_set, (), rules, own) for eval_set in eval_sets)
     metrics = bind_metrics(rules, context, environment)
-    if rules.companions:
+    if rules.checks:
         from evalgate.runner.check_scopes import limit_checks
 
         metrics = limit_checks(metrics, rules, eval_sets, own, is_part=is_part)
     suites: Iterable[Suite]
-    if len(rules.criteria) > len(rules.companions):
+    if len(rules.criteria) > len(rules.checks):
         suites = [Suite(eval_set, metrics, rules, own) for eval_set in eval_sets]
     else:
         suites = _build_suites_with_own_rules(
@@ -381,13 +345,13 @@ def _build_suites_with_own_rules(
             if path not in loaded:
                 loaded[path] = adopt_custom_metrics(base.load_thresholds(path, base.format_path(path)), rules)
             own = loaded[path]
-        elif rules.companions:  # criteria enough, so the defaults of the format's tool do not apply
+        elif rules.checks:  # criteria enough, so the defaults of the format's tool do not apply
             own = None
         else:
             from evalgate.runner.default_criteria import find_default_rules
 
             own = find_default_rules(eval_set)
-        if own is None and needs_criteria and not (rules.companions or eval_set.checks):
+        if own is None and needs_criteria and not (rules.checks or eval_set.checks):
             raise InvalidInputError(
                 f"{eval_set.path}: no thresholds. Write `criteria` into {rules.file or _OWN_FILE}, "
                 "give --thresholds FILE, or put the set's own .metrics.json next to it."

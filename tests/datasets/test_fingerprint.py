@@ -95,6 +95,7 @@ COUNTS: dict[type, set[str]] = {
         "context_messages",
         "rubrics",
         "tool_mocks",
+        "tool_recording",
     },
     CaseTurn: {"user", "expected", "rubrics"},
     UserMessage: {"text", "attachments"},

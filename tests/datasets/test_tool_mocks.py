@@ -9,7 +9,8 @@ from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalCase, EvalSet, Failure, ToolMock
 from evalgate.datasets.fingerprint import compute_case_fingerprint
-from evalgate.runner.suites import add_tool_mocks
+from evalgate.runner.base_branch import BaseBranchPolicy
+from evalgate.runner.tool_mocks import add_tool_mocks
 from tests.agents.play import a_talk, command, outcomes, tiny
 
 SETS = (
@@ -27,7 +28,7 @@ def mocked(folder: Path, text: str) -> list[tuple[ToolMock, ...]]:
     found = rules(folder, text)
     return [
         case.tool_mocks
-        for each in add_tool_mocks(SETS, found.config.tool_mocks, found)
+        for each in add_tool_mocks(SETS, found.config, found, BaseBranchPolicy(folder, {}))
         for case in each.cases
     ]
 

@@ -4,22 +4,43 @@ from dataclasses import replace
 
 import pytest
 
-from evalgate.core.types import CaseRun, EvalCase, Reply, SessionInput, ToolMock, ToolResult
+from evalgate.core.types import (
+    CaseRun,
+    EvalCase,
+    RecordedAnswer,
+    RecordedCall,
+    Reply,
+    SessionInput,
+    ToolMock,
+    ToolRecording,
+    ToolResult,
+)
 from tests.agents.play import a_talk
 from tests.frameworks import AGENTS
-from tests.frameworks.frameworks import LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, SMOLAGENTS, Framework
+from tests.frameworks.frameworks import LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, SMOLAGENTS, STRANDS, Framework
 from tests.frameworks.playing import play
 from tests.frameworks.venvs import python_with
 
 pytestmark = pytest.mark.slow
 
-with_hook = pytest.mark.parametrize("framework", [OPENAI_AGENTS, PYDANTIC_AI], ids=lambda each: each.folder)
+with_hook = pytest.mark.parametrize(
+    "framework", [LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI], ids=lambda each: each.folder
+)
 LOST = {"order_id": "5", "status": "lost"}
 
 
 def mocking(*mocks: ToolMock, texts: tuple[str, ...] = ("Where is 5?",)) -> EvalCase:
     talk = a_talk("case", *texts, session=SessionInput(state={"shop": "Acme"}))
     return replace(talk, tool_mocks=mocks)
+
+
+CALL = RecordedCall("get_order", {"order_id": "5"}, (RecordedAnswer(LOST),))
+
+
+def recording(
+    *calls: RecordedCall, texts: tuple[str, ...] = ("Where is 5?",), live: tuple[str, ...] = ()
+) -> EvalCase:
+    return replace(mocking(texts=texts), tool_recording=ToolRecording("results.json", calls, live))
 
 
 async def ask(framework: Framework, case: EvalCase, name: str = "agent") -> CaseRun:
@@ -62,7 +83,7 @@ async def test_what_no_mock_answers_is_nobodys_answer(framework: Framework) -> N
     )
 
 
-@with_hook
+@pytest.mark.parametrize("framework", [OPENAI_AGENTS, PYDANTIC_AI], ids=lambda each: each.folder)
 async def test_a_mock_can_be_for_one_turn(framework: Framework) -> None:
     texts = ("Where is 5?", "Where is 5?")
     run = await ask(framework, mocking(ToolMock("get_order", LOST, turn=1), texts=texts))
@@ -78,12 +99,85 @@ async def test_agents_that_are_handed_over_to_have_the_mocks_too() -> None:
     assert run.replies[-1] == Reply("booking: You said: Book it, again")
 
 
-async def test_langgraph_has_no_hook() -> None:
-    run = await ask(LANGGRAPH, mocking(*MATCHING))
+@pytest.mark.parametrize("framework", [STRANDS], ids=lambda each: each.folder)
+async def test_a_framework_without_a_hook_is_not_asked(framework: Framework) -> None:
+    fixed = await ask(framework, mocking(*MATCHING))
+    recorded = await ask(framework, recording(CALL))
 
-    assert run.outcome == "faulted"
-    assert run.failure is not None
-    assert run.failure.kind == "unsupported"
+    assert (fixed.outcome, fixed.failure and fixed.failure.kind) == ("faulted", "unsupported")
+    assert (recorded.outcome, recorded.failure and recorded.failure.kind) == ("faulted", "unsupported")
+    assert recorded.replies == ()
+
+
+RECORDING = [LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, SMOLAGENTS]
+
+
+@pytest.mark.parametrize("framework", RECORDING, ids=lambda each: each.folder)
+async def test_a_recording_answers_and_no_tool_is_called(framework: Framework) -> None:
+    answered = await ask(framework, recording(CALL))
+    other = await ask(framework, recording(replace(CALL, args={"order_id": "6"})))
+    again = await ask(framework, recording(CALL, texts=("Where is 5?", "Where is 5?")))
+    empty = await ask(framework, recording())
+    live = await ask(framework, recording(live=("get_*",)))
+
+    assert answered.failure is None
+    assert results(answered) == [LOST]
+    assert "seen" not in (answered.final_state or {})
+    assert [(each.outcome, each.failure and each.failure.kind) for each in (other, again, empty)] == [
+        ("faulted", "no_mock")
+    ] * 3
+    assert other.failure is not None
+    assert 'differs in `order_id`: recorded "6", now "5"' in other.failure.message
+    assert again.failure is not None
+    assert "`get_order` was recorded once" in again.failure.message
+    assert empty.failure is not None
+    assert "has no call of `get_order` in this case; it has no tool call" in empty.failure.message
+    assert results(live) == [{"order_id": "5", "status": "shipped"}]
+
+
+async def test_no_tool_of_langgraph_is_called_for_real() -> None:
+    find = RecordedCall("find_order", {"order_id": "5"}, (RecordedAnswer({"total": 7}),))
+    refund = RecordedCall("refund", {"amount": 1.0}, (RecordedAnswer("refunded 1"),))
+    python, folder = python_with(LANGGRAPH.folder), AGENTS / LANGGRAPH.folder
+    cases = {
+        "live": a_talk("live", "Refund 5"),
+        "both": replace(recording(find, refund), eval_id="both"),
+        "one": replace(recording(find), eval_id="one"),
+        "fixed": replace(
+            mocking(ToolMock("refund", "no")), eval_id="fixed", tool_recording=ToolRecording("r", (find,))
+        ),
+    }
+    found = {
+        name: (await play("python", {"entry": "mocked.py:agent"}, python, folder, [case]))[name]
+        for name, case in cases.items()
+    }
+    said = {name: [reply and reply.response for reply in run.replies] for name, run in found.items()}
+
+    assert said == {
+        "live": ['{"total": 9}, refunded 1; called for real: find_order of 2 messages, refund'],
+        "both": ['{"total": 7}, refunded 1; called for real: nothing'],
+        "one": [],
+        "fixed": ['{"total": 7}, no; called for real: nothing'],
+    }
+    assert found["one"].failure is not None
+    assert (
+        "has no call of `refund` in this case; it has calls of `find_order`" in found["one"].failure.message
+    )
+
+
+async def test_adk_answers_from_a_recording_and_hands_over(adk: str) -> None:
+    booked = RecordedCall("book_flight", {"city": "Rome"}, (RecordedAnswer({"booked": "Oslo"}),))
+    answered = await ask_adk(adk, recording(CALL))
+    other = await ask_adk(adk, recording(replace(CALL, args={"order_id": 5})))
+    handed = await ask_adk(adk, recording(booked, texts=("a flight",)), "travel")
+
+    assert answered.failure is None
+    assert results(answered) == [LOST]
+    assert "seen" not in (answered.final_state or {})
+    assert other.failure is not None
+    assert 'differs in `order_id`: recorded 5, now "5"' in other.failure.message
+    assert handed.outcome == "answered", handed.failure
+    assert results(handed)[1] == {"booked": "Oslo"}
 
 
 async def test_adk_tools_are_mocked(adk: str) -> None:

@@ -320,6 +320,11 @@ class _ServerSession:
         """Return True if the agent in the container applies tool mocks."""
         return self._inner.applies_mocks
 
+    @property
+    def applies_recordings(self) -> bool:
+        """Return True if the agent in the container answers tool calls from a recording."""
+        return self._inner.applies_recordings
+
     async def run_turn(self, message: UserMessage) -> Reply:
         """Return the server's reply to a message.
 

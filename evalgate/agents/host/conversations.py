@@ -13,6 +13,7 @@ from .errors import MessageTooLargeError, describe_error
 from .frameworks import AgentHost
 from .session import Recorder, Session
 from .threads import DaemonThreadPool, end_if_forked
+from .tools import current_session, mocked_sessions
 
 if TYPE_CHECKING:
     from .capture.turns import SessionCapture, TurnCapture
@@ -71,6 +72,8 @@ class SessionManager:
         recorder = Recorder(message["session"], self._channel.send)
         session = Session(message, recorder)
         self._sessions[message["session"]] = session, recorder
+        if session.mocks:
+            mocked_sessions.add(session)
         if message.get("trace") is True:
             from .trace import TraceRecorder
 
@@ -82,7 +85,9 @@ class SessionManager:
             self._captures[message["session"]] = SessionCapture(session.trace, only_trace)
 
     def _end_session(self, message: _Message) -> None:
-        self._sessions.pop(message["session"], None)
+        ended = self._sessions.pop(message["session"], None)
+        if ended is not None:
+            mocked_sessions.discard(ended[0])
         self._hosts.pop(message["session"], None)
         self._captures.pop(message["session"], None)
 
@@ -144,6 +149,7 @@ class SessionManager:
 
     async def _run_turn(self, turn: _ActiveTurn, text: str) -> None:
         session = turn.session
+        current_session.set(session)
         if session.id in self._captures:
             turn.capture = self._captures[session.id].begin_turn()
         try:

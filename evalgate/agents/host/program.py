@@ -15,6 +15,7 @@ from .entry import load_entry
 from .errors import describe_fatal
 from .frameworks import AgentHost, find_entry_host
 from .threads import DaemonThreadPool, end_if_forked, watch_forks
+from .tools import publish_module
 
 PROTOCOL_VERSION = 1
 
@@ -31,6 +32,7 @@ def main() -> None:
     # Made before the import: on old Pythons a module-level asyncio.Lock binds to the loop it finds.
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
+    publish_module()
     if options.get("capture"):
         from .capture import install_capture
 

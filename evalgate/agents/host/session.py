@@ -5,25 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from .errors import NoMatchingMockError
+from .recording import FEATURE as RECORDING_FEATURE
+from .recording import Recording
+from .tools import refuse_undecorated_call
 
 if TYPE_CHECKING:
     from .trace import OpenSpan, TraceRecorder
 
-FEATURE = "tool_mocks"
-"""Protocol feature of hosts that apply tool mocks."""
+FEATURES = ("tool_mocks", RECORDING_FEATURE)
+"""Protocol features of hosts that apply tool mocks and recordings."""
 
 
 class Mocks:
-    """Tool mocks of one session; a tool that is mocked in the current turn is not called."""
+    """Tool mocks and the recording of one session; a tool that is mocked in this turn is not called."""
 
-    def __init__(self, mocks: list[dict[str, Any]]) -> None:
+    def __init__(self, mocks: list[dict[str, Any]], recording: Optional[Recording] = None) -> None:
         self.missing: Optional[NoMatchingMockError] = None
         """Error of the last call of a mocked tool that no mock matched; None if there was no such call."""
         self._mocks = mocks
+        self._recording = recording
         self._turn = -1  # `begin_turn` counts from 0, as `turn` of a mock does
 
     def __bool__(self) -> bool:
-        return bool(self._mocks)
+        return bool(self._mocks) or self._recording is not None
 
     def begin_turn(self) -> None:
         """Start the next turn; a mock with a `turn` (counted from 0) applies only in that turn."""
@@ -31,25 +35,40 @@ class Mocks:
 
     def is_mocked(self, name: str) -> bool:
         """Return True if the tool is mocked in this turn."""
-        return bool(self._list_mocks(name))
+        return bool(self._list_mocks(name)) or self._is_recorded(name)
 
     def is_ever_mocked(self, name: str) -> bool:
         """Return True if the tool is mocked in any turn."""
-        return any(each["name"] == name for each in self._mocks)
+        return any(each["name"] == name for each in self._mocks) or self._is_recorded(name)
 
-    def require_result(self, name: str, args: dict[str, Any]) -> Any:
-        """Return the result of the first mock that matches the arguments.
+    def list_tools(self) -> list[str]:
+        """Return the names of the tools that have a mock or a recorded call, each once."""
+        recorded = self._recording.tool_names if self._recording is not None else []
+        return list(dict.fromkeys([*(each["name"] for each in self._mocks), *recorded]))
+
+    def require_result(self, name: str, args: Optional[dict[str, Any]]) -> Any:
+        """Return the result of the first mock that matches the arguments, else the recorded result.
 
         Raises:
-            NoMatchingMockError: no mock matches. `missing` holds the error too, which frameworks may hide.
+            RecordedToolError: the tool raised an error in the recorded call.
+            NoMatchingMockError: there is no result. `missing` holds the error too, which frameworks may hide.
         """
         for mock in self._list_mocks(name):
-            if _matches_args(mock.get("args"), args, mock.get("exact") is True):
+            if _matches_args(mock.get("args"), args or {}, mock.get("exact") is True):
                 return mock.get("result")
-        self.missing = NoMatchingMockError(
-            f"`{name}` is mocked, and no mock of it answers the arguments {args!r}"
-        )
-        raise self.missing
+        if self._recording is None or not self._is_recorded(name):
+            self.missing = NoMatchingMockError(
+                f"`{name}` is mocked, and no mock of it answers the arguments {args!r}"
+            )
+            raise self.missing
+        try:
+            return self._recording.take_result(name, args)
+        except NoMatchingMockError as error:
+            self.missing = error
+            raise
+
+    def _is_recorded(self, name: str) -> bool:
+        return self._recording is not None and not self._recording.is_live(name)
 
     def _list_mocks(self, name: str) -> list[dict[str, Any]]:
         return [
@@ -126,8 +145,9 @@ class Session:
         """Messages of earlier turns in order: `{"role": "user" | "agent", "text": …}`."""
         self.attachments: list[Any] = []
         """Parts of the user's message that are not text, as in the eval set."""
-        self.mocks = Mocks(start.get("tool_mocks") or [])
-        """Fixed tool results, for hosts that apply tool mocks."""
+        recording = start.get("tool_recording")
+        self.mocks = Mocks(start.get("tool_mocks") or [], None if recording is None else Recording(recording))
+        """Fixed and recorded tool results, for hosts that apply tool mocks."""
         self.ids: dict[str, str] = {}
         """Ids of the conversation in the agent's framework: `session_id` and `user_id`."""
         self.recorder = recorder
@@ -144,8 +164,13 @@ class Session:
         id: str | None = None,  # noqa: A002  the name on the wire
         author: str | None = None,
     ) -> None:
-        """Report that the agent calls a tool."""
+        """Report that the agent calls a tool.
+
+        Raises:
+            NoMatchingMockError: a mock should answer the call, and the tool has no decorator.
+        """
         _require_type("name", name, str)
+        refuse_undecorated_call(self, name)
         if args is not None:
             _require_type("args", args, dict)
         _require_texts(id=id, author=author)

@@ -17,6 +17,7 @@ from evalgate.core.protocols import (
     RecordsSpans,
     SessionResult,
     SupportsToolMocks,
+    SupportsToolRecordings,
 )
 from evalgate.core.types import EvalCase, Failure, JsonObject, Outcome, Reply, TraceSpan, Usage, UserMessage
 from evalgate.system.loop_timer import LoopTimeout
@@ -155,6 +156,12 @@ class RemoteSession:
     def applies_mocks(self) -> bool:
         """Return True if the dialect lets the gate answer the agent's tool calls."""
         return isinstance(self._conversation, SupportsToolMocks) and self._conversation.applies_mocks
+
+    @property
+    def applies_recordings(self) -> bool:
+        """Return True if the dialect lets the gate answer the agent's tool calls."""
+        conversation = self._conversation
+        return isinstance(conversation, SupportsToolRecordings) and conversation.applies_recordings
 
     async def run_turn(self, message: UserMessage) -> Reply:
         """Send the message and return the reply.

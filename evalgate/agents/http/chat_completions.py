@@ -65,13 +65,18 @@ class ChatConversation:
         self._options = options
         self._case = case
         self._turn = 0
-        self._tools = CaseTools(case.tool_mocks)
+        self._tools = CaseTools(case)
         system = options.instructions
         first: list[JsonObject] = [] if system is None else [{"role": "system", "content": system}]
         self._messages: list[JsonObject] = [*first, *case.context_messages]
 
     @property
     def applies_mocks(self) -> bool:
+        """Return True: every tool result comes from the gate."""
+        return True
+
+    @property
+    def applies_recordings(self) -> bool:
         """Return True: every tool result comes from the gate."""
         return True
 

@@ -1,13 +1,12 @@
 """Tool results for agents that leave the execution of tools to the client: mocks, else recorded results."""
 
-from collections.abc import Iterable
-
 # The classes of the agent host: a mock matches the same calls over HTTP and in a worker.
 from evalgate.agents.host.errors import NoMatchingMockError
+from evalgate.agents.host.recording import RecordedToolError, Recording
 from evalgate.agents.host.session import Mocks
-from evalgate.agents.workers.protocol import encode_tool_mock
+from evalgate.agents.workers.protocol import encode_tool_mock, encode_tool_recording
 from evalgate.core.protocols import AgentError
-from evalgate.core.types import Failure, Reply, ToolCall, ToolMock, ToolResult
+from evalgate.core.types import EvalCase, Failure, Reply, ToolCall, ToolResult
 
 NOT_RECORDED = {"error": "no result is recorded for this call"}
 NO_ARGUMENTS = {"error": "the arguments are not a JSON object"}
@@ -16,8 +15,10 @@ NO_ARGUMENTS = {"error": "the arguments are not a JSON object"}
 class CaseTools:
     """Source of the tool results in one case, turn by turn. For a mocked tool, only its mocks count."""
 
-    def __init__(self, mocks: Iterable[ToolMock]) -> None:
-        self._mocks = Mocks([encode_tool_mock(mock) for mock in mocks])
+    def __init__(self, case: EvalCase) -> None:
+        found = case.tool_recording
+        recording = None if found is None else Recording(encode_tool_recording(found))
+        self._mocks = Mocks([encode_tool_mock(mock) for mock in case.tool_mocks], recording)
         self._recorded = RecordedTools(Reply())
 
     def begin_turn(self, expected: Reply) -> None:
@@ -37,6 +38,8 @@ class CaseTools:
             return ToolResult(call.name, NO_ARGUMENTS, call.id)
         try:
             return ToolResult(call.name, self._mocks.require_result(call.name, dict(call.args)), call.id)
+        except RecordedToolError as error:
+            return ToolResult(call.name, {"error": str(error)}, call.id)
         except NoMatchingMockError as error:
             raise AgentError(Failure("no_mock", str(error)), "faulted") from None
 

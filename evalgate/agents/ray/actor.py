@@ -27,6 +27,7 @@ from evalgate.core.protocols import (
     SessionLostError,
     SessionResult,
     SupportsToolMocks,
+    SupportsToolRecordings,
     get_session_ids,
 )
 from evalgate.core.types import EvalCase, Failure, Outcome, Reply, TraceSpan, Usage, UserMessage
@@ -102,6 +103,8 @@ class ActorResponse:
     end: SessionResult | None = None
     applies_mocks: bool = False
     """True if the session applies tool mocks."""
+    applies_recordings: bool = False
+    """True if the session answers tool calls from a recording."""
     failure: ActorFailure | None = None
     ids: tuple[str, str] = ("", "")
     """Ids of the conversation and of its user, as far as the session knows them."""
@@ -277,13 +280,15 @@ class ActorHost:
             self._open[request.session] = _OpenSession(context, await context.__aenter__())
         session = self._open[request.session].session
         mocks = isinstance(session, SupportsToolMocks) and session.applies_mocks
+        recordings = isinstance(session, SupportsToolRecordings) and session.applies_recordings
+        answer = ActorResponse(applies_mocks=mocks, applies_recordings=recordings)
         if request.message is not None:
-            return ActorResponse(await session.run_turn(request.message), applies_mocks=mocks)
+            return replace(answer, reply=await session.run_turn(request.message))
         if request.do == "end":
             end = await session.end()
             await self._leave_session(request.session)
             return ActorResponse(end=end)
-        return ActorResponse(applies_mocks=mocks)
+        return answer
 
     async def _close_session(self, key: str) -> None:
         task = self._tasks.pop(key, None)

@@ -75,8 +75,9 @@ class ClusterSessionContext:
         self._slot = await self._pool.acquire_actor()
         self._session = ClusterSession(self._pool, self._slot, self._beginning)
         try:
-            if self._beginning.case.tool_mocks:
-                # The runner reads `applies_mocks` before the first turn, and only an open session knows it.
+            if self._beginning.case.tool_mocks or self._beginning.case.tool_recording is not None:
+                # The runner reads `applies_mocks` and `applies_recordings` before the first turn, and only an
+                # open session knows them.
                 await self._session.open_session()
         except BaseException:
             await self.__aexit__()
@@ -102,6 +103,8 @@ class ClusterSession:
         self._is_over = False
         self.applies_mocks = False
         """True if the session applies tool mocks; known once it is open."""
+        self.applies_recordings = False
+        """True if the session answers tool calls from a recording; known once it is open."""
         self.session_id, self.user_id = "", ""
         self._spans: tuple[TraceSpan, ...] = ()
 
@@ -135,7 +138,7 @@ class ClusterSession:
 
     async def _run_step(self, ask: ActorRequest) -> ActorResponse:
         answer = await self._pool.run_step(self._slot, ask)
-        self.applies_mocks = answer.applies_mocks
+        self.applies_mocks, self.applies_recordings = answer.applies_mocks, answer.applies_recordings
         if any(answer.ids):
             self.session_id, self.user_id = answer.ids
         self._spans = answer.spans

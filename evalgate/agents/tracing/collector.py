@@ -310,6 +310,11 @@ class TracedSession:
         """Return True if the inner session applies the case's tool mocks."""
         return getattr(self._inner, "applies_mocks", False) is True
 
+    @property
+    def applies_recordings(self) -> bool:
+        """Return True if the inner session answers tool calls from the case's recording."""
+        return getattr(self._inner, "applies_recordings", False) is True
+
     async def run_turn(self, message: UserMessage) -> Reply | None:
         """Run the turn of the inner session and add the tool calls, messages and usage of its spans.
 

@@ -14,9 +14,11 @@ from evalgate.core.types import (
     JsonObject,
     Message,
     Outcome,
+    RecordedAnswer,
     Reply,
     ToolCall,
     ToolMock,
+    ToolRecording,
     ToolResult,
     Usage,
 )
@@ -300,6 +302,28 @@ def encode_tool_mock(mock: ToolMock) -> dict[str, object]:
     """Return a mock in the form of the protocol; a condition that is absent matches every call."""
     found = {"name": mock.tool, "args": mock.args, "turn": mock.turn, "exact": mock.exact or None}
     return {**{key: value for key, value in found.items() if value is not None}, "result": mock.result}
+
+
+def encode_tool_recording(recording: ToolRecording) -> dict[str, object]:
+    """Return a recording in the form of the protocol."""
+    calls = [
+        {
+            "name": call.tool,
+            **({} if call.args is None else {"args": call.args}),
+            "answers": [_encode_answer(each) for each in call.answers],
+        }
+        for call in recording.calls
+    ]
+    live = {"live": list(recording.live)} if recording.live else {}
+    return {"source": recording.source, **live, "calls": calls}
+
+
+def _encode_answer(answer: RecordedAnswer) -> dict[str, object]:
+    if answer.lost:
+        return {"lost": answer.lost}
+    if answer.error is None:
+        return {"result": answer.result}
+    return {"error": answer.error, **({"type": answer.error_type} if answer.error_type else {})}
 
 
 def _build_field_error(message: JsonObject, field: str, expected: str) -> InvalidMessageError:

@@ -128,6 +128,11 @@ class WorkerSession:
         """Return True if the worker announced that it applies tool mocks."""
         return "tool_mocks" in self._owner.features
 
+    @property
+    def applies_recordings(self) -> bool:
+        """Return True if the worker announced that it answers tool calls from a recording."""
+        return "tool_recordings" in self._owner.features
+
     async def run_turn(self, message: UserMessage) -> Reply:
         """Send a message and return the reply; cancel the turn if it times out or the caller is cancelled."""
         if self._broken is not None:
@@ -190,6 +195,8 @@ class WorkerSession:
         }
         if case.tool_mocks:
             start["tool_mocks"] = [protocol.encode_tool_mock(mock) for mock in case.tool_mocks]
+        if case.tool_recording is not None:
+            start["tool_recording"] = protocol.encode_tool_recording(case.tool_recording)
         if case.context_messages:
             start["context_messages"] = case.context_messages
         if self._spans is not None:

@@ -77,7 +77,8 @@ class Worker:
             kind = ENTRY_NOT_FOUND if isinstance(error, FileNotFoundError) else "start"
             self._shut_down(Failure(kind, f"cannot start the agent: {describe_start_error(error, launch)}"))
         else:
-            self.write_message({"type": "hello", "protocol": PROTOCOL_VERSION, "features": ["tool_mocks"]})
+            features = ["tool_mocks", "tool_recordings"]
+            self.write_message({"type": "hello", "protocol": PROTOCOL_VERSION, "features": features})
 
     def open_session(self, case: EvalCase, timeout_s: float) -> WorkerSession:
         """Return a new session in this worker."""

@@ -14,6 +14,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     JsonValue,
     Strict,
+    WrapValidator,
     field_validator,
     model_validator,
 )
@@ -105,6 +106,72 @@ class ToolMockConfig(ConfigSection):
         if self.exact and self.args is None:
             raise ValueError("is `exact` without `args`: `args: {}` is a call without any")
         return self
+
+
+class RecordedToolsConfig(ConfigSection):
+    """A recording that answers the calls of all tools, as they were answered when it was made."""
+
+    source: str = Field(min_length=1, alias="from")
+    """A `results.json`, or another recording of conversations, relative to this file."""
+    live: Names = ()
+    """Tools that are called for real, globs; none when absent."""
+    ids: Names = ()
+    """Cases by `id`, `eval set:id` or `file:id`, globs; every case when absent."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_fixed_result(cls, value: object) -> object:
+        if isinstance(value, dict) and (mixed := [key for key in ("tool", "result", "args") if key in value]):
+            raise ValueError(f"has `from` and `{mixed[0]}`: a fixed result is an entry of its own")
+        return value
+
+
+def _choose_mock_model(value: object, _: object) -> ToolMockConfig | RecordedToolsConfig:
+    # Chosen here, as the errors of a union would name the members of the union.
+    if isinstance(value, ToolMockConfig | RecordedToolsConfig):
+        return value
+    if isinstance(value, dict) and "from" in value:
+        return RecordedToolsConfig.model_validate(value)
+    return ToolMockConfig.model_validate(value)
+
+
+ToolMockEntry = Annotated[ToolMockConfig | RecordedToolsConfig, WrapValidator(_choose_mock_model)]
+"""An entry of the section `tool_mocks`: a fixed result, or a recording."""
+
+
+def _wrap_one_recording(
+    value: object, handler: Callable[[object], tuple[ToolMockConfig | RecordedToolsConfig, ...]]
+) -> tuple[ToolMockConfig | RecordedToolsConfig, ...]:
+    return (RecordedToolsConfig.model_validate(value),) if isinstance(value, dict) else handler(value)
+
+
+class _OrOneRecording:
+    """Adds one recording without a list to the JSON Schema."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, object]:
+        many = handler(core_schema)
+        return {"anyOf": [many, many["items"]["anyOf"][1]]}
+
+
+ToolMocks = Annotated[tuple[ToolMockEntry, ...], WrapValidator(_wrap_one_recording), _OrOneRecording]
+"""The section `tool_mocks`: a list, or one recording."""
+
+
+def list_recordings(
+    mocks: tuple[ToolMockConfig | RecordedToolsConfig, ...],
+) -> tuple[RecordedToolsConfig, ...]:
+    """Return the recordings only."""
+    return tuple(each for each in mocks if isinstance(each, RecordedToolsConfig))
+
+
+def drop_recordings(
+    mocks: tuple[ToolMockConfig | RecordedToolsConfig, ...],
+) -> tuple[ToolMockConfig, ...]:
+    """Return the fixed results only."""
+    return tuple(each for each in mocks if isinstance(each, ToolMockConfig))
 
 
 Bound = Annotated[float, Strict(), Field(allow_inf_nan=False)]
@@ -256,7 +323,7 @@ def find_out_of_range_values(
             continue
         is_drop = path[-1] in _DROPS
         allowed = Range(0.0, known.width) if is_drop else known
-        if not min(allowed) <= value <= max(allowed):
+        if not allowed.low <= value <= allowed.high:
             why = f", for its scores are between {known}" if is_drop else ", as its scores are"
             why = "" if known == UNIT_RANGE else why
             shown = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)[1:]

@@ -3,21 +3,20 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import Field, field_validator
 from pydantic.config import JsonDict
 
 from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig, SessionConfig
 from evalgate.config.schema.budget import NO_BUDGET, Budget, Price
-from evalgate.config.schema.budget_criteria import complete_budgets, is_budget
 from evalgate.config.schema.criteria import (
     CHECK,
     CaseRule,
     CheckConfig,
     CriterionConfig,
     CustomMetricConfig,
-    ToolMockConfig,
+    ToolMocks,
 )
 from evalgate.config.schema.field_types import CheckName, ConfigSection, Names, Runs
 from evalgate.config.schema.gate import GateConfig
@@ -68,9 +67,7 @@ class Config(ConfigSection):
     """Runs of every case; `auto`: as many as the comparison with the baseline needs. When absent: `auto` if
     the baseline holds 3 runs or more of at least half of the cases, and the agent is neither a recording nor
     `gate.deterministic`; else, and in a shard, 1."""
-    criteria: Annotated[Mapping[str, CriterionConfig], BeforeValidator(complete_budgets)] = Field(
-        default_factory=dict
-    )
+    criteria: Mapping[str, CriterionConfig] = Field(default_factory=dict)
     """Name of a metric → its threshold, or a section with the threshold and the metric's options."""
     custom_metrics: Mapping[str, CustomMetricConfig] = Field(default_factory=dict)
     """Name of a metric, as `criteria` uses it → the function that computes it."""
@@ -81,8 +78,8 @@ class Config(ConfigSection):
     """Release of Google ADK whose scores are reproduced, as "2.3"; the newest when absent."""
     cases: tuple[CaseRule, ...] = ()
     """Settings of some cases only; of two that disagree, the later one applies."""
-    tool_mocks: tuple[ToolMockConfig, ...] = ()
-    """Fixed results in the place of tools, so that no live backend is needed."""
+    tool_mocks: ToolMocks = ()
+    """Fixed results in the place of tools, or a recording of them, so that no live backend is needed."""
     gate: GateConfig = GateConfig.model_construct()
     """Conditions that close the gate next to thresholds: the baseline, regressions, errors, quarantine."""
     judge: JudgeConfig | None = None
@@ -110,16 +107,6 @@ class Config(ConfigSection):
         if value is not None:
             parse_adk_version(value)
         return value
-
-    @property
-    def is_replay(self) -> bool:
-        """Return True if the agent is a recording."""
-        return self.agent is not None and self.agent.kind == "replay"
-
-    @property
-    def adk_release(self) -> tuple[int, int]:
-        """Return the release (major, minor) of Google ADK with the scores to reproduce."""
-        return parse_adk_version(self.adk_version) if self.adk_version else NEWEST_ADK
 
     @property
     def runs_given(self) -> bool:
@@ -162,11 +149,6 @@ class Thresholds:
     def checks(self) -> tuple[Criterion, ...]:
         """Return those criteria that are checks."""
         return tuple(each for each in self.criteria if each.evaluator == CHECK)
-
-    @property
-    def companions(self) -> tuple[Criterion, ...]:
-        """Return the checks and budgets, which are scored together with the criteria next to an eval set."""
-        return tuple(each for each in self.criteria if each.evaluator == CHECK or is_budget(each.metric))
 
     def find_check(self, criterion: Criterion) -> CheckConfig | None:
         """Return the section of a check; None for a criterion that is none."""

@@ -23,6 +23,7 @@ from evalgate.core.protocols.agents import (
     SimulatedUserError,
     StreamsEvents,
     SupportsToolMocks,
+    SupportsToolRecordings,
     User,
     get_session_ids,
 )
@@ -121,6 +122,7 @@ __all__ = [
     "StreamingReporter",
     "StreamsEvents",
     "SupportsToolMocks",
+    "SupportsToolRecordings",
     "User",
     "WriteResult",
     "explain_missing_baseline",

@@ -216,6 +216,16 @@ class SupportsToolMocks(Protocol):
 
 
 @runtime_checkable
+class SupportsToolRecordings(Protocol):
+    """A session that can answer every tool call from a recording."""
+
+    @property
+    def applies_recordings(self) -> bool:
+        """Return True if no tool is called for real; a case with a recording is not run otherwise."""
+        ...
+
+
+@runtime_checkable
 class IdentifiesSession(Protocol):
     """A session that knows the ids under which the agent's framework or server keeps the conversation.
 

@@ -143,6 +143,44 @@ class ToolMock:
 
 
 @frozen
+class RecordedAnswer:
+    """Answer of a tool in one recorded call."""
+
+    result: object = None
+    """Any JSON."""
+    error: str | None = None
+    """Text of the error that the tool raised; None if it returned `result`."""
+    error_type: str = ""
+    """Name of the error's class; "" if it is not known."""
+    lost: str = ""
+    """Reason why the answer cannot be used, as the rest of a sentence; "" if it can."""
+
+
+@frozen
+class RecordedCall:
+    """All recorded calls of one tool with the same arguments."""
+
+    tool: str
+    args: JsonObject | None
+    """None when the source names no arguments."""
+    answers: tuple[RecordedAnswer, ...]
+    """One for each call, in order."""
+
+
+@frozen
+class ToolRecording:
+    """Recorded calls that answer all calls of tools in a case, after the case's fixed mocks."""
+
+    source: str
+    """The file or folder with the recording, for messages."""
+    calls: tuple[RecordedCall, ...] = ()
+    live: tuple[str, ...] = ()
+    """Tools that are called for real; globs."""
+    digest: str = ""
+    """Identity of the whole recording, of all its cases."""
+
+
+@frozen
 class EvalCase:
     """One conversation to hold with the agent.
 
@@ -178,6 +216,8 @@ class EvalCase:
     """Labels by which the source groups its cases."""
     tool_mocks: tuple[ToolMock, ...] = ()
     """Replacements of tools. A tool that is named here is never called itself."""
+    tool_recording: ToolRecording | None = None
+    """Set: no tool is called itself, except those that the recording lists as live."""
     status: Literal["expected", "observed"] = "expected"
     """`observed`: the expectations are what an agent did and were not reviewed, so the case does not gate."""
     source: str = ""

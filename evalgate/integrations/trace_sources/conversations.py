@@ -104,10 +104,8 @@ def build_conversations(
 
 
 def _find_session_id(trace: RecordedTrace) -> str:
-    for span in trace.spans:
-        for attributes in (span.attributes, span.resource):
-            if _CASE_NAME in attributes:
-                return str(attributes[_CASE_NAME])
+    if case := next((name for span in trace.spans if (name := span.get_text(_CASE_NAME))), ""):
+        return case
     return next((name for span in trace.spans if (name := find_conversation_id(span))), "")
 
 

@@ -17,9 +17,12 @@ from evalgate.core.types import (
     Failure,
     JsonObject,
     Message,
+    RecordedAnswer,
+    RecordedCall,
     Reply,
     ToolCall,
     ToolMock,
+    ToolRecording,
     ToolResult,
     Usage,
     UserMessage,
@@ -124,6 +127,29 @@ async def test_mocks_take_precedence_over_recorded_results() -> None:
         {"error": "the arguments are not a JSON object"},
         "recorded",
     ]
+
+
+async def test_a_recording_answers_all_tools_but_live_ones() -> None:
+    answers = (RecordedAnswer({"sky": "recorded"}), RecordedAnswer(error="no sky"))
+    recording = ToolRecording(
+        "tools.json", (RecordedCall("forecast", {"city": "Paris"}, answers),), live=("search",)
+    )
+    events = (*FORECAST, ToolCall("search", {}), ToolResult("search", "of the case"))
+    case = replace(a_recorded_case(*events), tool_recording=recording)
+    calls = (("forecast", '{"city":"Paris"}'), ("forecast", '{"city":"Paris"}'), ("search", "{}"))
+    async with serving(
+        answer_with(Completion(tools=calls, finish="tool_calls"), Completion("No."))
+    ) as server:
+        run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
+    assert run.failure is None
+    assert [each.result for each in (run.replies[0] or Reply()).events if isinstance(each, ToolResult)] == [
+        {"sky": "recorded"},
+        {"error": "no sky"},
+        "of the case",
+    ]
+    async with serving(answer_with(Completion(tools=(("pay", "{}"),), finish="tool_calls"))) as server:
+        run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
+    assert (run.outcome, run.failure and run.failure.kind) == ("faulted", "no_mock")
 
 
 async def test_call_without_a_matching_mock_is_faulted() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,16 @@ from evalgate.agents.ray.actor import ActorFailure, dump_message
 from evalgate.agents.ray.agent import ClusterAgent
 from evalgate.agents.tracing.run_trace import RunTrace
 from evalgate.core.protocols import Agent, AgentError, AgentUnreachableError, SessionLostError
-from evalgate.core.types import CaseRun, EvalCase, Failure, ToolMock, Usage
+from evalgate.core.types import (
+    CaseRun,
+    EvalCase,
+    Failure,
+    RecordedAnswer,
+    RecordedCall,
+    ToolMock,
+    ToolRecording,
+    Usage,
+)
 from evalgate.runner.scheduler import RunRequest, run_cases
 from tests.agents.play import a_talk, tiny, until
 from tests.agents.ray.fake import A_FAILURE, FakeLink, Scripted, build_cluster_agent, fail_with
@@ -207,6 +217,31 @@ async def test_case_with_mocks_opens_its_session_first() -> None:
     async with build_cluster_agent(link) as agent:
         assert (await run_in_cluster(agent, case))["m"].outcome == "answered"
     assert link.asked == {1: ["open", "turn", "end"]}
+
+
+async def test_case_with_a_recording_is_run_only_by_an_agent_that_applies_it() -> None:
+    given: list[EvalCase] = []
+
+    class Recording(Scripted):
+        applies_recordings = True
+
+        def open_session(self, case: EvalCase, run: int, *, alone: bool) -> Any:
+            given.append(case)
+            return super().open_session(case, run, alone=alone)
+
+    answers = (RecordedAnswer({"sky": None}), RecordedAnswer(error="no"))
+    recording = ToolRecording("t.json", (RecordedCall("sky", {"at": 1}, answers),), ("calc*",))
+    case = EvalCase("m", a_talk("m", "x").turns, tool_recording=recording)
+    for agent_type, outcome in ((Recording, "answered"), (Scripted, "faulted")):
+        link = FakeLink(partial(_create_agent, agent_type))
+        async with build_cluster_agent(link) as agent:
+            assert (await run_in_cluster(agent, case))["m"].outcome == outcome
+        assert ("turn" in link.asked[1]) is (outcome == "answered")
+    assert given == [case]
+
+
+def _create_agent(agent_type: type[Scripted], _: object) -> Scripted:
+    return agent_type()
 
 
 async def test_silent_actor_is_given_up() -> None:

@@ -13,7 +13,7 @@ from typing import Any, Optional
 from weakref import WeakKeyDictionary
 
 from ..errors import InvalidAnswerError, ModelError, summarize_error
-from ..session import FEATURE, Mocks, Session
+from ..session import FEATURES, Session
 from . import AgentHost, is_a
 
 # Names that ADK's evaluation uses if the case has none.
@@ -26,7 +26,7 @@ def create_host(agent: object) -> Optional[AgentHost]:
     """Return a host for an agent, a workflow or an app of Google ADK, else None."""
     if not is_adk(agent):
         return None
-    return AgentHost(_ConversationStore(agent).run_turn, asynchronous=True, features=(FEATURE,))
+    return AgentHost(_ConversationStore(agent).run_turn, asynchronous=True, features=FEATURES)
 
 
 def is_adk(agent: object) -> bool:
@@ -64,6 +64,10 @@ class _AdkConversation:
         self._user_id = session.user_id or _USER_ID
         self._id = str(uuid.uuid4())
         self._root = agent.root_agent if is_app(agent) else agent
+        if session.mocks:
+            from .adk_mocks import refuse_unmockable_tools
+
+            refuse_unmockable_tools(self._root, session.mocks)
         self._sessions = _create_service("sessions.in_memory_session_service", "InMemorySessionService")
         self._runner = self._create_runner(agent, _create_plugins(session))
 
@@ -163,7 +167,9 @@ def _create_plugins(session: Session) -> list[Any]:
 
         plugins.append(create_trace_plugin(session.trace))
     if session.mocks:
-        plugins.append(_create_mock_plugin(session.mocks))
+        from .adk_mocks import create_mock_plugin
+
+        plugins.append(create_mock_plugin(session.mocks))
     return plugins
 
 
@@ -173,20 +179,6 @@ def _add_plugins(options: dict[str, Any], plugins: list[Any]) -> dict[str, Any]:
         # A copy, because conversations with other mocks use the app at the same time.
         return {"app": app.model_copy(update={"plugins": [*plugins, *app.plugins]})}
     return {**options, "plugins": plugins}
-
-
-def _create_mock_plugin(mocks: Mocks) -> Any:
-    """Return an ADK plugin that answers mocked tools; it must be listed before the agent's own plugins."""
-
-    async def before_tool_callback(_self: Any, *, tool: Any, tool_args: Any, **_: Any) -> Any:
-        if not mocks.is_mocked(tool.name):
-            return None
-        result = mocks.require_result(tool.name, tool_args)
-        # ADK wraps the results of functions in the same way.
-        return result if isinstance(result, dict) else {"result": result}
-
-    base = importlib.import_module("google.adk.plugins.base_plugin").BasePlugin
-    return type("Mocking", (base,), {"before_tool_callback": before_tool_callback})(name="evalgate_mocks")
 
 
 def _create_service(module: str, name: str) -> Any:

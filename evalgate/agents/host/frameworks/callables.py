@@ -7,7 +7,8 @@ import inspect
 from typing import Any, Callable, Optional
 
 from ..errors import UnusableEntryError
-from ..session import Session
+from ..session import FEATURES, Session
+from ..tools import decorated, require_decorated
 from . import AgentHost, find_framework
 
 _METHODS = ("ainvoke", "invoke", "arun", "run")
@@ -19,8 +20,18 @@ def create_host(agent: object) -> Optional[AgentHost]:
     function = None if inspect.isclass(agent) else _find_function(agent)
     if function is None:
         return None
+    ask = _adapt_signature(function)
+
+    def run_turn(text: str, session: Session) -> object:
+        require_decorated(session)
+        return ask(text, session)
+
     return AgentHost(
-        _adapt_signature(function), _is_asynchronous(function), shareable=_is_stateless(agent), capture=True
+        run_turn,
+        _is_asynchronous(function),
+        FEATURES if decorated else (),  # the module of the agent is loaded, and its tools are decorated
+        shareable=_is_stateless(agent),
+        capture=True,
     )
 
 

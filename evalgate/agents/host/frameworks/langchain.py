@@ -13,7 +13,7 @@ import uuid
 from typing import Any, Optional, get_type_hints
 
 from ..errors import InvalidAnswerError, UnusableEntryError
-from ..session import Session
+from ..session import FEATURES, Session
 from . import AgentHost, is_a
 from .event_recorder import EventRecorder, as_text, create_conversation_host
 
@@ -34,12 +34,12 @@ def create_host(agent: object) -> Optional[AgentHost]:
     takes = _list_input_keys(agent)
     if is_a(agent, "langgraph", "Pregel") and "messages" in takes:
         return create_conversation_host(
-            "a graph of LangGraph", lambda session: _GraphConversation(agent, takes, session)
+            "a graph of LangGraph", lambda session: _GraphConversation(agent, takes, session), *FEATURES
         )
     is_model = is_a(agent, "langchain_core", "BaseLanguageModel")
     key = None if is_model else _choose_input_key(takes)
     found = create_conversation_host(
-        "a runnable of LangChain", lambda session: _RunnableConversation(agent, key, session)
+        "a runnable of LangChain", lambda session: _RunnableConversation(agent, key, session), *FEATURES
     )
     # LangChain's older chains store the conversation in their `memory`.
     return found._replace(shareable=is_model or getattr(agent, "memory", None) is None)
@@ -65,10 +65,18 @@ def _choose_input_key(keys: list[str]) -> str:
     return next((key for key in ("messages", "input") if key in keys), keys[0] if keys else "")
 
 
+def _prepare_mocks(session: Session) -> None:
+    if session.mocks:
+        from .langchain_mocks import install_tool_mocks
+
+        install_tool_mocks()
+
+
 class _GraphConversation:
     """Conversation with a graph that has `messages` in its state."""
 
     def __init__(self, graph: Any, takes: list[str], session: Session) -> None:
+        _prepare_mocks(session)
         self._graph = graph
         self._remembers = bool(getattr(graph, "checkpointer", None))
         self._thread = str(uuid.uuid4())
@@ -153,6 +161,7 @@ class _RunnableConversation:
     """Conversation with a runnable without `messages` in a state: a model, a chain, any other graph."""
 
     def __init__(self, runnable: Any, key: Optional[str], session: Session) -> None:
+        _prepare_mocks(session)
         self._runnable = runnable
         self._key = key
         """Key of the user's text in the input; "" if the input is the text, None if it is all messages."""

@@ -12,7 +12,7 @@ import json
 from typing import Any, Optional
 
 from ..errors import UnsupportedCaseError
-from ..session import FEATURE, Mocks, Session
+from ..session import FEATURES, Mocks, Session
 from . import AgentHost, is_a
 from .event_recorder import EventRecorder, as_text, create_conversation_host
 
@@ -21,7 +21,7 @@ def clone_with_mocks(agent: Any, mocks: Mocks) -> Any:
     """Return a clone of the agent, and of all agents that it hands over to, with mocked tools replaced.
 
     Raises:
-        UnsupportedCaseError: an agent has MCP servers, or a mocked tool is run by the model's provider.
+        UnsupportedCaseError: a mocked tool is run by the model's provider.
     """
     return _MockCloner(mocks).clone_agent(agent)
 
@@ -35,16 +35,23 @@ class _MockCloner:
     def clone_agent(self, agent: Any) -> Any:
         if id(agent) in self._clones:
             return self._clones[id(agent)][1]
-        if getattr(agent, "mcp_servers", None):
-            raise UnsupportedCaseError(
-                f"the case mocks tools, and those of the MCP servers of agent `{agent.name}` cannot be mocked"
-            )
         tools = [self._mock_tool(each) for each in agent.tools]
         found = agent.clone(tools=tools, handoffs=[])
         self._clones[id(agent)] = (agent, found)
+        if getattr(agent, "mcp_servers", None):
+            self._mock_mcp_tools(found)
         # Agents can hand over in a cycle: the clone must be known before its handoffs are cloned.
         found.handoffs = [self._clone_handoff(each) for each in agent.handoffs]
         return found
+
+    def _mock_mcp_tools(self, clone: Any) -> None:
+        """Replace the tools of MCP servers as well; the servers are still asked to list them."""
+        list_tools = clone.get_mcp_tools
+
+        async def get_mcp_tools(*values: Any, **named: Any) -> list[Any]:
+            return [self._mock_tool(each) for each in await list_tools(*values, **named)]
+
+        clone.get_mcp_tools = get_mcp_tools
 
     def _clone_handoff(self, handoff: Any) -> Any:
         invoke = getattr(handoff, "on_invoke_handoff", None)
@@ -80,7 +87,7 @@ def create_host(agent: object) -> Optional[AgentHost]:
     if not is_a(agent, "agents", "Agent") or not hasattr(agent, "handoffs"):
         return None
     return create_conversation_host(
-        "an agent of the OpenAI Agents SDK", lambda session: _OpenAiConversation(agent, session), FEATURE
+        "an agent of the OpenAI Agents SDK", lambda session: _OpenAiConversation(agent, session), *FEATURES
     )
 
 

@@ -10,7 +10,7 @@ import importlib
 from typing import Any, Optional, get_origin
 
 from ..errors import UnsupportedCaseError
-from ..session import FEATURE, Mocks, Session
+from ..session import FEATURES, Mocks, Session
 from . import AgentHost, is_a
 from .event_recorder import EventRecorder, as_text, create_conversation_host
 
@@ -22,7 +22,7 @@ def create_host(agent: object) -> Optional[AgentHost]:
     """Return a host for an agent of Pydantic AI, else None."""
     if not any(is_a(agent, "pydantic_ai", name) for name in ("AbstractAgent", "Agent")):
         return None
-    features = (FEATURE,) if hasattr(agent, "toolsets") and hasattr(agent, "override") else ()
+    features = FEATURES if hasattr(agent, "toolsets") and hasattr(agent, "override") else ()
     return create_conversation_host(
         "an agent of Pydantic AI", lambda session: _PydanticAiConversation(agent, session), *features
     )
@@ -62,10 +62,11 @@ def _mock_toolsets(agent: Any, mocks: Mocks) -> contextlib.AbstractContextManage
     """Return a context manager in which the agent's toolsets answer mocked tools without calling them."""
     if not mocks:
         return contextlib.nullcontext()
+    _refuse_native_tools(agent, mocks)
 
     async def call_tool(self: Any, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
         if mocks.is_mocked(name):
-            return mocks.require_result(name, tool_args)
+            return mocks.require_result(name, _find_written_arguments(ctx, tool_args))
         return await self.wrapped.call_tool(name, tool_args, ctx, tool)
 
     base = importlib.import_module("pydantic_ai.toolsets").WrapperToolset
@@ -75,6 +76,27 @@ def _mock_toolsets(agent: Any, mocks: Mocks) -> contextlib.AbstractContextManage
         toolsets=[mocking(each) for each in agent.toolsets], tools=[]
     )
     return override
+
+
+def _refuse_native_tools(agent: Any, mocks: Mocks) -> None:
+    """Raise UnsupportedCaseError for a mocked tool that the model's provider runs."""
+    natives = getattr(agent, "_cap_native_tools", None) or getattr(agent, "_builtin_tools", None) or ()
+    for each in natives:
+        name = getattr(each, "kind", None) or "tool"
+        # Searches the descriptions of the agent's own tools, and has no effects.
+        if name != "tool_search" and mocks.is_ever_mocked(name):
+            raise UnsupportedCaseError(f"`{name}` is a tool of the model's provider, which cannot be mocked")
+
+
+def _find_written_arguments(ctx: Any, tool_args: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments as the model wrote them: those of the tool have defaults, and Python's types."""
+    wanted = getattr(ctx, "tool_call_id", None)
+    for message in reversed(getattr(ctx, "messages", None) or []):
+        for part in message.parts:
+            if part.part_kind == "tool-call" and part.tool_call_id == wanted:
+                args: dict[str, Any] = part.args_as_dict()
+                return args
+    return tool_args
 
 
 def _convert_context_message(message: dict[str, Any]) -> Any:

@@ -11,7 +11,7 @@ import inspect
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ..errors import UnsupportedCaseError
-from ..session import FEATURE, Session
+from ..session import FEATURES, Session
 from . import AgentHost, is_a
 from .event_recorder import EventRecorder, as_text, create_conversation_host
 
@@ -26,7 +26,7 @@ def create_host(agent: object) -> Optional[AgentHost]:
     if not is_a(agent, "smolagents", "MultiStepAgent"):
         return None
     found = create_conversation_host(
-        _NAME, lambda session: _SmolagentsConversation(agent, session), FEATURE, asynchronous=False
+        _NAME, lambda session: _SmolagentsConversation(agent, session), *FEATURES, asynchronous=False
     )
     shared_parts = tuple(part for each in _walk_agents(agent) for part in (each.model, each.logger))
     return found._replace(shareable=False, shared_parts=shared_parts)

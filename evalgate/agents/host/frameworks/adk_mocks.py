@@ -1,0 +1,79 @@
+"""A plugin of Google ADK that answers mocked tools, and the tools that no plugin can answer."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import UnsupportedCaseError
+from ..session import Mocks
+from . import is_a
+
+_CONTROL_TOOLS = frozenset({"transfer_to_agent", "exit_loop", "set_model_response", "finish_task"})
+"""ADK's own tools that steer the agents. They have no effects elsewhere, and an answer would not steer."""
+_REQUEST_TOOLS = ("PreloadMemoryTool", "ExampleTool")
+"""Tools that only add to the model's request."""
+
+
+def create_mock_plugin(mocks: Mocks) -> Any:
+    """Return an ADK plugin that answers mocked tools; it must be listed before the agent's own plugins."""
+
+    async def before_tool_callback(_self: Any, *, tool: Any, tool_args: Any, **_: Any) -> Any:
+        if _is_control_tool(tool) or not mocks.is_mocked(tool.name):
+            return None
+        result = mocks.require_result(tool.name, tool_args)
+        # ADK wraps the results of functions in the same way.
+        return result if isinstance(result, dict) else {"result": result}
+
+    base = importlib.import_module("google.adk.plugins.base_plugin").BasePlugin
+    return type("Mocking", (base,), {"before_tool_callback": before_tool_callback})(name="evalgate_mocks")
+
+
+def _is_control_tool(tool: Any) -> bool:
+    module = getattr(getattr(tool, "func", None), "__module__", None) or type(tool).__module__
+    return tool.name in _CONTROL_TOOLS and module.startswith("google.adk.")
+
+
+def refuse_unmockable_tools(root: Any, mocks: Mocks) -> None:
+    """Refuse agents with a mocked tool that runs without ADK's callbacks of tools.
+
+    Raises:
+        UnsupportedCaseError: a mocked tool is run by the model's provider or by a workflow, or an agent has a
+            code executor. The message names the tool.
+    """
+    for agent in _walk_agents(root, set()):
+        if getattr(agent, "code_executor", None) is not None and mocks.is_ever_mocked("code_executor"):
+            raise UnsupportedCaseError(
+                f"the code executor of agent `{agent.name}` cannot be mocked; name `code_executor` in `live` "
+                "to let it run"
+            )
+        for tool in _list_unmockable_tools(agent):
+            if mocks.is_ever_mocked(tool.name):
+                raise UnsupportedCaseError(
+                    f"`{tool.name}` of `{agent.name}` is not run with callbacks of tools, so it cannot be "
+                    "mocked; name it in `live` to let it run"
+                )
+
+
+def _list_unmockable_tools(agent: Any) -> list[Any]:
+    if is_a(agent, "google.adk", "_ToolNode"):
+        return [agent.tool]
+    base = importlib.import_module("google.adk.tools.base_tool").BaseTool
+    return [
+        each
+        for each in getattr(agent, "tools", None) or ()
+        if isinstance(each, base)
+        and type(each).run_async is base.run_async  # the model's provider runs it
+        and not any(is_a(each, "google.adk", name) for name in _REQUEST_TOOLS)
+    ]
+
+
+def _walk_agents(agent: Any, seen: set[int]) -> Iterator[Any]:
+    if id(agent) in seen:
+        return
+    seen.add(id(agent))
+    yield agent
+    graph = getattr(agent, "graph", None)
+    for each in [*(getattr(agent, "sub_agents", None) or ()), *(getattr(graph, "nodes", None) or ())]:
+        yield from _walk_agents(each, seen)

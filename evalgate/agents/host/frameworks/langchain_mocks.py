@@ -1,0 +1,64 @@
+"""Mocks for LangChain's tools, which LangGraph's graphs call too.
+
+The methods `run` and `arun` of all tools are wrapped once. In a conversation with mocks they call a copy of
+the tool with another function, so that arguments are validated and callbacks are called as usual.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any
+
+from ..tools import find_session
+
+_MARK = "evalgate_mocks"
+
+
+def install_tool_mocks() -> None:
+    """Wrap the methods that call tools, unless they are wrapped already."""
+    base = importlib.import_module("langchain_core.tools").BaseTool
+    if hasattr(base.run, _MARK):
+        return
+    run, arun = base.run, base.arun
+
+    @functools.wraps(run)
+    def run_mocked(self: Any, tool_input: Any, *values: Any, **named: Any) -> Any:
+        return run(_mock_tool(self, tool_input), tool_input, *values, **named)
+
+    @functools.wraps(arun)
+    async def arun_mocked(self: Any, tool_input: Any, *values: Any, **named: Any) -> Any:
+        return await arun(_mock_tool(self, tool_input), tool_input, *values, **named)
+
+    setattr(run_mocked, _MARK, True)
+    base.run, base.arun = run_mocked, arun_mocked
+
+
+def _mock_tool(tool: Any, tool_input: Any) -> Any:
+    """Return the tool itself, or a copy that returns the result of a mock if the tool is mocked."""
+    session = find_session(tool.name)
+    if session is None or not session.mocks.is_mocked(tool.name):
+        return tool
+    mocks, args = session.mocks, _select_model_arguments(tool, tool_input)
+
+    def answer_call(*_: Any, **__: Any) -> Any:
+        return mocks.require_result(tool.name, args)
+
+    async def answer_call_async(*_: Any, **__: Any) -> Any:
+        return answer_call()
+
+    # The result is the content of the message; there is no recorded artifact.
+    copied = tool.model_copy(update={"response_format": "content"})
+    copied.__dict__.update(_run=answer_call, _arun=answer_call_async)
+    return copied
+
+
+def _select_model_arguments(tool: Any, tool_input: Any) -> Any:
+    """Return the arguments that the model wrote, without those that LangGraph adds, such as its state."""
+    if not isinstance(tool_input, dict):
+        return None
+    schema, whole = tool.tool_call_schema, tool.get_input_schema()
+    if isinstance(schema, dict):
+        return dict(tool_input)
+    added = set(whole.model_fields) - set(schema.model_fields)
+    return {key: value for key, value in tool_input.items() if key not in added}

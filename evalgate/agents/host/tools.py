@@ -1,0 +1,206 @@
+"""The decorator of tools that are plain Python functions, and the conversation that a tool is called in.
+
+Agents import it as `from evalgate_host import tool`: the module `evalgate_host` exists while evalgate runs
+the agent, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import functools
+import inspect
+import json
+import sys
+from collections.abc import Iterator
+from contextvars import ContextVar
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+from .errors import NoMatchingMockError, UnsupportedCaseError
+from .recording import RecordedToolError
+
+if TYPE_CHECKING:
+    from .session import Session
+
+MODULE = "evalgate_host"
+"""Name under which agents import this module's decorator."""
+
+current_session: ContextVar[Optional[Session]] = ContextVar("evalgate_session", default=None)
+"""Conversation of the turn that the code belongs to."""
+mocked_sessions: set[Session] = set()
+"""Open conversations with mocks or a recording."""
+decorated: set[str] = set()
+"""Names of the tools that were decorated."""
+
+
+def publish_module() -> None:
+    """Make `from evalgate_host import tool` possible in this process."""
+    module = ModuleType(MODULE, "Decorator of tools, for agents that evalgate runs.")
+    module.tool = tool  # type: ignore[attr-defined]
+    sys.modules.setdefault(MODULE, module)
+
+
+def find_session(name: str) -> Session | None:
+    """Return the conversation in which the tool is called; None outside of conversations.
+
+    Raises:
+        NoMatchingMockError: the caller's thread has no context, and some open conversation mocks tools.
+    """
+    session = current_session.get()
+    if session is None and mocked_sessions:
+        # Called for real, it could have effects that a mock is there to prevent.
+        error = NoMatchingMockError(
+            f"`{name}` was called in a thread that does not know its conversation, so that no mock could be "
+            "found: start the thread's function with `contextvars.copy_context().run`"
+        )
+        for each in mocked_sessions:
+            each.mocks.missing = error
+        raise error
+    return session
+
+
+def require_decorated(session: Session) -> None:
+    """Refuse a conversation that mocks a tool without the decorator, since nothing could replace it.
+
+    Raises:
+        UnsupportedCaseError: a mocked or recorded tool is not decorated; the message names it.
+    """
+    missing = [name for name in session.mocks.list_tools() if name not in decorated]
+    if missing:
+        names = ", ".join(f"`{name}`" for name in missing)
+        raise UnsupportedCaseError(
+            f"the case mocks {names}, and no function with that name has the decorator `tool` of "
+            f"`{MODULE}`, so that it would be called for real"
+        )
+
+
+def refuse_undecorated_call(session: Session, name: str) -> None:
+    """Refuse the report of a call of a mocked tool that the agent makes itself.
+
+    Raises:
+        NoMatchingMockError: the tool is mocked and has no decorator.
+    """
+    if session.mocks.is_mocked(name) and name not in decorated:
+        session.mocks.missing = NoMatchingMockError(
+            f"the agent itself calls `{name}`, which is mocked, and has no decorator `tool` of `{MODULE}`"
+        )
+        raise session.mocks.missing
+
+
+def tool(function: Any = None, *, name: Optional[str] = None) -> Any:
+    """Mark a function as a tool: evalgate reports its calls, and mocks can answer them.
+
+    Args:
+        function: The function, which may be asynchronous. Its results must be JSON.
+        name: Name of the tool; that of the function when absent.
+
+    Raises:
+        TypeError: the function is a generator.
+    """
+    if function is None:
+        return functools.partial(tool, name=name)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(f"`{function.__name__}` is a generator, and the result of a tool must be one value")
+    tool_name: str = name or function.__name__
+    decorated.add(tool_name)
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def call_async_tool(*values: Any, **named: Any) -> Any:
+            with _watch_call(tool_name, function, values, named) as call:
+                if not call.is_answered:
+                    call.result = await function(*values, **named)
+            return call.result
+
+        return call_async_tool
+
+    @functools.wraps(function)
+    def call_tool(*values: Any, **named: Any) -> Any:
+        with _watch_call(tool_name, function, values, named) as call:
+            if not call.is_answered:
+                call.result = function(*values, **named)
+        return call.result
+
+    return call_tool
+
+
+class _WatchedCall:
+    def __init__(self) -> None:
+        self.result: Any = None
+        self.is_answered = False
+        """True if `result` is that of a mock, so that the tool must not be called."""
+
+
+@contextlib.contextmanager
+def _watch_call(
+    name: str, function: Callable[..., Any], values: tuple[Any, ...], named: dict[str, Any]
+) -> Iterator[_WatchedCall]:
+    """Report a call and its result or error, and look up the result if the tool is mocked."""
+    call, session = _WatchedCall(), find_session(name)
+    if session is None:
+        yield call
+        return
+    args = _name_arguments(function, values, named)
+    if session.recorder.open:
+        session.tool_call(name, args)
+    try:
+        if session.mocks.is_mocked(name):
+            call.result, call.is_answered = _require_result(session, name, args, function), True
+        yield call
+    except NoMatchingMockError:
+        raise
+    except Exception as error:
+        if session.recorder.open:
+            session.tool_result(name, {"error": str(error), "raised": type(error).__name__})
+        raise
+    if session.recorder.open:
+        session.tool_result(name, _require_json(name, call.result))
+
+
+def _name_arguments(
+    function: Callable[..., Any], values: tuple[Any, ...], named: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of a call by name, without `self`; an object that is no JSON is `<its class>`."""
+    try:
+        bound = inspect.signature(function).bind(*values, **named)
+    except TypeError:  # the call itself fails with the same error
+        return named
+    found: dict[str, Any] = {}
+    for key, value in bound.arguments.items():
+        if bound.signature.parameters[key].kind is inspect.Parameter.VAR_KEYWORD:
+            found.update(value)
+        elif key not in ("self", "cls"):
+            found[key] = value
+    encoded = json.dumps(found, default=lambda value: f"<{type(value).__name__}>")
+    decoded: dict[str, Any] = json.loads(encoded)
+    return decoded
+
+
+def _require_json(name: str, result: Any) -> Any:
+    try:
+        return json.loads(json.dumps(result))
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"the tool `{name}` returned a value of type {type(result).__name__} that JSON cannot hold, so "
+            "that its result cannot be recorded: let it return texts, numbers, lists and dicts"
+        ) from None
+
+
+def _require_result(session: Session, name: str, args: dict[str, Any], function: Callable[..., Any]) -> Any:
+    try:
+        return session.mocks.require_result(name, args)
+    except RecordedToolError as error:
+        raise _restore_error(error, function) from None
+
+
+def _restore_error(error: RecordedToolError, function: Callable[..., Any]) -> Exception:
+    """Return an error of the recorded class, if the tool's module or Python has it, else the given one."""
+    module_names = getattr(inspect.unwrap(function), "__globals__", {})
+    kind = module_names.get(error.type_name, getattr(builtins, error.type_name or " ", None))
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        try:
+            return kind(str(error))
+        except Exception:  # noqa: BLE001  a class of the user's, with other parameters
+            return error
+    return error

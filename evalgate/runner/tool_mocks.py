@@ -1,0 +1,309 @@
+"""Add the section `tool_mocks` to the cases: fixed results of tools, and recordings of them."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+
+from evalgate.agents.host.recording import format_canonical
+from evalgate.agents.workers.protocol import MAX_ANSWER_BYTES, encode_tool_recording
+from evalgate.config.schema.criteria import RecordedToolsConfig, ToolMockConfig, drop_recordings
+from evalgate.config.schema.thresholds import Config, Thresholds
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.formatting import pluralize
+from evalgate.core.types import (
+    EvalCase,
+    EvalSet,
+    Record,
+    RecordedAnswer,
+    RecordedCall,
+    Reply,
+    ToolCall,
+    ToolMock,
+    ToolRecording,
+    ToolResult,
+    TraceSpan,
+)
+from evalgate.datasets.cases import map_cases
+from evalgate.integrations.recordings import read_recording
+from evalgate.redaction.redactor import REPLACEMENT
+from evalgate.runner.base_branch import BaseBranchPolicy
+
+_LOST = RecordedAnswer(lost="no result of it: the tool raised an error, or the run ended there")
+_REDACTED = f"its result is redacted (`{REPLACEMENT}`)"
+_SHOWN = 5
+
+
+def add_tool_mocks(
+    eval_sets: Iterable[EvalSet], config: Config, rules: Thresholds, base: BaseBranchPolicy
+) -> tuple[EvalSet, ...]:
+    """Return the eval sets with matching mocks and recordings added to their cases, after their own mocks.
+
+    Raises:
+        InvalidInputError: a mock matches no case, or a recording cannot be used.
+    """
+    found = tuple(eval_sets)
+    problems = [
+        Problem(
+            rules.file,
+            *rules.find_position(("tool_mocks", index)),
+            "no case is "
+            + (" or ".join(f"called `{pattern}`" for pattern in mock.ids) or "there to mock tools for"),
+        )
+        for index, mock in enumerate(config.tool_mocks)
+        if not any(_matches_case(mock, each, case) for each in found for case in each.cases)
+    ]
+    if problems:
+        raise InvalidInputError(problems)
+    if fixed := drop_recordings(config.tool_mocks):
+        found = tuple(
+            replace(
+                each, cases=map_cases(each.cases, partial(_add_fixed_mocks, each, fixed), keeps_metadata=True)
+            )
+            for each in found
+        )
+    for index, mock in enumerate(config.tool_mocks):
+        if isinstance(mock, RecordedToolsConfig):
+            # Without a list, the recording has no index. The longer location that exists is further down.
+            locations = ("tool_mocks", index, "from"), ("tool_mocks", "from")
+            position = max(rules.find_position(each) for each in locations)
+            found = _add_recording(found, mock, rules, position, base)
+    return found
+
+
+def _add_fixed_mocks(eval_set: EvalSet, mocks: Sequence[ToolMockConfig], case: EvalCase) -> EvalCase:
+    found = [
+        ToolMock(mock.tool, mock.result, mock.args, mock.exact)
+        for mock in mocks
+        if _matches_case(mock, eval_set, case)
+    ]
+    return replace(case, tool_mocks=(*case.tool_mocks, *found)) if found else case
+
+
+def _matches_case(mock: ToolMockConfig | RecordedToolsConfig, eval_set: EvalSet, case: EvalCase) -> bool:
+    names = (case.eval_id, f"{eval_set.eval_set_id}:{case.eval_id}", f"{eval_set.path}:{case.eval_id}")
+    return not mock.ids or any(fnmatchcase(name, pattern) for pattern in mock.ids for name in names)
+
+
+# --- recordings ---------------------------------------------------------------------------------------------
+
+
+class RecordedCases:
+    """Recorded tool calls by case."""
+
+    def __init__(self, recording: Record | EvalSet) -> None:
+        self._calls = dict(_extract_calls(recording))
+        self._sets_of: dict[str, list[str]] = {}
+        for eval_set_id, eval_id in self._calls:
+            self._sets_of.setdefault(eval_id, []).append(eval_set_id)
+        text = json.dumps([[*key, format_canonical(_to_values(calls))] for key, calls in self._calls.items()])
+        self.digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        """Identity of all recorded calls."""
+
+    def find_calls(self, eval_set: EvalSet, case: EvalCase) -> tuple[RecordedCall, ...] | None:
+        """Return the calls of a case, also if its eval set was renamed; None without a recording of it."""
+        sets = self._sets_of.get(case.eval_id, [])
+        known = eval_set.eval_set_id if eval_set.eval_set_id in sets else sets[0] if len(sets) == 1 else None
+        return None if known is None else self._calls[known, case.eval_id]
+
+
+def _to_values(calls: Iterable[RecordedCall]) -> object:
+    return encode_tool_recording(ToolRecording("", tuple(calls)))
+
+
+def _add_recording(
+    eval_sets: Sequence[EvalSet],
+    config: RecordedToolsConfig,
+    rules: Thresholds,
+    position: tuple[int, int],
+    base: BaseBranchPolicy,
+) -> tuple[EvalSet, ...]:
+    path = rules.base / config.source
+    shown_as = base.format_path(path)
+    if not base.resolve_path(path).exists():
+        raise InvalidInputError(
+            [
+                Problem(
+                    rules.file,
+                    *position,
+                    f"there is no recording {shown_as}. Run once with `--live-tools`, and copy the "
+                    "results.json of that run there",
+                )
+            ]
+        )
+    recorded = RecordedCases(read_recording(base.resolve_path(path), shown_as))
+    found = []
+    for each in eval_sets:
+        add_calls = partial(_add_recorded_calls, each, config, recorded, shown_as)
+        found.append(replace(each, cases=map_cases(each.cases, add_calls, keeps_metadata=True)))
+    problems = list(_find_recording_problems(eval_sets, config, recorded, shown_as))
+    if problems:
+        raise InvalidInputError(Problem(rules.file, *position, problem) for problem in problems)
+    notices = tuple(_describe_gaps(eval_sets, config, recorded, shown_as))
+    return (replace(found[0], notices=(*found[0].notices, *notices)), *found[1:])
+
+
+def _add_recorded_calls(
+    eval_set: EvalSet, config: RecordedToolsConfig, recorded: RecordedCases, source: str, case: EvalCase
+) -> EvalCase:
+    # Of several recordings of a case the first one counts, as with fixed mocks.
+    if case.tool_recording is not None or not _matches_case(config, eval_set, case):
+        return case
+    calls = recorded.find_calls(eval_set, case) or ()
+    recording = ToolRecording(source, calls, config.live, recorded.digest)
+    return replace(case, tool_recording=recording)
+
+
+def _iter_matches(
+    eval_sets: Sequence[EvalSet], config: RecordedToolsConfig, recorded: RecordedCases
+) -> Iterator[tuple[EvalCase, tuple[RecordedCall, ...] | None]]:
+    for eval_set in eval_sets:
+        for case in eval_set.cases:
+            if case.tool_recording is None and _matches_case(config, eval_set, case):
+                yield case, recorded.find_calls(eval_set, case)
+
+
+def _find_recording_problems(
+    eval_sets: Sequence[EvalSet], config: RecordedToolsConfig, recorded: RecordedCases, shown_as: str
+) -> Iterator[str]:
+    found = list(_iter_matches(eval_sets, config, recorded))
+    if found and all(calls is None for _, calls in found):
+        yield f"{shown_as} has no run of any of the cases"
+    for case, calls in found:
+        if calls and len(json.dumps(_to_values(calls))) > MAX_ANSWER_BYTES:
+            yield f"{shown_as} has more than 16 MiB of recorded tool calls of the case `{case.eval_id}`"
+
+
+def _describe_gaps(
+    eval_sets: Sequence[EvalSet], config: RecordedToolsConfig, recorded: RecordedCases, shown_as: str
+) -> Iterator[str]:
+    """Yield a notice about cases without a recording, and one about redacted results."""
+    found = list(_iter_matches(eval_sets, config, recorded))
+    missing = [f"`{case.eval_id}`" for case, calls in found if calls is None]
+    if missing:
+        shown = ", ".join(missing[:_SHOWN]) + (" …" if missing[_SHOWN:] else "")
+        yield (
+            f"{shown_as} has no run of {pluralize(len(missing), 'case')} ({shown}): each call of a tool "
+            "ends the case without a score. Record again with `--live-tools`."
+        )
+    hidden = {
+        call.tool: sum(answer.lost == _REDACTED for answer in call.answers)
+        for _, calls in found
+        for call in calls or ()
+        if any(answer.lost == _REDACTED for answer in call.answers)
+    }
+    if hidden:
+        tools = ", ".join(f"`{name}`" for name in hidden)
+        yield (
+            f"{shown_as} has redacted results (`{REPLACEMENT}`) of {tools}, which are not used: a call that "
+            "needs one ends the case without a score. Add a fixed result to `tool_mocks`."
+        )
+
+
+def refuse_overwriting(recordings: Iterable[Path], results: Path) -> None:
+    """Refuse a run that would write its results over the recording that answers its tools.
+
+    Raises:
+        InvalidInputError: `results` is one of the recordings.
+    """
+    if any(each.resolve() == results.resolve() for each in recordings):
+        raise InvalidInputError(
+            f"the run would write its results over {results.name}, which answers its tools: copy that "
+            "file to another folder, or name another one with --out. `--live-tools` records it anew"
+        )
+
+
+# --- reading ------------------------------------------------------------------------------------------------
+
+
+def _extract_calls(
+    recording: Record | EvalSet,
+) -> Iterator[tuple[tuple[str, str], tuple[RecordedCall, ...]]]:
+    if isinstance(recording, EvalSet):
+        runs: dict[tuple[str, str], list[_Calls]] = {}
+        for case in recording.cases:
+            replies = [turn.expected for turn in case.turns]
+            runs.setdefault((recording.eval_set_id, case.eval_id), []).append(_pair_calls(replies, ()))
+        yield from ((key, _merge_runs(found)) for key, found in runs.items())
+        return
+    for result in recording.cases:
+        found = [
+            _pair_calls([turn.actual for turn in run.turns if turn.actual is not None], run.trace)
+            for run in result.runs
+        ]
+        yield result.key, _merge_runs(found)
+
+
+_Calls = dict[tuple[str, str], RecordedCall]
+"""Calls of one run by the name of the tool and the canonical arguments."""
+
+
+def _merge_runs(runs: Sequence[_Calls]) -> tuple[RecordedCall, ...]:
+    """Return each distinct call with the answers of the run that has the most of them, else of the first."""
+    merged: _Calls = {}
+    for run in runs:
+        for key, call in run.items():
+            if key not in merged or _count_usable(call) > _count_usable(merged[key]):
+                merged[key] = call
+    return tuple(merged.values())
+
+
+def _count_usable(call: RecordedCall) -> int:
+    return sum(not answer.lost for answer in call.answers)
+
+
+def _pair_calls(replies: Sequence[Reply], trace: Sequence[TraceSpan]) -> _Calls:
+    """Return the calls of a run with their answers: those with the same id, else the next of the tool."""
+    pairs: list[tuple[ToolCall, RecordedAnswer | None]] = []
+    for reply in replies:
+        for event in reply.events:
+            if isinstance(event, ToolCall):
+                pairs.append((event, None))
+            elif isinstance(event, ToolResult):
+                _answer_call(pairs, event)
+    errors = _index_errors(trace)
+    found: _Calls = {}
+    for call, answer in pairs:
+        key = call.name, format_canonical(call.args)
+        raised = errors.get(key)
+        lost = RecordedAnswer(error=raised.pop(0)) if raised and answer is None else _LOST
+        earlier = found[key].answers if key in found else ()
+        found[key] = RecordedCall(call.name, call.args, (*earlier, answer or lost))
+    return found
+
+
+def _answer_call(pairs: list[tuple[ToolCall, RecordedAnswer | None]], result: ToolResult) -> None:
+    open_calls = [index for index, (_, answer) in enumerate(pairs) if answer is None]
+    same = [index for index in open_calls if result.id is not None and pairs[index][0].id == result.id]
+    named = [index for index in open_calls if pairs[index][0].name == result.name]
+    for index in (same or named)[:1]:
+        pairs[index] = pairs[index][0], _read_answer(result.result)
+
+
+def _read_answer(result: object) -> RecordedAnswer:
+    if _holds_redaction(result):
+        return RecordedAnswer(lost=_REDACTED)
+    # The decorator of the agent host reports an error in this form.
+    if isinstance(result, Mapping) and result.keys() == {"error", "raised"}:
+        return RecordedAnswer(error=str(result["error"]), error_type=str(result["raised"]))
+    return RecordedAnswer(result)
+
+
+def _holds_redaction(value: object) -> bool:
+    if isinstance(value, str):
+        return REPLACEMENT in value
+    if isinstance(value, Mapping):
+        return any(_holds_redaction(each) for each in value.values())
+    return isinstance(value, list | tuple) and any(_holds_redaction(each) for each in value)
+
+
+def _index_errors(trace: Sequence[TraceSpan]) -> dict[tuple[str, str], list[str]]:
+    """Return the errors of the tools in a trace, by the name of the tool and the canonical arguments."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for span in trace:
+        if span.kind == "tool" and span.error:
+            found.setdefault((span.name, format_canonical(span.request)), []).append(span.error)
+    return found
