@@ -96,10 +96,12 @@ class Record(types.Record):
 
     def _iter_failure_lines(self) -> Iterator[str]:
         from evalgate.core.formatting import pluralize
+        from evalgate.reporting.failure_lines import summarize_failure_groups
         from evalgate.reporting.findings import describe_faults, list_findings
 
         yield f"evalgate: {self.verdict.status}"
         yield from (f"  {reason}" for reason in self.verdict.reasons)
+        yield from (line.sentence for line in summarize_failure_groups(self, names=0).lines)
         findings = list_findings(self)
         for finding in findings[:_MOST_FINDINGS]:
             yield f"{finding.name}:"

@@ -16,12 +16,12 @@ from evalgate.core.types import (
     BaselineCase,
     BaselineRun,
     BaselineSource,
-    CaseMetric,
     CaseResult,
     Record,
     Reply,
     RunResult,
 )
+from evalgate.datasets.divergences import Criteria, find_run_divergence, has_failed
 
 DEFAULT_KEEP = 20
 """Gate runs that a baseline keeps of each eval set by default."""
@@ -39,13 +39,17 @@ def build_baseline(record: Record, source: BaselineSource | None = None, path: s
     Follow-up runs are left out, because they were made only of cases that looked bad. So are runs that do
     not reflect the agent.
     """
-    cases = tuple(map(build_baseline_case, record.cases))
+    criteria = record.index_criteria()
+    cases = tuple(build_baseline_case(case, criteria) for case in record.cases)
     return Baseline(cases, (source or BaselineSource(record.created_at),), path)
 
 
 def hash_record(record: Record) -> str:
     """Return a hash that differs for every record with other runs or another time."""
-    cases = [asdict(replace(case, replies=())) for case in build_baseline(record).cases]
+    cases = [
+        asdict(replace(case, replies=()), dict_factory=_drop_divergence)
+        for case in build_baseline(record).cases
+    ]
     known = [record.created_at, record.duration_s, cases]
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -186,8 +190,13 @@ def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
     return replace(case, runs=runs, metric_fingerprints=prints, replies=replies, failing_since=since)
 
 
-def build_baseline_case(case: CaseResult) -> BaselineCase:
-    """Build the stored form of a case, as `build_baseline` keeps it."""
+def _drop_divergence(items: list[tuple[str, object]]) -> dict[str, object]:
+    # A record has the same hash as before baselines kept it: the run is stored once all the same.
+    return {name: value for name, value in items if name != "divergence"}
+
+
+def build_baseline_case(case: CaseResult, criteria: Criteria) -> BaselineCase:
+    """Build the stored form of a case, as `build_baseline` keeps it; `criteria` are those of its record."""
     return BaselineCase(
         eval_set_id=case.eval_set_id,
         eval_id=case.eval_id,
@@ -195,7 +204,7 @@ def build_baseline_case(case: CaseResult) -> BaselineCase:
         fingerprint=case.fingerprint,
         metric_fingerprints={metric.name: metric.fingerprint for metric in case.metrics},
         runs=tuple(
-            _build_baseline_run(run, case.metrics)
+            _build_baseline_run(run, case, criteria)
             for run in case.runs
             if not run.confirms and run.outcome not in NON_AGENT_OUTCOMES
         ),
@@ -210,11 +219,13 @@ def _get_replies(case: CaseResult) -> tuple[Reply | None, ...]:
     return replies if len(repr(replies)) <= _LONGEST_REPLIES else ()
 
 
-def _build_baseline_run(run: RunResult, asked: Iterable[CaseMetric]) -> BaselineRun:
-    scores: dict[str, float | None] = {metric.name: None for metric in asked}
+def _build_baseline_run(run: RunResult, case: CaseResult, criteria: Criteria) -> BaselineRun:
+    scores: dict[str, float | None] = {metric.name: None for metric in case.metrics}
     scores |= {metric.name: metric.score for metric in run.metrics}
     judge = run.judge.usage + run.judge.spared_usage if run.judge else None
-    return BaselineRun(0, run.outcome, scores, run.duration_s, run.usage, run.user_usage, judge)
+    found = find_run_divergence(case, run, criteria) if has_failed(run) else None
+    divergence = found.signature if found is not None else ""
+    return BaselineRun(0, run.outcome, scores, run.duration_s, run.usage, run.user_usage, judge, divergence)
 
 
 def _is_late(old: BaselineCase, before: Baseline, source: BaselineSource) -> bool:

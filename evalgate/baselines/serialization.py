@@ -21,7 +21,7 @@ KIND = "evalgate-baseline"
 SCHEMA_VERSION = 1
 # 1: the runs of each case over several gate runs, with raw scores.
 
-_LEFT_OUT = frozenset({"user_usage", "judge_usage", "replies", "failing_since"})
+_LEFT_OUT = frozenset({"user_usage", "judge_usage", "replies", "failing_since", "divergence"})
 
 
 def dump_baseline(baseline: Baseline) -> str:
@@ -143,7 +143,9 @@ def _get_case_adapter() -> "TypeAdapter[CaseResult]":
 
 
 def _build_from_cases(record: Record, cases: Iterable[CaseResult], shown_as: str) -> Baseline:
-    return Baseline(tuple(map(build_baseline_case, cases)), (BaselineSource(record.created_at),), shown_as)
+    criteria = record.index_criteria()
+    found = tuple(build_baseline_case(case, criteria) for case in cases)
+    return Baseline(found, (BaselineSource(record.created_at),), shown_as)
 
 
 def is_baseline(document: Document) -> bool:

@@ -26,6 +26,7 @@ from evalgate.core.types import (
     Totals,
     TurnResult,
 )
+from evalgate.datasets.divergences import find_failing_run
 
 _LEAST_SHARE = 0.2
 _LEAST_SECONDS = 0.1
@@ -53,9 +54,7 @@ class Finding:
     @property
     def run(self) -> RunResult | None:
         """Return the run to look at: the first without an answer, else the first that fell short."""
-        runs = self.case.runs
-        unanswered = (run for run in runs if run.outcome != "answered")
-        return next(unanswered, next(filter(_has_failed_metric, runs), runs[0] if runs else None))
+        return find_failing_run(self.case)
 
     @property
     def turn(self) -> tuple[int, TurnResult] | None:

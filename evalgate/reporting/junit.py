@@ -19,7 +19,7 @@ from xml.etree import ElementTree as ET
 
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_one_line, to_xml_text, truncate_block
-from evalgate.core.types import REPORT_ONLY, CaseResult, Record, TurnResult
+from evalgate.core.types import REPORT_ONLY, CaseKey, CaseResult, Record, TurnResult
 from evalgate.metrics.tool_call_matching import diff_trajectories
 from evalgate.reporting.findings import Finding, describe_faults, explain_not_evaluated, list_findings
 from evalgate.reporting.summary_lines import explain_exemption
@@ -118,7 +118,9 @@ def _format_seconds(duration: float) -> str:
 
 
 def _build_suites(record: Record) -> Iterator[_TestSuite]:
-    detailed = {id(finding.case) for finding in list_findings(record)[:_DETAILED]}
+    findings = list_findings(record)
+    detailed = {id(finding.case) for finding in findings[:_DETAILED]}
+    labels = _list_labels(record) if findings else {}
     grouped: dict[tuple[str, str], list[CaseResult]] = {}
     for case in record.cases:
         grouped.setdefault((case.path, case.eval_set_id), []).append(case)
@@ -127,7 +129,7 @@ def _build_suites(record: Record) -> Iterator[_TestSuite]:
         name = names.choose_name(eval_set_id)
         yield _TestSuite(
             name,
-            _build_tests(name, cases, detailed),
+            _build_tests(name, cases, detailed, labels),
             _count_kinds(map(_classify_case, cases)),
             sum(map(_sum_durations, cases)),
             _format_timestamp(record),
@@ -151,11 +153,12 @@ def _sum_durations(case: CaseResult) -> float:
 
 
 def _build_tests(
-    suite: str, cases: Sequence[CaseResult], detailed: Container[int]
+    suite: str, cases: Sequence[CaseResult], detailed: Container[int], labels: Mapping[CaseKey, str]
 ) -> "Iterator[TestCase | str]":
     """Yield the tests of a suite, as XML if they passed.
 
-    `detailed` are the `id()`s of the cases that are described in detail.
+    `detailed` are the `id()`s of the cases that are described in detail. `labels` are the groups of failing
+    cases.
     """
     from junit_xml import TestCase
 
@@ -165,11 +168,12 @@ def _build_tests(
             yield _format_passed_test(name, suite, _sum_durations(case))
             continue
         test = TestCase(name, suite, _sum_durations(case))
+        label = labels.get(case.key, kind)
         match kind:
             case "failures":
-                _add_failure(test.add_failure_info, case, "failed", in_detail=id(case) in detailed)
+                _add_failure(test.add_failure_info, case, label, in_detail=id(case) in detailed)
             case "errors":
-                _add_failure(test.add_error_info, case, "errored", in_detail=id(case) in detailed)
+                _add_failure(test.add_error_info, case, label, in_detail=id(case) in detailed)
             case "skipped":
                 reason = (
                     explain_not_evaluated(case)
@@ -181,12 +185,23 @@ def _build_tests(
         yield test
 
 
-def _add_failure(add: Any, case: CaseResult, kind: str, *, in_detail: bool) -> None:
-    faults = list(describe_faults(case)) or [f"the case {kind}"]
+def _list_labels(record: Record) -> dict[CaseKey, str]:
+    """Return the first divergence of each failing case, which is the type of its failure."""
+    from evalgate.gating.failure_groups import list_failure_groups
+
+    return {
+        key: _to_attribute(group.label.replace("`", ""))
+        for group in list_failure_groups(record)
+        for key in group.cases
+    }
+
+
+def _add_failure(add: Any, case: CaseResult, label: str, *, in_detail: bool) -> None:
+    faults = list(describe_faults(case)) or [f"the case {case.status}"]
     text = "\n".join([*faults, *(_describe_failure(case) if in_detail else ("details: see results.json",))])
-    message = _to_attribute("; ".join(faults)) or kind  # junit-xml does not count a failure without a message
-    failure_type = next((run.outcome for run in case.runs if run.outcome != "answered"), kind)
-    add(message, to_xml_text(truncate_block(text, _LONGEST_TEXT, lines=100)), failure_type)
+    # junit-xml does not count a failure without a message.
+    message = _to_attribute("; ".join(faults)) or case.status
+    add(message, to_xml_text(truncate_block(text, _LONGEST_TEXT, lines=100)), label)
 
 
 def _describe_failure(case: CaseResult) -> Iterator[str]:

@@ -22,6 +22,7 @@ from evalgate.core.types import (
     VerdictStatus,
 )
 from evalgate.metrics.tool_call_matching import diff_trajectories
+from evalgate.reporting.failure_lines import summarize_failure_groups
 from evalgate.reporting.findings import (
     Finding,
     FindingGroup,
@@ -205,6 +206,7 @@ class TerminalReport:
         """Return the whole report, ending in a newline."""
         parts = (
             self._format_details(record),
+            self._format_failure_groups(record),
             self._format_failing(record) if self.has_cases else (),
             self._format_metrics(record),
             self._format_baseline(record),
@@ -218,6 +220,13 @@ class TerminalReport:
             from evalgate.reporting.detailed_results import list_detailed_results
 
             yield from list_detailed_results(record)
+
+    def _format_failure_groups(self, record: Record) -> Iterator[str]:
+        overview = summarize_failure_groups(record, names=0)
+        for line in overview.lines:
+            yield self._apply_color("red", shorten_text(to_log_line(line.sentence), self.width))
+        if overview.rest:
+            yield f"… and {overview.rest}"
 
     def _format_failing(self, record: Record) -> Iterator[str]:
         groups = group_findings(list_findings(record))

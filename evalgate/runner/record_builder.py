@@ -13,6 +13,7 @@ from evalgate.core.types import (
     Baseline,
     CaseResult,
     Comparison,
+    FailureGroup,
     GateInput,
     Record,
     RecordedCriterion,
@@ -58,7 +59,7 @@ def build_record(
         evaluation.unreachable,
         tuple(_describe_doubts(plan, evaluation, comparison.cases)),
     )
-    verdict = decide_verdict(evidence, plan.policy)
+    verdict, criteria = decide_verdict(evidence, plan.policy), _list_criteria(plan)
     return Record(
         evalgate_version=__version__,
         created_at=timing.created_at,
@@ -78,9 +79,20 @@ def build_record(
         ),
         effort=comparison.effort,
         judge=evaluation.judged,
-        criteria=_list_criteria(plan),
+        criteria=criteria,
         selection=plan.selection,
+        failure_groups=_group_failures(evidence, criteria, baseline),
     )
+
+
+def _group_failures(
+    evidence: GateInput, criteria: Sequence[RecordedCriterion], baseline: Baseline | None
+) -> tuple[FailureGroup, ...]:
+    if not evidence.totals.failed + evidence.totals.errored:
+        return ()
+    from evalgate.gating.failure_groups import group_failures  # only needed if a case fails
+
+    return group_failures(evidence.cases, evidence.comparison, criteria, baseline)
 
 
 def _list_criteria(plan: Plan) -> tuple[RecordedCriterion, ...]:

@@ -43,6 +43,7 @@ from evalgate.datasets.results_io import read_record
 from evalgate.documents.strict_json import parse_json
 from evalgate.gating.case_changes import explain_missing_deltas
 from evalgate.gating.comparison import ScoredRuns, compare_runs
+from evalgate.gating.failure_groups import group_failures
 from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy
 from evalgate.gating.significance import decide_metrics
 from evalgate.gating.verdict import decide_verdict, find_inconsistencies
@@ -112,6 +113,7 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
             *(describe_already_failing(cases, baseline) if baseline else ()),
         ),
         effort=comparison.effort,
+        failure_groups=group_failures(cases, changes, record.criteria, baseline),
     )
 
 

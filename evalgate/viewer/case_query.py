@@ -7,6 +7,7 @@ from typing import Any
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseMetric, Change
 from evalgate.reporting.html.case_list import KINDS, CaseEntry
+from evalgate.reporting.html.groups import DIVERGENCE
 from evalgate.viewer.opened_record import OpenedRecord
 
 PAGE_SIZE = 100
@@ -18,7 +19,7 @@ SCORE = "score:"
 CHANGED, UNCHANGED = "changed", "unchanged"
 """Values of `change` besides the kinds of change."""
 
-GROUPINGS = {"cause": "Cause", "divergence": "First divergence"}
+GROUPINGS = {"divergence": DIVERGENCE, "cause": "Cause"}
 """The fields of a query that name a group of cases, with the titles of their groupings."""
 
 _FIELDS = ("q", "kind", "set", "tag", "metric", "change", *GROUPINGS, "sort")

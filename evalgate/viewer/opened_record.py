@@ -42,7 +42,7 @@ class OpenedRecord:
     @cached_property
     def groupings(self) -> Mapping[str, Grouping]:
         """Return the ways to group the cases, by their titles; those without use have no groups."""
-        return {each.title: each for each in group_cases(self.entries, self.record.comparison)}
+        return {each.title: each for each in group_cases(self.entries, self.record)}
 
     @cached_property
     def texts(self) -> tuple[str, ...]:

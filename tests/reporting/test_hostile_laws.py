@@ -19,6 +19,7 @@ from evalgate.core.types import (
     CaseResult,
     Comparison,
     Failure,
+    FailureGroup,
     Quarantine,
     Record,
     RunMetric,
@@ -114,7 +115,10 @@ def attacked(text: str) -> Record:
         text, text, "failed", (CaseMetric(text, 0.0, 1.0, "failed", text),), runs, "f00d", text, 3
     )
     change = CaseChange(text, text, "newly_failing", "passed", "failed", (a_reply(text),))
-    return a_record(
+    group = FailureGroup(
+        f"no call of `{text}`", "missing_call", 1, ((text, text), (text, "2")), text, text, unprecedented=True
+    )
+    record = a_record(
         case,
         replace(a_case_result("quarantined", "failed"), quarantine=Quarantine(text, text, text)),
         verdict=Verdict("fail", 1, (text, f"It says: {text}")),
@@ -122,6 +126,7 @@ def attacked(text: str) -> Record:
         comparison=Comparison(text, text, text, (change,)),
         notices=(text,),
     )
+    return replace(record, failure_groups=(group,))
 
 
 REPORTS: dict[str, Callable[[Record], str]] = {

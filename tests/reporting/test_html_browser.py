@@ -114,7 +114,7 @@ def test_cases_are_searched_sorted_and_grouped(open_record: OpenRecord) -> None:
     assert page.locator(".group-title").all_text_contents() == ["shop 6", "travel 2"]
     page.select_option("#group", label="first divergence")
     titles = page.locator(".group-title").all_text_contents()
-    assert titles == ["get_weather called with other arguments 0", "Others 8"]
+    assert titles == ["get_weather with another city 0", "Others 8"]
     assert not page.locator(".group-title").first.is_visible()
 
     open_record(huge(2_000, causes=7))

@@ -42,6 +42,9 @@ class BaselineRun:
     """Consumption of the simulated user."""
     judge_usage: Usage | None = None
     """Consumption of judging as if no answer had been cached; None: no model judged."""
+    divergence: str = ""
+    """First divergence of a run that failed, as `missing_call lookup_order`; "" if it passed, or if an older
+    evalgate stored it."""
 
 
 @frozen
@@ -333,6 +336,28 @@ class Shard:
     plan: PlanId
 
 
+@frozen
+class FailureGroup:
+    """Failing cases with the same first divergence: of what happened from what was expected."""
+
+    label: str
+    """The divergence in words, with names in backticks."""
+    kind: str
+    """A stable word: missing_call, extra_call, other_tool, order, argument, missing_argument, extra_argument,
+    response, missing_turn, extra_turn, check, rubric, metric, crash, timeout, not_run, not_scored or unknown.
+    """
+    newly_failing: int
+    """Number of its cases that passed in the baseline."""
+    cases: tuple[CaseKey, ...]
+    """Ids of eval set and case; at least one. Newly failing cases are first."""
+    tool: str = ""
+    """The tool that was called, or was not; "" if none is concerned."""
+    detail: str = ""
+    """The other tool, the path of the argument, the check, rubric or metric, or the exception."""
+    unprecedented: bool = False
+    """True: the baseline has runs of these cases, and none of its failed runs failed in this way."""
+
+
 # A field that is renamed or removed here breaks every program that reads results.json: raise SCHEMA_VERSION.
 @frozen
 class Record:
@@ -366,6 +391,9 @@ class Record:
     """Options of the metrics, each set of options once; a case's metric refers to it by its fingerprint."""
     selection: CaseSelection | None = None
     """Set if options such as `--tag` left out some cases: such a run is never stored as a baseline."""
+    failure_groups: tuple[FailureGroup, ...] = ()
+    """The failing cases that gate, each in one group: first those with the most newly failing cases, then the
+    largest. Empty if none fails; files of older versions have none."""
 
     @property
     def timestamp(self) -> float:

@@ -17,8 +17,16 @@ from typing import TYPE_CHECKING
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import ReportContext
-from evalgate.core.sanitize import to_html_code, to_md_code, to_md_fence, to_md_text, to_one_line
+from evalgate.core.sanitize import (
+    to_html_code,
+    to_html_text,
+    to_md_code,
+    to_md_fence,
+    to_md_text,
+    to_one_line,
+)
 from evalgate.core.types import Record
+from evalgate.reporting.failure_lines import MOST_LINES, summarize_failure_groups
 from evalgate.reporting.findings import FindingGroup, group_findings, list_findings
 from evalgate.reporting.summary_lines import (
     SYMBOLS,
@@ -95,6 +103,7 @@ class CommentReport:
     def _render_frame(self, record: Record, size: int) -> tuple[str, str]:
         """Return the text before and after the failing cases, with at most `size` entries in each list."""
         summary = summarize_record(record, metrics=3 * size, names=size, exempt=3 * size)
+        failures = summarize_failure_groups(record, lines=min(size, MOST_LINES), names=3 * size)
         text = _render_markdown(
             "comment.md.j2",
             key=Markdown(_NOT_IN_KEY.sub("-", self.key)[:100] or "default"),
@@ -102,6 +111,7 @@ class CommentReport:
             summary=summary,
             reasons=summary.reasons[:size],
             more_reasons=max(0, len(summary.reasons) - size),
+            failures=failures,
             metrics=[
                 (Markdown(SYMBOLS[line.status]), line, Markdown(line.delta)) for line in summary.metrics
             ],
@@ -216,6 +226,7 @@ def _create_environment() -> "Environment":
     environment.filters["markdown"] = Markdown
     environment.filters["code"] = lambda text: Markdown(to_md_code(text))
     environment.filters["html_code"] = lambda text: Markdown(to_html_code(text))
+    environment.filters["html_prose"] = lambda text: Markdown(_to_html_prose(text))
     environment.filters["counted"] = lambda number, noun: Markdown(pluralize(number, noun))
     environment.filters["fence"] = lambda text, language: Markdown(to_md_fence(text, language))
     return environment
@@ -230,6 +241,12 @@ def escape_prose(text: str) -> Markdown:
             for at, part in enumerate(parts)
         )
     )
+
+
+def _to_html_prose(text: str) -> str:
+    """Return a sentence for a `summary`, in which Markdown is not read; text in backticks becomes code."""
+    parts = _QUOTED.split(to_one_line(text, _LONGEST_PROSE))
+    return "".join(to_html_code(part) if at % 2 else to_html_text(part) for at, part in enumerate(parts))
 
 
 def _escape_text(text: str) -> str:

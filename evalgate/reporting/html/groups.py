@@ -2,19 +2,21 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import zip_longest
 
 from evalgate.core.frozen import frozen
-from evalgate.core.types import Comparison, ToolCall
-from evalgate.reporting.findings import CHANGES, Finding, describe_faults
+from evalgate.core.types import Comparison, FailureGroup, Record
+from evalgate.reporting.failure_lines import UNPRECEDENTED
+from evalgate.reporting.findings import CHANGES, describe_faults
 from evalgate.reporting.html.case_list import CaseEntry
 
 CHANGE = "Change"
 """Title of the grouping by change since the baseline."""
 
+DIVERGENCE = "First divergence"
+"""Title of the grouping of failing cases by their failure groups."""
+
 _MOST_GROUPS = 30
 _MOST_EXAMPLES = 3
-_MOST_COMPARED = 2_000  # cases; a page shows hardly more in full
 _MOST_TAGS = 20
 _LONGEST_LABEL = 240
 
@@ -27,6 +29,8 @@ class CaseGroup:
     size: int
     examples: tuple[str, ...]
     """Names of its first cases."""
+    mark: str = ""
+    """A remark about the group."""
 
 
 @frozen
@@ -70,21 +74,20 @@ def _format_key(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
-def group_cases(entries: Sequence[CaseEntry], comparison: Comparison | None) -> tuple[Grouping, ...]:
-    """Return the ways to group the cases: always the same five, those without use with no groups.
+def group_cases(entries: Sequence[CaseEntry], record: Record) -> tuple[Grouping, ...]:
+    """Return the ways to group the cases of a record: always the same five, those without use with no groups.
 
-    A cause and a divergence are a group if two or more cases share it; tags, eval sets and changes, if there
+    A divergence and a cause are a group if two or more cases share it; tags, eval sets and changes, if there
     are two.
     """
-    compared = entries[:_MOST_COMPARED]
     return (
+        _group_by_divergence(entries, record),
         _build_grouping("Cause", _find_causes(entries), 2, 1),
-        _build_grouping("First divergence", _find_divergences(compared), 2, 1),
         _build_grouping(
             "Tag", [(each, tags[:_MOST_TAGS]) for each in entries if (tags := each.case.tags)], 1, 2
         ),
         _build_grouping("Eval set", _list_eval_sets(entries), 1, 2),
-        _build_grouping(CHANGE, _list_changes(entries, comparison), 1, 2),
+        _build_grouping(CHANGE, _list_changes(entries, record.comparison), 1, 2),
     )
 
 
@@ -115,10 +118,28 @@ def _find_causes(entries: Sequence[CaseEntry]) -> Iterable[tuple[CaseEntry, tupl
     return [(entry, causes[id(entry.case)]) for entry in entries if id(entry.case) in causes]
 
 
-def _find_divergences(entries: Sequence[CaseEntry]) -> Iterable[tuple[CaseEntry, tuple[str, ...]]]:
-    for entry in entries:
-        if entry.is_bad and (label := describe_divergence(entry.finding)):
-            yield entry, (label,)
+def _group_by_divergence(entries: Sequence[CaseEntry], record: Record) -> Grouping:
+    """Return the groups of failing cases of the record, in their order."""
+    if not any(entry.is_bad for entry in entries):
+        return Grouping(DIVERGENCE, (), {})
+    from evalgate.gating.failure_groups import list_failure_groups
+
+    groups = [group for group in list_failure_groups(record) if len(group.cases) > 1][:_MOST_GROUPS]
+    numbers = {key: str(at) for at, group in enumerate(groups, 1) for key in group.cases}
+    return Grouping(
+        DIVERGENCE,
+        tuple(map(_build_failure_group, groups)),
+        {
+            id(entry): numbers[entry.case.key]
+            for entry in entries
+            if entry.is_bad and entry.case.key in numbers
+        },
+    )
+
+
+def _build_failure_group(group: FailureGroup) -> CaseGroup:
+    names = tuple(f"{eval_set_id}/{eval_id}" for eval_set_id, eval_id in group.cases[:_MOST_EXAMPLES])
+    return CaseGroup(group.label, len(group.cases), names, UNPRECEDENTED if group.unprecedented else "")
 
 
 def _build_grouping(
@@ -144,23 +165,3 @@ def _build_grouping(
         tuple(CaseGroup(label[:_LONGEST_LABEL], sizes[label], tuple(examples[label])) for label in largest),
         {key: " ".join(numbers[label] for label in labels if label in numbers) for key, labels in listed},
     )
-
-
-def describe_divergence(finding: Finding) -> str:
-    """Return the first difference from the expected turn in words; "" if there is none to compare."""
-    _, turn = finding.turn or (0, None)
-    if turn is None or turn.actual is None or turn.expected is None:
-        return ""
-    for wanted, got in zip_longest(turn.expected.tool_calls, turn.actual.tool_calls):
-        if wanted is None or got is None or wanted.name != got.name:
-            return _describe_other_call(wanted, got)
-        if (wanted.args, wanted.other_args) != (got.args, got.other_args):
-            return f"`{got.name}` called with other arguments"
-    is_other = turn.expected.response not in {None, turn.actual.response}
-    return "calls as expected, and another response" if is_other else ""
-
-
-def _describe_other_call(wanted: ToolCall | None, got: ToolCall | None) -> str:
-    if wanted is None:
-        return f"`{got.name if got else ''}` called, though no further call is expected"
-    return f"`{got.name}` called instead of `{wanted.name}`" if got else f"`{wanted.name}` not called"

@@ -85,7 +85,7 @@ class HtmlReport:
     def iter_chunks(self, record: Record) -> Iterator[str]:
         """Yield the document in pieces."""
         entries = rank_cases(record, self.earlier)
-        marking = _Marking(_list_sort_metrics(record), group_cases(entries, record.comparison))
+        marking = _Marking(_list_sort_metrics(record), group_cases(entries, record))
         available = max(self.limit - _FOR_THE_TOP, self.limit // 2)
         full = _render_full_cases(record, entries, marking, available - min(_FOR_LINES, available // 5))
         lines = _render_lines(entries[len(full) :], marking, available - sum(map(_count_bytes, full)))

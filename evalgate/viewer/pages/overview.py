@@ -7,9 +7,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evalgate.core.types import CaseKey, Record
+from evalgate.reporting.failure_lines import FailureLine, summarize_failure_groups
 from evalgate.reporting.findings import CHANGES, FindingGroup, describe_faults, group_findings, list_findings
 from evalgate.reporting.html.case_list import KINDS
-from evalgate.reporting.html.groups import CHANGE
+from evalgate.reporting.html.groups import CHANGE, DIVERGENCE
 from evalgate.reporting.summary_lines import (
     STATUSES,
     NamedCases,
@@ -53,6 +54,7 @@ def show_overview(request: Request) -> Response:
         return RedirectResponse(_link_recording(opened), 303)
     summary = summarize_record(record, metrics=_MOST_METRICS, names=_MOST_NAMES, exempt=_MOST_NAMES)
     groups = group_findings(list_findings(record))
+    overview = summarize_failure_groups(record, lines=_MOST_GROUPS, names=1)
     names = {f"{case.eval_set_id}/{case.eval_id}": case.key for case in record.cases}
     return render(
         request,
@@ -64,6 +66,8 @@ def show_overview(request: Request) -> Response:
         summary=summary,
         facts=list(_list_facts(record)),
         metrics=[(line, STATUSES[line.status]) for line in summary.metrics],
+        failures=[(line, _link_failure_group(opened, names, line)) for line in overview.lines],
+        more_failures=overview.rest,
         groups=[_describe_group(opened, group) for group in groups[:_MOST_GROUPS]],
         more_groups=max(0, len(groups) - _MOST_GROUPS),
         lists=list(_list_cases(opened, names, summary.changes, summary.unjudged)),
@@ -108,6 +112,13 @@ def _describe_group(opened: OpenedRecord, group: FindingGroup) -> dict[str, obje
     }
 
 
+def _link_failure_group(opened: OpenedRecord, names: dict[str, CaseKey], line: FailureLine) -> str:
+    """Return the address of the list of a group's cases, or of its only case."""
+    if line.size == 1 and (key := names.get(line.names[0])):
+        return link_case(opened.record_id, key)
+    return link(f"/records/{opened.record_id}/cases", divergence=line.label)
+
+
 def _list_actions(viewer: Viewer, opened: OpenedRecord) -> Iterator[tuple[str, str]]:
     """Yield words and address of what can be done with a record: run, compare, edit its eval sets."""
     record_id = opened.record_id
@@ -126,6 +137,8 @@ def _link_groups(opened: OpenedRecord) -> Iterator[tuple[str, list[tuple[str, in
     """Yield the title of each grouping, with label, size and address of its groups."""
     changes = {words: kind for kind, words in CHANGES.items()}
     for title, field in _GROUPINGS.items():
+        if title == DIVERGENCE:
+            continue  # a list of its own has them
         found = [
             (
                 group.label,

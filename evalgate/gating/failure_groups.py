@@ -1,0 +1,102 @@
+"""Group the failing cases of a run by their first divergence, the same for every report.
+
+A group is marked as unprecedented only if the baseline is known to hold no such failure: if every failed run
+in it has its divergence stored. The mark is for cases that no report calls excused or already failing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+
+from evalgate.baselines.failing_since import score_run_pass
+from evalgate.core.types import (
+    Baseline,
+    BaselineCase,
+    CaseKey,
+    CaseResult,
+    Comparison,
+    FailureGroup,
+    Record,
+    RecordedCriterion,
+)
+from evalgate.datasets.divergences import NO_AGENT_KINDS, Divergence, find_divergence
+from evalgate.redaction.redactor import REPLACEMENT
+
+
+def list_failure_groups(record: Record) -> tuple[FailureGroup, ...]:
+    """Return the groups of a record; they are made anew for one of an older version, without marks."""
+    return record.failure_groups or group_failures(record.cases, record.comparison, record.criteria)
+
+
+def group_failures(
+    cases: Sequence[CaseResult],
+    comparison: Comparison | None,
+    criteria: Sequence[RecordedCriterion],
+    baseline: Baseline | None = None,
+) -> tuple[FailureGroup, ...]:
+    """Return the groups of the failing cases that gate, marked by the baseline if there is one."""
+    failing = [case for case in cases if case.gates and case.status in {"failed", "errored"}]
+    changes = comparison.changes if comparison else ()
+    newly = {change.key for change in changes if change.change == "newly_failing"}
+    options = {(each.metric, each.fingerprint): each for each in criteria}
+    found: dict[Divergence, list[CaseResult]] = {}
+    for case in sorted(failing, key=lambda case: case.key not in newly):
+        found.setdefault(find_divergence(case, options), []).append(case)
+    before = baseline.index_cases() if baseline is not None else {}
+    stored = _list_stored_divergences(cases, before) if found and before else None
+    groups = [
+        FailureGroup(
+            divergence.label,
+            divergence.kind,
+            sum(case.key in newly for case in members),
+            tuple(case.key for case in members),
+            divergence.tool,
+            divergence.detail,
+            unprecedented=stored is not None and _is_unprecedented(divergence, members, before, stored),
+        )
+        for divergence, members in found.items()
+    ]
+    # By words at last, so that the order of the cases decides nothing.
+    return tuple(sorted(groups, key=lambda group: (-group.newly_failing, -len(group.cases), group.label)))
+
+
+def _is_unprecedented(
+    divergence: Divergence,
+    cases: Sequence[CaseResult],
+    before: Mapping[CaseKey, BaselineCase],
+    stored: frozenset[str],
+) -> bool:
+    if divergence.kind in NO_AGENT_KINDS or divergence.signature in stored:
+        return False
+    return any(
+        old.runs and old.fingerprint == case.fingerprint and not _is_known_failure(case, old)
+        for case in cases
+        if (old := before.get(case.key)) is not None
+    )
+
+
+def _is_known_failure(case: CaseResult, old: BaselineCase) -> bool:
+    """Return True if reports say already that the case failed before."""
+    is_excused = case.follow_up is not None and case.follow_up.outcome == "excused"
+    return is_excused or old.failing_since is not None
+
+
+def _list_stored_divergences(
+    cases: Iterable[CaseResult], before: Mapping[CaseKey, BaselineCase]
+) -> frozenset[str] | None:
+    """Return the divergences of all failed runs in the baseline; None if that of one is not known."""
+    own: dict[CaseKey, dict[str, float]] = {}
+    highest: dict[str, float] = {}
+    for case in cases:
+        own[case.key] = {each.name: each.threshold if each.gates else -inf for each in case.metrics}
+        for name, threshold in own[case.key].items():
+            highest[name] = max(highest.get(name, -inf), threshold)
+    found: set[str] = set()
+    for key, old in before.items():
+        thresholds = own.get(key, highest)
+        for run in old.runs:
+            if run.divergence:
+                found.add(run.divergence)
+            elif score_run_pass(run, thresholds, 1.0) == 0.0:
+                return None  # an older version stored it
+    # A hidden part would differ from the same name as it is now.
+    return None if any(REPLACEMENT in each for each in found) else frozenset(found)

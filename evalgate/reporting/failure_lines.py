@@ -1,0 +1,92 @@
+"""Lines about the groups of failing cases, the same in every report.
+
+Texts are returned as they are, and may hold any characters: reports have to escape them.
+"""
+
+from collections.abc import Sequence
+
+from evalgate.core.formatting import pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.types import FailureGroup, Record
+
+UNPRECEDENTED = "new: no stored run failed so"
+"""The mark of a group with a kind of failure that the baseline never had."""
+
+MOST_LINES = 5
+
+
+@frozen
+class FailureLine:
+    """A group of failing cases in words."""
+
+    share: str
+    """The group's part of the failing cases: `9 of 12 newly failing cases, and 2 others`."""
+    label: str
+    """The first divergence, with names in backticks."""
+    mark: str
+    """`UNPRECEDENTED` or ""."""
+    names: tuple[str, ...]
+    """Names of its first cases, newly failing ones first."""
+    size: int
+
+    @property
+    def sentence(self) -> str:
+        """Return the whole line: `9 of 12 newly failing cases: no call of …` with the mark in brackets."""
+        return f"{self.share}: {self.label}{f' ({self.mark})' if self.mark else ''}"
+
+
+@frozen
+class FailureOverview:
+    """The largest groups of failing cases. Without lines, they say no more than the cases themselves."""
+
+    lines: tuple[FailureLine, ...] = ()
+    rest: str = ""
+    """The cases and groups that have no line, in words; "" if all have one."""
+
+
+def summarize_failure_groups(record: Record, *, lines: int = MOST_LINES, names: int = 30) -> FailureOverview:
+    """Return the groups worth a line: none unless two failing cases have the same first divergence.
+
+    A group of one case has a line only if that case is the only newly failing one.
+    """
+    if record.totals.failed + record.totals.errored < 2:
+        return FailureOverview()
+    from evalgate.gating.failure_groups import list_failure_groups  # only needed if a case fails
+
+    groups = list_failure_groups(record)
+    if all(len(group.cases) == 1 for group in groups):
+        return FailureOverview()
+    total, newly = _count_cases(groups), sum(group.newly_failing for group in groups)
+    shown = [group for group in groups if len(group.cases) > 1 or group.newly_failing == newly == 1][:lines]
+    return FailureOverview(
+        tuple(_build_line(group, total, newly, names) for group in shown),
+        _describe_rest(total - _count_cases(shown), len(groups) - len(shown)),
+    )
+
+
+def _count_cases(groups: Sequence[FailureGroup]) -> int:
+    return sum(len(group.cases) for group in groups)
+
+
+def _build_line(group: FailureGroup, total: int, newly: int, names: int) -> FailureLine:
+    listed = tuple(f"{eval_set_id}/{eval_id}" for eval_set_id, eval_id in group.cases[:names])
+    mark = UNPRECEDENTED if group.unprecedented else ""
+    size = len(group.cases)
+    if not group.newly_failing:
+        share = _format_share(size, total - newly, "other failing case" if newly else "failing case")
+    else:
+        share = _format_share(group.newly_failing, newly, "newly failing case")
+        others = size - group.newly_failing
+        share += f", and {pluralize(others, 'other')}" if others else ""
+    return FailureLine(share, group.label, mark, listed, size)
+
+
+def _format_share(some: int, total: int, noun: str) -> str:
+    """Return `9 of 12 failing cases`, `All 12 failing cases`, `Both failing cases` or `The failing case`."""
+    if some < total:
+        return f"{some:,} of {pluralize(total, noun)}"
+    return f"The {noun}" if total == 1 else f"Both {noun}s" if total == 2 else f"All {pluralize(total, noun)}"
+
+
+def _describe_rest(cases: int, ways: int) -> str:
+    return f"{pluralize(cases, 'more failing case')} in {pluralize(ways, 'other way')}" if cases else ""
