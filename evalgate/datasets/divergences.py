@@ -70,7 +70,7 @@ NO_AGENT_KINDS: frozenset[FailureKind] = frozenset({"not_run", "not_scored", "un
 _LONGEST_NAME = 80
 _DEEPEST = 20
 _CHECK = "check/"
-_EXCEPTION = re.compile(r"\braised ([A-Za-z_][\w.]*)")
+_EXCEPTION = re.compile(r"\braised ([A-Za-z_][\w.]*)|\b((?:\w+\.)*[A-Z]\w*(?:Error|Exception))\b")
 _HALF = 0.5  # judges' scores of rubrics: yes is 1, no is 0
 
 
@@ -151,7 +151,9 @@ def _describe_ending(run: RunResult) -> Divergence:
         return Divergence("timeout")
     failure = run.failure
     raised = _EXCEPTION.search(failure.message) if failure else None
-    detail = raised[1].rpartition(".")[2] if raised else failure.kind if failure else "no reason"
+    detail = (
+        (raised[1] or raised[2]).rpartition(".")[2] if raised else failure.kind if failure else "no reason"
+    )
     return Divergence("crash" if run.outcome == "crashed" else "not_run", detail=_clean_name(detail))
 
 

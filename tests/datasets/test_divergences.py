@@ -125,6 +125,8 @@ def test_other_failures_are_named_by_what_failed() -> None:
     assert (
         describe(a_run_result(outcome="crashed", failure=Failure("exited", "code 3"))) == "crashed: `exited`"
     )
+    told = Failure("exception", "ValueError: no such order")
+    assert describe(a_run_result(outcome="crashed", failure=told)) == "crashed: `ValueError`"
     assert describe(a_run_result(outcome="timed_out", failure=Failure("timeout", "60 s"))) == "timed out"
     silent = replace(a_turn_result(), actual=None)
     assert describe(a_run_result(silent, metrics=(response,))) == "a turn without an answer"

@@ -76,7 +76,7 @@ def test_groups_of_cases_lead_to_their_list(tmp_path: Path) -> None:
     write_record(tmp_path / "evalgate-report/results.json", record)
     client = open_client(create_viewer(tmp_path))
     text = read(client, RECORD)
-    assert "First divergence issue_refund called with other arguments 3" in text
+    assert "The newly failing case, and 2 others: issue_refund with another amount" in text
     assert "Eval set support 4 orders 4" in text
     found = [each for each in links(client, RECORD) if "/cases?" in each]
     for field, size in (
