@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import FailureGroup, Record
+from evalgate.gating.failure_groups import list_failure_groups
+
+MOST_LINES = 5
 
 UNPRECEDENTED = "new: no stored run failed so"
 """The mark of a group with a kind of failure that the baseline never had."""
-
-MOST_LINES = 5
 
 
 @frozen
@@ -49,10 +50,6 @@ def summarize_failure_groups(record: Record, *, lines: int = MOST_LINES, names: 
 
     A group of one case has a line only if that case is the only newly failing one.
     """
-    if record.totals.failed + record.totals.errored < 2:
-        return FailureOverview()
-    from evalgate.gating.failure_groups import list_failure_groups  # only needed if a case fails
-
     groups = list_failure_groups(record)
     if all(len(group.cases) == 1 for group in groups):
         return FailureOverview()

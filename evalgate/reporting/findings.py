@@ -26,7 +26,6 @@ from evalgate.core.types import (
     Totals,
     TurnResult,
 )
-from evalgate.datasets.divergences import find_failing_run
 
 _LEAST_SHARE = 0.2
 _LEAST_SECONDS = 0.1
@@ -54,6 +53,8 @@ class Finding:
     @property
     def run(self) -> RunResult | None:
         """Return the run to look at: the first without an answer, else the first that fell short."""
+        from evalgate.datasets.divergences import find_failing_run  # a green run has no use for it
+
         return find_failing_run(self.case)
 
     @property

@@ -22,7 +22,6 @@ from evalgate.core.types import (
     VerdictStatus,
 )
 from evalgate.metrics.tool_call_matching import diff_trajectories
-from evalgate.reporting.failure_lines import summarize_failure_groups
 from evalgate.reporting.findings import (
     Finding,
     FindingGroup,
@@ -222,6 +221,10 @@ class TerminalReport:
             yield from list_detailed_results(record)
 
     def _format_failure_groups(self, record: Record) -> Iterator[str]:
+        if not record.totals.failed + record.totals.errored:
+            return
+        from evalgate.reporting.failure_lines import summarize_failure_groups
+
         overview = summarize_failure_groups(record, names=0)
         for line in overview.lines:
             yield self._apply_color("red", shorten_text(to_log_line(line.sentence), self.width))

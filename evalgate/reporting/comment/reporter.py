@@ -26,7 +26,6 @@ from evalgate.core.sanitize import (
     to_one_line,
 )
 from evalgate.core.types import Record
-from evalgate.reporting.failure_lines import MOST_LINES, summarize_failure_groups
 from evalgate.reporting.findings import FindingGroup, group_findings, list_findings
 from evalgate.reporting.summary_lines import (
     SYMBOLS,
@@ -39,6 +38,8 @@ from evalgate.reporting.summary_lines import (
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+    from evalgate.reporting.failure_lines import FailureOverview
 
 # No text contains this character: what makes texts printable removes it.
 _SPLIT = "\0"
@@ -103,7 +104,6 @@ class CommentReport:
     def _render_frame(self, record: Record, size: int) -> tuple[str, str]:
         """Return the text before and after the failing cases, with at most `size` entries in each list."""
         summary = summarize_record(record, metrics=3 * size, names=size, exempt=3 * size)
-        failures = summarize_failure_groups(record, lines=min(size, MOST_LINES), names=3 * size)
         text = _render_markdown(
             "comment.md.j2",
             key=Markdown(_NOT_IN_KEY.sub("-", self.key)[:100] or "default"),
@@ -111,7 +111,7 @@ class CommentReport:
             summary=summary,
             reasons=summary.reasons[:size],
             more_reasons=max(0, len(summary.reasons) - size),
-            failures=failures,
+            failures=_summarize_failures(record, size),
             metrics=[
                 (Markdown(SYMBOLS[line.status]), line, Markdown(line.delta)) for line in summary.metrics
             ],
@@ -124,6 +124,14 @@ class CommentReport:
         )
         before, _, after = text.partition(_SPLIT)
         return before, after
+
+
+def _summarize_failures(record: Record, size: int) -> "FailureOverview | None":
+    if not record.totals.failed + record.totals.errored:
+        return None
+    from evalgate.reporting.failure_lines import MOST_LINES, summarize_failure_groups
+
+    return summarize_failure_groups(record, lines=min(size, MOST_LINES), names=3 * size)
 
 
 def _describe_totals(record: Record) -> Iterator[str]:
