@@ -3,7 +3,7 @@
 The notes of `refunds.evalset.json` are in `refunds.cases.yaml` in the same folder.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from evalgate.config.schema.field_types import CheckName
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
-from evalgate.core.types import CaseChecks, EvalCase, EvalSet, ToolMock
+from evalgate.core.types import CaseChecks, EvalCase, EvalSet, Event, Reply, ToolCall, ToolMock, ToolResult
 from evalgate.datasets.cases import map_cases
 from evalgate.datasets.loading import build_notes_name
 from evalgate.documents.config_file import ConfigDocument, parse_yaml, read_config_document
@@ -36,6 +36,48 @@ class NotedMock(BaseModel):
     result: Any = None
 
 
+class NotedCall(BaseModel):
+    """An expected call of a tool."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Id
+    args: dict[str, Any] | None = None
+    result: Any = None
+    """The expected result; not compared when absent."""
+
+
+class NotedTurn(BaseModel):
+    """Expectations of one turn that replace those of the case; an absent one is as in the case."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tools: tuple[NotedCall, ...] | None = None
+    response: str | None = None
+
+
+class NotedAlternative(BaseModel):
+    """Another right way through the conversation."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    turns: tuple[NotedTurn, ...] = Field(min_length=1)
+    """One for each turn of the case."""
+
+
+class Acceptance(BaseModel):
+    """Reason why the expectations of a case are what an agent did."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    reason: str
+    when: date
+    commit: str = ""
+    """Commit that was checked out; "" outside of git."""
+    run: str = ""
+    """Time of the run in UTC, as in its `results.json`."""
+
+
 class CaseNote(BaseModel):
     """Notes about one case."""
 
@@ -49,6 +91,10 @@ class CaseNote(BaseModel):
     """Day on which the case was imported."""
     tool_mocks: tuple[NotedMock, ...] = ()
     """Recorded results of tools, which are not called then."""
+    alternatives: tuple[NotedAlternative, ...] = ()
+    """Other right ways: the case passes with its own expectations or with one of these."""
+    accepted: Acceptance | None = None
+    """Last acceptance of what an agent did."""
     checks: Mapping[CheckName, dict[str, Any]] = {}
     """Name of a check of this case to its conditions, which are validated when the metrics are built."""
 
@@ -118,10 +164,57 @@ def apply_case_notes(eval_set: EvalSet, file: Path, shown_as: str) -> EvalSet:
         )
     if not notes.cases:
         return eval_set
+    if problems := list(_find_wrong_alternatives(notes, eval_set, document)):
+        raise InvalidInputError(problems)
     cases = map_cases(eval_set.cases, _build_change(notes.cases))
     sections = {name: note.checks for name, note in notes.cases.items() if note.checks}
     checks = CaseChecks(sections, notes_shown_as, document.find_position) if sections else None
     return replace(eval_set, cases=cases, checks=checks)
+
+
+def _find_wrong_alternatives(
+    notes: CaseNotes, eval_set: EvalSet, document: ConfigDocument
+) -> Iterator[Problem]:
+    """Yield a problem for each alternative that its case has no place for."""
+    if not any(note.alternatives for note in notes.cases.values()):
+        return
+    for case in eval_set.cases:
+        note = notes.cases.get(case.eval_id)
+        for at, alternative in enumerate(note.alternatives if note else ()):
+            count = len(case.turns)
+            if case.journey is None and len(alternative.turns) == count:
+                continue
+            has = "goals, which have no alternatives: write a check with `alternatives`"
+            message = (
+                f"must have {count} turns, as the case"
+                if case.journey is None
+                else f"is of a case with {has}"
+            )
+            where = document.find_position(("cases", case.eval_id, "alternatives", at))
+            yield Problem(document.path, *where, f"`cases.{case.eval_id}.alternatives[{at}]` {message}")
+
+
+def _build_alternative(case: EvalCase, alternative: NotedAlternative) -> tuple[Reply, ...]:
+    """Return the expected reply of each turn."""
+    return tuple(
+        build_noted_reply(turn.expected, noted)
+        for turn, noted in zip(case.turns, alternative.turns, strict=True)
+    )
+
+
+def build_noted_reply(expected: Reply, noted: NotedTurn) -> Reply:
+    """Return the expectation of a turn with what the notes have in its place."""
+    response = expected.response if noted.response is None else noted.response
+    if noted.tools is None:
+        return replace(expected, response=response)
+    events: list[Event] = []
+    for number, call in enumerate(noted.tools, 1):
+        has_result = "result" in call.model_fields_set
+        name = str(number) if has_result else None
+        events.append(ToolCall(call.name, call.args, name))
+        if has_result:
+            events.append(ToolResult(call.name, call.result, name))
+    return Reply(response, tuple(events))
 
 
 def _build_change(notes: Mapping[str, CaseNote]) -> Callable[[EvalCase], EvalCase]:
@@ -137,6 +230,7 @@ def _build_change(notes: Mapping[str, CaseNote]) -> Callable[[EvalCase], EvalCas
             source=note.source,
             tags=tags,
             tool_mocks=(*case.tool_mocks, *mocks),
+            alternatives=tuple([_build_alternative(case, each) for each in note.alternatives]),
         )
 
     return add_notes

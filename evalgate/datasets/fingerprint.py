@@ -5,7 +5,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from evalgate.core.types import CaseTurn, EvalCase, Event, Message, Rubric, Scenario, ToolCall, ToolRecording
+from evalgate.core.types import (
+    CaseTurn,
+    EvalCase,
+    Event,
+    Message,
+    Reply,
+    Rubric,
+    Scenario,
+    ToolCall,
+    ToolRecording,
+)
 
 _DIGITS = 16
 # Decoded JSON holds no cycles, and to look for them takes a quarter of the time.
@@ -15,10 +25,10 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=dict, 
 def compute_case_fingerprint(case: EvalCase) -> str:
     """Return 16 hexadecimal digits of a hash of everything that a case sends and expects.
 
-    The hash covers turns, scenario, journey, rubrics, tool mocks and recordings, context messages, and the
-    session's initial and final state. It does not cover the order of keys, the case's id and position, ids of
-    calls, turns and sessions, time stamps, recorded details of the agent, or data that only the case's own
-    format knows.
+    The hash covers turns, their alternatives, scenario, journey, rubrics, tool mocks and recordings, context
+    messages, and the session's initial and final state. It does not cover the order of keys, the case's id
+    and position, ids of calls, turns and sessions, time stamps, recorded details of the agent, or data that
+    only the case's own format knows.
     """
     asked = {
         "turns": [_to_turn_values(turn) for turn in case.turns],
@@ -30,6 +40,7 @@ def compute_case_fingerprint(case: EvalCase) -> str:
         "rubrics": [_to_rubric_values(rubric) for rubric in case.rubrics],
         "tool_mocks": [asdict(mock) for mock in case.tool_mocks],
         "tool_recording": _to_recording_values(case.tool_recording),
+        "alternatives": [[_to_reply_values(reply) for reply in each] for each in case.alternatives],
     }
     return hashlib.sha256(_encode(_drop_absent(asked)).encode()).hexdigest()[:_DIGITS]
 
@@ -71,11 +82,14 @@ def _to_turn_values(turn: CaseTurn) -> object:
     asked = {
         "user": turn.user.text,
         "attachments": turn.user.attachments,
-        "response": turn.expected.response,
-        "events": [_to_event_values(event) for event in turn.expected.events],
+        **_to_reply_values(turn.expected),
         "rubrics": [_to_rubric_values(rubric) for rubric in turn.rubrics],
     }
     return _drop_absent(asked)
+
+
+def _to_reply_values(reply: Reply) -> dict[str, object]:
+    return {"response": reply.response, "events": [_to_event_values(event) for event in reply.events]}
 
 
 def _to_rubric_values(rubric: Rubric) -> dict[str, object]:

@@ -7,14 +7,14 @@ A crashed run has no score, which is not the same as 0. A metric that raises res
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from math import comb
 
 from evalgate.core.formatting import compute_mean, format_score, pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import Metric
+from evalgate.core.protocols import LlmJudged, Metric, RequiresReference
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
     NON_AGENT_OUTCOMES,
@@ -114,11 +114,12 @@ class BoundMetric:
 
 async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]) -> RunResult:
     """Return the result of one run, scored by every metric if the agent answered."""
-    results: list[tuple[BoundMetric, MetricResult]] = []
+    results: Sequence[tuple[BoundMetric, MetricResult]] = ()
     with UsageTally() as tally:
-        if run.outcome == "answered":
-            for bound in metrics:
-                results.append((bound, await _score_metric(bound.metric, case, run)))  # noqa: PERF401
+        if run.outcome == "answered" and case.alternatives:
+            case, results = await _score_nearest_way(case, run, metrics)
+        elif run.outcome == "answered":
+            results = [(bound, await _score_metric(bound.metric, case, run)) for bound in metrics]
     return RunResult(
         run=run.run,
         outcome=run.outcome,
@@ -135,6 +136,44 @@ async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
         user_id=run.user_id or case.session.user_id,
         trace=run.trace,
     )
+
+
+async def _score_nearest_way(
+    case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
+) -> tuple[EvalCase, list[tuple[BoundMetric, MetricResult]]]:
+    """Score a run against each right way of its case; return the nearest way as a case, and its scores.
+
+    All metrics are of one way: calls of one and the response of another are no right way. The nearest one has
+    the most passing metrics, then the highest sum of scores. Opinions of a model that compare with no
+    expectation are asked for once.
+    """
+    found: list[tuple[BoundMetric, MetricResult]] = []
+    nearest, best = case, (-1, 0.0)
+    for way in _iter_ways(case):
+        results = [
+            (bound, before[1] if before and _ignores_reference(bound.metric) else None)
+            for bound, before in zip_longest(metrics, found)
+        ]
+        scored = [(bound, result or await _score_metric(bound.metric, way, run)) for bound, result in results]
+        built = [_build_run_metric(bound, result) for bound, result in scored]
+        passed = sum(metric.status == "passed" for metric in built)
+        worth = passed, sum(metric.score or 0.0 for metric in built)
+        if worth > best:
+            nearest, found, best = way, scored, worth
+        if passed == len(metrics):
+            break
+    return nearest, found
+
+
+def _iter_ways(case: EvalCase) -> Iterator[EvalCase]:
+    yield case
+    for replies in case.alternatives:
+        turns = [replace(turn, expected=reply) for turn, reply in zip(case.turns, replies, strict=True)]
+        yield replace(case, turns=tuple(turns))
+
+
+def _ignores_reference(metric: Metric) -> bool:
+    return isinstance(metric, LlmJudged) and not isinstance(metric, RequiresReference)
 
 
 async def _score_metric(metric: Metric, case: EvalCase, run: CaseRun) -> MetricResult:

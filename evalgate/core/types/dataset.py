@@ -222,6 +222,8 @@ class EvalCase:
     """`observed`: the expectations are what an agent did and were not reviewed, so the case does not gate."""
     source: str = ""
     """Link to the recorded trace that the case was made from; "" if it has none."""
+    alternatives: tuple[tuple[Reply, ...], ...] = ()
+    """Other right ways, each with a reply for every turn. A run is compared with the nearest one."""
 
     @property
     def key(self) -> CaseKey:
