@@ -49,6 +49,13 @@ def set_expected(case: EvalCase, at: int, reply: Reply) -> EvalCase:
     return replace(changed, journey=_set_expected_goals(case.journey, reply.tool_calls, reply.response))
 
 
+def set_conversation_goals(case: EvalCase, replies: Sequence[Reply]) -> EvalCase:
+    """Return the case with goals for all calls of a conversation, and for its last response."""
+    calls = [call for reply in replies for call in reply.tool_calls]
+    response = next((reply.response for reply in reversed(replies) if reply.response), None)
+    return replace(case, journey=_set_expected_goals(_get_journey(case), calls, response))
+
+
 def set_calls(reply: Reply, calls: Sequence[ToolCall]) -> Reply:
     """Return the reply with these tool calls; results and messages stay where they are.
 

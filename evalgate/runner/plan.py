@@ -381,6 +381,21 @@ def _format_metric_name(bound: BoundMetric) -> str:
     return bound.name if bound.criterion.gates else f"{bound.name} ({REPORT_ONLY})"
 
 
+def load_suites(overrides: Overrides, *, thresholds: str | None, folder: Path) -> tuple[Suite, ...]:
+    """Return the eval sets as a run has them, with mocks, sessions and policies, and without metrics.
+
+    Raises:
+        InvalidInputError: with every problem of the files.
+    """
+    workspace = resolve_workspace(folder)
+    base = BaseBranchPolicy(workspace.folder, {})
+    rules = base.load_chosen_thresholds(thresholds)
+    config = apply_overrides(rules.config, overrides)
+    resolver = _build_judge_resolver(overrides, rules, config, {})
+    given = GivenObjects(scores=False)
+    return plan_suites(rules, config, workspace, {}, resolver, base=base, given=given)
+
+
 def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -> Iterator[str]:
     """Check everything that needs no agent, and yield the findings line by line.
 

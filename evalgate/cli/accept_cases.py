@@ -1,0 +1,224 @@
+"""`evalgate accept`: take over what the agent did into the files of eval sets."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import click
+
+from evalgate.config.cli_overrides import Overrides
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.formatting import did_you_mean, pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.registry import FINAL_STATE
+from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line
+from evalgate.core.types import CaseKey, CaseResult, EvalCase, JsonObject, Record
+from evalgate.datasets.acceptance import Acceptance, Part, accept_run, build_alternative, choose_run
+from evalgate.datasets.case_notes_edits import change_notes, set_note
+from evalgate.datasets.edit_history import EditHistory, FileChange
+from evalgate.datasets.eval_set_file import EvalSetFile, build_diff, edit_eval_set, open_eval_set
+from evalgate.datasets.loading import build_notes_name
+from evalgate.datasets.results_io import read_record
+from evalgate.documents.strict_yaml import compose_yaml
+from evalgate.documents.validation_errors import list_case_names
+from evalgate.redaction.redactor import Redactor
+from evalgate.runner.plan import load_suites
+from evalgate.system.git import read_commit
+
+
+@frozen
+class AcceptOptions:
+    """Options of `evalgate accept`; see its help."""
+
+    cases: tuple[str, ...]
+    reason: str
+    results: str
+    turn: int | None
+    only: Part | None
+    alternative: bool
+    run: int | None
+    protected: bool
+    yes: bool
+    dry_run: bool
+    thresholds: str | None
+
+    @property
+    def accepted(self) -> Acceptance:
+        """Return the part of each run that is accepted."""
+        return Acceptance(self.run, self.turn, self.only)
+
+
+def accept_cases(options: AcceptOptions, folder: Path) -> int:
+    """Print the changes, ask, and save them. Returns the exit code: 1 if the user declines, else 0.
+
+    Raises:
+        InvalidInputError: with a sentence for each case that cannot be accepted; nothing is saved then.
+    """
+    redactor = Redactor.from_environment(os.environ)
+    if redactor.redact_text(options.reason) != options.reason:
+        raise InvalidInputError("the reason seems to hold a secret, and would be committed: leave it out")
+    record = read_record(folder / options.results, options.results)
+    chosen = _select_cases(record, options.cases)
+    changes = _build_changes(chosen, record, options, folder)
+    for change in changes:
+        diff = build_diff(change.before or b"", change.after or b"", change.shown_as)
+        click.echo(disable_commands(strip_invisible(redactor.redact_text(diff))), nl=False)
+    for sentence in _iter_remaining_failures(chosen):
+        click.echo(to_log_line(sentence), err=True)
+    if options.dry_run:
+        return 0
+    if not options.yes and not _ask(len(chosen)):
+        click.echo("Nothing was saved.")
+        return 1
+    try:
+        EditHistory().save_changes(changes[0].path, changes)
+    except OSError as error:
+        raise InvalidInputError(f"nothing was saved: {error.filename}: {error.strerror}") from None
+    click.echo(f"Accepted {pluralize(len(chosen), 'case')}.")
+    return 0
+
+
+def _ask(count: int) -> bool:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InvalidInputError("not a terminal, so nothing was saved: `--yes` saves without asking")
+    return click.confirm(f"Accept {pluralize(count, 'case')}?", default=False)
+
+
+def _select_cases(record: Record, patterns: Sequence[str]) -> list[CaseResult]:
+    """Return the cases that the patterns name; of those that only a glob names, the failed ones."""
+    names = {case.key: list_case_names(case.eval_set_id, case.path, case.eval_id) for case in record.cases}
+    found = dict[CaseKey, CaseResult]()
+    problems = list[Problem]()
+    for pattern in patterns:
+        named = [case for case in record.cases if pattern in names[case.key]]
+        globbed = [
+            case for case in record.cases if any(fnmatchcase(name, pattern) for name in names[case.key])
+        ]
+        chosen = named or [case for case in globbed if case.status != "passed"]
+        if not chosen:
+            why = "passed, and none failed" if globbed else "is called so in the results"
+            many = pluralize(len(globbed), "case") if globbed else "no case"
+            hint = "" if globbed else did_you_mean(pattern, [case.eval_id for case in record.cases])
+            problems.append(Problem("", 0, 0, f"{pattern!r}: {many} {why}.{hint}"))
+        found |= {case.key: case for case in chosen}
+    if problems:
+        raise InvalidInputError(problems)
+    return list(found.values())
+
+
+def _build_changes(
+    chosen: Sequence[CaseResult], record: Record, options: AcceptOptions, folder: Path
+) -> list[FileChange]:
+    """Return the changes of all files.
+
+    Raises:
+        InvalidInputError: with a sentence for each case that cannot be accepted.
+    """
+    if missing := [case.eval_id for case in chosen if not case.path]:
+        raise InvalidInputError(f"{missing[0]!r} is in no file: its eval set was made by a program")
+    paths = tuple(dict.fromkeys(case.path for case in chosen))
+    suites = load_suites(Overrides(eval_sets=paths), thresholds=options.thresholds, folder=folder)
+    fingerprints = {
+        (suite.eval_set.eval_set_id, case.eval_id): (fingerprint, suite.get_policy(case).protected)
+        for suite in suites
+        for case, fingerprint in zip(suite.eval_set.cases, suite.fingerprints, strict=True)
+    }
+    problems = list[Problem]()
+    changes = list[FileChange]()
+    for path in paths:
+        file = open_eval_set(folder / path, path)
+        accepted = list[_AcceptedCase]()
+        for result in (case for case in chosen if case.path == path):
+            try:
+                _check_case(result, *fingerprints.get(result.key, ("", False)), options)
+                accepted.append(_accept_case(file, result, options))
+            except InvalidInputError as error:
+                problems += error.problems
+        if not problems:
+            changes += _change_files(file, accepted, record, options)
+    if problems:
+        raise InvalidInputError(problems)
+    return changes
+
+
+@frozen
+class _AcceptedCase:
+    case: EvalCase
+    """With the new expectation."""
+    alternative: JsonObject | None
+    """The new expectation for the notes, if the case itself is to stay."""
+
+
+def _accept_case(file: EvalSetFile, result: CaseResult, options: AcceptOptions) -> _AcceptedCase:
+    case, run = file.find_case(result.eval_id), choose_run(result, options.accepted)
+    accepted = accept_run(case, run, options.accepted)
+    if accepted is case:
+        raise InvalidInputError(f"{case.eval_id!r} expects already what the agent did")
+    return _AcceptedCase(
+        accepted, build_alternative(case, run, options.accepted) if options.alternative else None
+    )
+
+
+def _check_case(result: CaseResult, fingerprint: str, is_protected: bool, options: AcceptOptions) -> None:
+    """Raise an error if the case is another one than the one that was run, or is protected."""
+    if fingerprint != result.fingerprint:
+        raise InvalidInputError(
+            f"{result.eval_id!r} is not as it was in {options.results}: run it again, and accept that"
+        )
+    if (is_protected or result.protected) and not options.protected:
+        raise InvalidInputError(f"{result.eval_id!r} is protected: `--protected` accepts it all the same")
+
+
+def _change_files(
+    file: EvalSetFile,
+    accepted: Sequence[_AcceptedCase],
+    record: Record,
+    options: AcceptOptions,
+) -> list[FileChange]:
+    """Return the change of an eval set, or of none with alternatives, and that of its notes."""
+    notes_path = file.path.with_name(build_notes_name(file.path.name))
+    shown_as = str(Path(file.shown_as).with_name(notes_path.name))
+    kept = {
+        "reason": options.reason,
+        "when": datetime.now(UTC).date(),
+        "commit": (read_commit(file.path.parent, {}) or "")[:12],
+        "run": record.created_at,
+    }
+
+    def edit(text: str) -> str:
+        for each in accepted:
+            name = each.case.eval_id
+            if each.alternative is not None:
+                values = [*_read_alternatives(text, name, shown_as), each.alternative]
+                text = set_note(text, name, ("alternatives",), values, shown_as, file.path.name)
+            note = {key: value for key, value in kept.items() if value}
+            text = set_note(text, name, ("accepted",), note, shown_as, file.path.name)
+        return text
+
+    notes = change_notes(notes_path, shown_as, edit)
+    if options.alternative:
+        return [notes]
+    changed = {each.case.eval_id: each.case for each in accepted}
+    edited = edit_eval_set(file, [changed.get(case.eval_id, case) for case in file.eval_set.cases])
+    return [FileChange(file.path, file.shown_as, file.data, edited.data), notes]
+
+
+def _read_alternatives(text: str, name: str, shown_as: str) -> Sequence[object]:
+    value = compose_yaml(text, shown_as)[1]
+    for key in ("cases", name, "alternatives"):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, list) else ()
+
+
+def _iter_remaining_failures(chosen: Sequence[CaseResult]) -> Iterator[str]:
+    """Yield a sentence for each failed metric that compares with no expectation of the case."""
+    for case in chosen:
+        for metric in case.metrics:
+            is_rule = metric.name.startswith(("check/", "budget/")) or metric.name == FINAL_STATE
+            if is_rule and metric.gating_status == "failed":
+                yield (
+                    f"{case.eval_id}: `{metric.name}` still fails: it is a rule of its own. {metric.reason}"
+                )

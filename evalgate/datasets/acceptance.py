@@ -1,0 +1,242 @@
+"""Take what an agent did in a run as the new expectation of a case."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Literal, TypeAlias
+
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.types import (
+    CaseResult,
+    EvalCase,
+    Event,
+    Message,
+    Reply,
+    RunResult,
+    ToolCall,
+    ToolResult,
+)
+from evalgate.datasets.case_edits import replace_turn, set_calls, set_conversation_goals, set_expected
+from evalgate.datasets.raw_edits import get_call_arguments, is_same_call, is_same_data
+from evalgate.documents.json_edits import align_items
+
+Part: TypeAlias = Literal["tools", "response"]
+HIDDEN = ("***", "[REDACTED]", "… nested too deep")
+"""Texts that a redacted record has in place of others."""
+
+
+@frozen
+class Acceptance:
+    """The part of a run that is accepted."""
+
+    run: int | None = None
+    """1-based number of the run; None: the runs agree."""
+    turn: int | None = None
+    """The only turn, from 1; None: all."""
+    only: Part | None = None
+    """The only part of each turn; None: calls and response."""
+
+
+def choose_run(result: CaseResult, accepted: Acceptance) -> RunResult:
+    """Return the run of a case that is accepted.
+
+    Raises:
+        InvalidInputError: the runs disagree and none is named, or the agent did not answer in it.
+    """
+    counting = [run for run in result.runs if not run.confirms]
+    if accepted.run is not None:
+        chosen = next((run for run in result.runs if run.run == accepted.run), None)
+        if chosen is None:
+            numbers = ", ".join(str(run.run) for run in result.runs)
+            raise InvalidInputError(f"{result.eval_id!r} has no run {accepted.run}: there are {numbers}")
+        counting = [chosen]
+    if not counting:
+        raise InvalidInputError(f"{result.eval_id!r} was not run")
+    for run in counting:
+        if run.outcome != "answered":
+            outcome = run.outcome.replace("_", " ")
+            raise InvalidInputError(
+                f"{result.eval_id!r}: run {run.run} {outcome}: only an answer can be accepted"
+            )
+    first = counting[0]
+    parts = _select_parts(first, accepted)
+    if not all(is_same_data(parts, _select_parts(run, accepted)) for run in counting):
+        raise InvalidInputError(
+            f"{result.eval_id!r}: its {pluralize(len(counting), 'run')} disagree: look at them, and name one "
+            "with `--run N`"
+        )
+    return first
+
+
+def _select_parts(run: RunResult, accepted: Acceptance) -> list[object]:
+    """Return what is accepted of a run, without ids."""
+    turns = run.turns if accepted.turn is None else run.turns[accepted.turn - 1 : accepted.turn]
+    return [
+        [
+            None if accepted.only == "tools" else turn.actual.response,
+            None
+            if accepted.only == "response"
+            else [[call.name, get_call_arguments(call)] for call in turn.actual.tool_calls],
+        ]
+        for turn in turns
+        if turn.actual is not None
+    ]
+
+
+def accept_run(case: EvalCase, run: RunResult, accepted: Acceptance) -> EvalCase:
+    """Return the case with the behaviour of a run as its expectation; equal parts stay the same objects.
+
+    Raises:
+        InvalidInputError: the case or the run has no such turn, the user is simulated, or the record hides
+            a part of what the agent did.
+    """
+    replies = dict(_iter_accepted_replies(case, run, accepted))
+    if case.journey is not None and len(case.turns) > 1:
+        if accepted.turn is not None or accepted.only is not None:
+            raise InvalidInputError(
+                f"the case {case.eval_id!r} has goals for the whole conversation: leave out --turn and --only"
+            )
+        return set_conversation_goals(case, list(replies.values()))
+    for at, reply in replies.items():
+        expected = case.turns[at].expected
+        if not is_same_data(reply, expected):
+            changed = set_expected if case.journey is not None else _replace_expected
+            case = changed(case, at, reply)
+    return case
+
+
+def _replace_expected(case: EvalCase, at: int, reply: Reply) -> EvalCase:
+    return replace_turn(case, at, replace(case.turns[at], expected=reply))
+
+
+def build_alternative(case: EvalCase, run: RunResult, accepted: Acceptance) -> dict[str, object]:
+    """Return the behaviour of a run as an alternative in case notes. Errors as `accept_run`."""
+    if case.journey is not None:
+        raise InvalidInputError(
+            f"the case {case.eval_id!r} has goals, which have no alternatives: write a check that does"
+        )
+    replies = dict(_iter_accepted_replies(case, run, accepted))
+    expected = [turn.expected for turn in case.turns]
+    return {"turns": [_describe_turn(reply, replies.get(at, reply)) for at, reply in enumerate(expected)]}
+
+
+def _describe_turn(expected: Reply, reply: Reply) -> dict[str, object]:
+    """Return the parts of a reply that are not as expected."""
+    found: dict[str, object] = {}
+    if not is_same_data(expected.events, reply.events):
+        results = [event.result for event in reply.events if isinstance(event, ToolResult)]
+        calls = [_describe_call(call) for call in reply.tool_calls]
+        if len(results) == len(calls):
+            calls = [{**call, "result": result} for call, result in zip(calls, results, strict=True)]
+        found["tools"] = calls
+    if reply.response != expected.response:
+        found["response"] = reply.response
+    return found
+
+
+def _describe_call(call: ToolCall) -> dict[str, object]:
+    if call.other_args is not None:
+        raise InvalidInputError(f"the arguments of `{call.name}` are no object: case notes cannot hold them")
+    return {"name": call.name} if call.args is None else {"name": call.name, "args": dict(call.args)}
+
+
+def _iter_accepted_replies(
+    case: EvalCase, run: RunResult, accepted: Acceptance
+) -> Iterator[tuple[int, Reply]]:
+    """Yield index and new expectation of each turn that is accepted."""
+    if case.scenario is not None or not case.turns:
+        raise InvalidInputError(f"{case.eval_id!r} has no expected turns: its user is simulated")
+    places = range(len(case.turns)) if accepted.turn is None else [accepted.turn - 1]
+    for at in places:
+        if at >= len(case.turns):
+            raise InvalidInputError(
+                f"{case.eval_id!r} has no turn {at + 1}: it has {pluralize(len(case.turns), 'turn')}"
+            )
+        actual = run.turns[at].actual if at < len(run.turns) else None
+        if actual is None:
+            raise InvalidInputError(f"{case.eval_id!r}: the agent gave no reply in turn {at + 1}")
+        reply = _take_over(case.turns[at].expected, actual, accepted.only)
+        if accepted.only != "tools" and reply.response is None and case.turns[at].expected.response:
+            raise InvalidInputError(
+                f"{case.eval_id!r}: the agent gave no response in turn {at + 1}: use `--only tools`"
+            )
+        _refuse_hidden(case.eval_id, at, reply)
+        yield at, reply
+
+
+def _take_over(expected: Reply, actual: Reply, only: Part | None) -> Reply:
+    reply = expected if only == "response" else _take_over_calls(expected, actual)
+    if only == "tools" or (expected.response is None and only is None):
+        return reply  # a case that compares no response does not begin to
+    return reply if reply.response == actual.response else replace(reply, response=actual.response)
+
+
+def _take_over_calls(expected: Reply, actual: Reply) -> Reply:
+    """Return the expectation with the calls of the agent, and with their results if it has any."""
+    old = expected.tool_calls
+    has_results = any(isinstance(event, ToolResult) for event in expected.events)
+    calls = [
+        _take_over_call(old[source] if source is not None else None, call, keeps_id=has_results)
+        for call, source in zip(
+            actual.tool_calls, align_items(old, actual.tool_calls, is_same_call), strict=True
+        )
+    ]
+    if not has_results:
+        is_same = len(old) == len(calls) and all(map(_is_identical, old, calls))
+        return expected if is_same else set_calls(expected, calls)
+    events: list[Event] = [event for event in expected.events if isinstance(event, Message)]
+    left = [event for event in actual.events if isinstance(event, ToolResult)]
+    known = [event for event in expected.events if isinstance(event, ToolResult)]
+    for call, made in zip(calls, actual.tool_calls, strict=True):
+        events.append(call)
+        found = next((each for each in left if _belongs(each, made)), None)
+        if found is not None:
+            left.remove(found)
+            same = (each for each in known if each.id == call.id and is_same_data(each.result, found.result))
+            events.append(next(same, replace(found, id=call.id, author=None)))
+    reply = replace(expected, events=tuple(events))
+    return expected if _sort_events(reply) == _sort_events(expected) else reply
+
+
+def _is_identical(one: object, other: object) -> bool:
+    return one is other
+
+
+def _sort_events(reply: Reply) -> tuple[list[Event], list[Event]]:
+    calls = [event for event in reply.events if isinstance(event, ToolCall)]
+    return [*calls], [event for event in reply.events if isinstance(event, ToolResult)]
+
+
+def _belongs(result: ToolResult, call: ToolCall) -> bool:
+    return result.id == call.id if result.id and call.id else result.name == call.name
+
+
+def _take_over_call(old: ToolCall | None, call: ToolCall, *, keeps_id: bool) -> ToolCall:
+    if old is None:
+        return ToolCall(call.name, call.args, call.id if keeps_id else None, other_args=call.other_args)
+    if is_same_call(old, call):
+        return old
+    return replace(old, name=call.name, args=call.args, other_args=call.other_args)
+
+
+def _refuse_hidden(eval_id: str, at: int, reply: Reply) -> None:
+    """Raise an error if a redacted record hides a part of a reply."""
+    for text in _iter_texts(asdict(reply)):
+        for mark in HIDDEN:
+            if mark in text:
+                raise InvalidInputError(
+                    f"{eval_id!r}: `{mark}` in turn {at + 1} stands for a text that results.json hides, "
+                    "such as a secret: correct the case by hand"
+                )
+
+
+def _iter_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from (str(key), *_iter_texts(each))
+    elif isinstance(value, Sequence):
+        for each in value:
+            yield from _iter_texts(each)
