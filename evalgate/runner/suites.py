@@ -24,7 +24,6 @@ from evalgate.datasets.loading import find_rules_file, load_eval_sets
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
 from evalgate.runner.base_branch import BaseBranchPolicy
-from evalgate.runner.case_policies import CasePolicies, resolve_case_policies
 from evalgate.runner.metric_binding import adopt_custom_metrics, bind_metrics, build_final_state_metric
 from evalgate.runner.user_factory import add_played_stories
 from evalgate.system.workspace import Workspace, build_agent_environment
@@ -38,7 +37,7 @@ class Suite:
     metrics: tuple[BoundMetric, ...]
     rules: Thresholds
     """Thresholds file of the metrics."""
-    policies: CasePolicies = field(default_factory=dict)
+    policies: Mapping[CaseKey, CasePolicy] = field(default_factory=dict)
     """Policies of some of the cases."""
     case_rules: tuple[Thresholds, ...] = ()
     """The checks in case notes, one for each case that has some."""
@@ -180,7 +179,7 @@ def plan_suites(
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
     context = MetricContext(version, judge_resolver, locate=base.resolve_path, workspace=workspace.folder)
     environment = _build_metric_environment(config, workspace, environ, base)
-    own = resolve_case_policies(rules, config.cases, eval_sets, is_part=is_part)
+    own = _resolve_policies(rules, config, eval_sets, is_part=is_part)
     if not given.scores:
         return tuple(Suite(eval_set, (), rules, own) for eval_set in eval_sets)
     metrics = bind_metrics(rules, context, environment)
@@ -197,6 +196,16 @@ def plan_suites(
         )
         suites = (replace(each, metrics=(*each.metrics, *metrics), policies=own) for each in suites)
     return _complete_suites(_add_case_checks(suites, rules, config, context, environment))
+
+
+def _resolve_policies(
+    rules: Thresholds, config: Config, eval_sets: Sequence[EvalSet], *, is_part: bool
+) -> Mapping[CaseKey, CasePolicy]:
+    if not config.cases and not any(case.tags for each in eval_sets for case in each.cases):
+        return {}  # as most often: one module less is loaded
+    from evalgate.runner.case_policies import resolve_case_policies
+
+    return resolve_case_policies(rules, config.cases, eval_sets, is_part=is_part)
 
 
 def _add_case_checks(
