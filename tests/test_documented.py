@@ -166,7 +166,7 @@ def test_the_documents_name_every_key_of_the_thresholds_file() -> None:
     keys = set(keys_of(schema)) - registry.METRICS.keys()
     assert {"custom_metrics", "range", "up_to_input_tokens", "start_timeout"} <= keys
     text = "\n".join(DOCS.values())
-    named = set(re.findall(r"`(?:[a-z]+\.)*([A-Za-z_]+)`", text)) | set(re.findall(r"\b([A-Za-z_]+): ", text))
+    named = set(re.findall(r"`(?:[a-z]+\.)*(\w+)`", text)) | set(re.findall(r"\b(\w+): ", text))
     assert sorted(keys - named) == []
 
 

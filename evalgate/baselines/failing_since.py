@@ -41,8 +41,9 @@ def score_run_pass(run: BaselineRun, thresholds: Mapping[str, float], pass_score
         return None
     return float(
         all(
-            score >= thresholds.get(name, get_score_range(name).to_score(pass_score))
+            known.is_met(score, thresholds.get(name, known.to_score(pass_score)))
             for name, score in scores.items()
+            for known in [get_score_range(name)]
         )
     )
 

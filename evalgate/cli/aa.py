@@ -267,17 +267,19 @@ def _get_allowance(metric: str, rules: GateRules, of_all: float | None) -> float
 
 
 def _normalize_runs(case: BaselineCase, rules: GateRules) -> list[StoredRun]:
-    """Return a case's scores as shares of their ranges; a crash counts as 0."""
+    """Return a case's scores as shares of their ranges, without budgets; a crash counts as 0."""
     ranges = {name: criterion.range for name, criterion in rules.criteria.items()}
     normalized: list[StoredRun] = []
     for run in case.runs:
         if run.outcome in AGENT_FAULT_OUTCOMES:
-            normalized.append(dict.fromkeys(run.scores, 0.0))
+            scores = (name for name in run.scores if not get_score_range(name).lower_is_better)
+            normalized.append(dict.fromkeys(scores, 0.0))
             continue
         normalized.append(
             {
                 name: None if score is None else ranges.get(name, get_score_range(name)).to_share(score)
                 for name, score in run.scores.items()
+                if not get_score_range(name).lower_is_better
             }
         )
     return normalized

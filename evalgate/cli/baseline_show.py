@@ -102,11 +102,13 @@ def _find_breaks(baseline: Baseline, destination: BaselineTarget) -> Iterator[tu
 def _build_history(baseline: Baseline, config: Config) -> dict[str, dict[str, Sequence[float | None]]]:
     """Return scores as shares of the metric's range, by metric and then by case.
 
-    Metrics with scores outside their range are left out.
+    Budgets and metrics with scores outside their range are left out.
     """
     found: dict[str, dict[str, Sequence[float | None]]] = {}
     for case in baseline.cases:
         for metric in case.metric_fingerprints:
+            if config.get_score_range(metric).lower_is_better:
+                continue
             scores = tuple(list_baseline_scores(case, metric, config.get_score_range(metric)))
             found.setdefault(metric, {})[f"{case.eval_set_id}/{case.eval_id}"] = scores
     return {

@@ -85,10 +85,15 @@ def import_traces(
         InvalidInputError: the source or the file is wrong.
         NoVerdictError: no conversation could be read.
     """
-    workspace = open_workspace(folder)
     with pause_gc():
-        batch = _read_source(options, workspace, environ)
-        found, unusable = build_conversations(batch.traces)
+        return _import_traces(options, open_workspace(folder), environ, redactor)
+
+
+def _import_traces(
+    options: ImportOptions, workspace: Workspace, environ: Mapping[str, str], redactor: LiveRedactor
+) -> ImportResult:
+    batch = _read_source(options, workspace, environ)
+    found, unusable = build_conversations(batch.traces)
     problems = [str(problem) for problem in batch.problems]
     problems += [f"trace {trace_id}: {reason}" for trace_id, reason in unusable]
     counts = [f"Read {pluralize(len(batch.traces), 'trace')}: {pluralize(len(found), 'conversation')}."]

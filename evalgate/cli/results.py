@@ -116,8 +116,8 @@ def _summarize(kept: "KeptResult") -> dict[str, Any]:
 
 def _format_list(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yield a line for each result, and one for each of its metrics."""
-    from evalgate.core.formatting import format_score
     from evalgate.core.sanitize import to_one_line
+    from evalgate.core.score_ranges import get_score_range
 
     if not rows:
         yield "No results are kept yet. `evalgate run` keeps them."
@@ -128,6 +128,7 @@ def _format_list(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         counts = f"{row['passed']} of {row['cases']} passed"
         yield f"{number:>3}  {row['id']}  {row['verdict']:<12}  {counts}  {to_one_line(row['agent'], 500)}"
         for metric in row["metrics"]:
-            score = "–" if metric["score"] is None else format_score(metric["score"])
-            name, threshold = to_one_line(metric["name"], 500), format_score(metric["threshold"])
+            known = get_score_range(metric["name"].partition(" ")[0])
+            score, threshold = known.format(metric["score"]), known.format(metric["threshold"])
+            name = to_one_line(metric["name"], 500)
             yield f"     {name} {score} (threshold {threshold})"

@@ -107,6 +107,27 @@ def format_delta(delta: float | None, *, beside: float | None = None, digits: in
     return f"{'+' if delta > 0 else '−'}{format_score(abs(delta), beside=beside, digits=digits)}"
 
 
+LARGEST_FIGURE = 1e15
+"""Figures from here on stand for no limit."""
+
+
+def format_figure(value: float | None, *, beside: float | None = None) -> str:
+    """Return a figure such as a number of tokens with at least three significant digits: "5,432", "0.0042".
+
+    More digits are shown if it takes them to differ from `beside`. None and no limit are "–".
+    """
+    if value is None or value >= LARGEST_FIGURE:
+        return "–"
+    value = round(value, _LAST_BITS)
+    digits = 0 if value >= 100 or value == int(value) else 2 - math.floor(math.log10(abs(value)))
+    digits = min(max(digits, 0), _LAST_BITS)
+    text = f"{value:,.{digits}f}"
+    while beside is not None and value != beside and digits < _LAST_BITS and text == f"{beside:,.{digits}f}":
+        digits += 1
+        text = f"{value:,.{digits}f}"
+    return text
+
+
 _BARS = "▁▂▃▄▅▆▇█"
 _SMALLEST_SPAN = 0.1
 

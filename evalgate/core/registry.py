@@ -30,6 +30,7 @@ from evalgate.core.protocols import (
     StoreContext,
 )
 from evalgate.core.sanitize import to_one_line
+from evalgate.core.score_ranges import BUDGETS
 from evalgate.core.types import EvalSet
 
 if TYPE_CHECKING:
@@ -218,6 +219,7 @@ METRICS: Mapping[str, str] = {
     "orchestrate/tool_call_recall": "evalgate.integrations.orchestrate.metrics:ToolCallRecall",
     "orchestrate/keyword_match": "evalgate.integrations.orchestrate.metrics:KeywordMatch",
     "orchestrate/text_match": "evalgate.integrations.orchestrate.metrics:TextMatch",
+    **dict.fromkeys(BUDGETS, "evalgate.metrics.budgets:Budget"),
 }
 
 SECTION_METRICS: Mapping[str, str] = {"check/*": "evalgate.metrics.checks.check:Check"}

@@ -1,7 +1,9 @@
-"""Ranges of metric scores; most metrics score from 0 to 1."""
+"""Ranges of metric scores; most metrics score from 0 to 1; of a budget, less is better."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from evalgate.core.formatting import LARGEST_FIGURE, format_delta, format_figure, format_score
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
@@ -11,15 +13,27 @@ _ROUNDING = 1e-9  # a mean of ten scores of 1.0 can be 1.0000000000000002
 
 
 class Range(NamedTuple):
-    """The lowest and the highest score; JSON has it as a list of two numbers."""
+    """The worst and the best score; JSON has it as a list of two numbers.
+
+    `low` is above `high` if smaller scores are better, as of a budget.
+    """
 
     low: float
     high: float
 
     @property
+    def lower_is_better(self) -> bool:
+        """Return True if smaller scores are better."""
+        return self.high < self.low
+
+    def is_met(self, score: float, threshold: float) -> bool:
+        """Return True if the score is as good as the threshold, or better."""
+        return score <= threshold if self.high < self.low else score >= threshold
+
+    @property
     def width(self) -> float:
-        """Return the distance between the lowest and the highest score."""
-        return self.high - self.low
+        """Return the distance between the worst and the best score."""
+        return abs(self.high - self.low)
 
     def clamp(self, score: float) -> float:
         """Return the score, moved to the end of the range if rounding alone put it outside."""
@@ -28,15 +42,27 @@ class Range(NamedTuple):
         return self.high if self.high < score <= self.high + _ROUNDING else score
 
     def to_share(self, score: float) -> float:
-        """Convert a score to its share of the range: 0 is the lowest, 1 the highest."""
-        return score if self == UNIT_RANGE else (score - self.low) / self.width
+        """Convert a score to its share of the range: 0 is the worst, 1 the best."""
+        return score if self == UNIT_RANGE else (score - self.low) / (self.high - self.low)
 
     def to_score(self, share: float) -> float:
         """Convert a share of the range to a score."""
-        return share if self == UNIT_RANGE else self.low + share * self.width
+        return share if self == UNIT_RANGE else self.low + share * (self.high - self.low)
+
+    def format(self, score: float | None, *, beside: float | None = None) -> str:
+        """Format a score of this range, or its threshold, with enough digits to differ from `beside`."""
+        if self.lower_is_better:
+            return format_figure(score, beside=beside)
+        return format_score(score, beside=beside)
+
+    def format_delta(self, delta: float | None) -> str:
+        """Format the difference of two scores of this range, with its sign."""
+        if not self.lower_is_better or delta is None or abs(delta) < _ROUNDING:
+            return format_delta(delta)
+        return f"{'+' if delta > 0 else '−'}{format_figure(abs(delta))}"
 
     def __str__(self) -> str:
-        return f"{self.low:g} and {self.high:g}"
+        return f"{min(self):g} and {max(self):g}"
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type[Any], handler: "GetCoreSchemaHandler") -> "CoreSchema":
@@ -51,8 +77,27 @@ class Range(NamedTuple):
 
 UNIT_RANGE = Range(0.0, 1.0)
 
-SCORE_RANGES: Mapping[str, Range] = {"response_evaluation_score": Range(1.0, 5.0)}
-"""Range of each Google ADK metric that does not score from 0 to 1."""
+UNLIMITED = LARGEST_FIGURE
+"""The largest figure of a budget, and the threshold of a budget without `max`."""
+
+BUDGET_RANGE = Range(UNLIMITED, 0.0)
+
+BUDGETS = (
+    "budget/tokens",
+    "budget/output_tokens",
+    "budget/cost_usd",
+    "budget/tool_calls",
+    "budget/model_calls",
+    "budget/turns",
+    "budget/latency_s",
+)
+"""Metrics of consumption, which measure a run instead of scoring it."""
+
+SCORE_RANGES: Mapping[str, Range] = {
+    "response_evaluation_score": Range(1.0, 5.0),
+    **dict.fromkeys(BUDGETS, BUDGET_RANGE),
+}
+"""Range of each metric that does not score from 0 to 1."""
 
 
 def get_score_range(metric: str) -> Range:

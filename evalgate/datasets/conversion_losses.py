@@ -7,7 +7,6 @@ tRPC-Agent-Go has a `type`.
 A script of one turn expects the same as its goals. In a longer script no goal is assigned to a turn.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -26,6 +25,7 @@ from evalgate.core.types import (
     ToolResult,
 )
 from evalgate.datasets.adk_turns import CONTENTS, has_only_another_role
+from evalgate.documents.json_layout import format_indented_json
 
 
 def omit_empty(**fields: object) -> dict[str, object]:
@@ -35,7 +35,7 @@ def omit_empty(**fields: object) -> dict[str, object]:
 
 def build_write_result(file: object, losses: Iterable[str]) -> WriteResult:
     """Return the text of an eval set's file, given as a JSON value, with the losses of its conversion."""
-    return WriteResult(json.dumps(file, indent=2, ensure_ascii=False) + "\n", tuple(losses))
+    return WriteResult(format_indented_json(file) + "\n", tuple(losses))
 
 
 _FORMATTED = ("image", "audio")

@@ -5,6 +5,7 @@ import glob
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -339,7 +340,16 @@ def _is_eval_set(path: Path) -> bool:
     """Return True for the name of an eval set, or for JSON with goals of watsonx Orchestrate."""
     if path.name.endswith(_ENDINGS):
         return True
-    return path.name.endswith(_ANY_JSON) and path.is_file() and _GOALS in read_file(path)
+    if not path.name.endswith(_ANY_JSON) or not path.is_file():
+        return False
+    found = path.stat()
+    return _holds_goals(path, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=10_000)
+def _holds_goals(path: Path, _changed_ns: int, _size: int) -> bool:
+    """Return True if a file has the key of Orchestrate's goals; the viewer asks again for each page."""
+    return _GOALS in read_file(path)
 
 
 def _raise_error(error: OSError) -> NoReturn:

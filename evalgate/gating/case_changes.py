@@ -309,19 +309,18 @@ def _kind_of_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | No
 
 def _outcomes_then(case: CaseResult, old: BaselineCase) -> list[bool]:
     """Return True or False for each conclusive stored run: True if it passes today's thresholds."""
-    thresholds = {
-        metric.name: metric.threshold
+    metrics = [
+        metric
         for metric in case.metrics
         if metric.gates and old.metric_fingerprints.get(metric.name) == metric.fingerprint
-    }
+    ]
     found = []
     for run in old.runs:
-        scores = [(run.scores.get(name), threshold) for name, threshold in thresholds.items()]
-        known = [(score, threshold) for score, threshold in scores if score is not None]
+        known = [(score, each) for each in metrics if (score := run.scores.get(each.name)) is not None]
         if run.outcome in AGENT_FAULT_OUTCOMES:
             found.append(False)
         elif known:
-            found.append(all(score >= threshold for score, threshold in known))
+            found.append(all(each.range.is_met(score, each.threshold) for score, each in known))
     return found
 
 

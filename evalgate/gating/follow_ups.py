@@ -11,7 +11,15 @@ from dataclasses import replace
 from typing import Literal
 
 from evalgate.core.frozen import frozen
-from evalgate.core.types import AGENT_FAULT_OUTCOMES, Baseline, BaselineCase, CaseResult, FollowUp, RunResult
+from evalgate.core.types import (
+    AGENT_FAULT_OUTCOMES,
+    Baseline,
+    BaselineCase,
+    CaseMetric,
+    CaseResult,
+    FollowUp,
+    RunResult,
+)
 from evalgate.gating.score_tables import StatisticalPolicy
 from evalgate.statistics.case_regression import (
     BreakageCriteria,
@@ -184,7 +192,7 @@ class _StoredRuns:
 
 def _build_stored_runs(case: CaseResult, old: BaselineCase, keep: int) -> _StoredRuns | None:
     thresholds = {
-        metric.name: metric.threshold
+        metric.name: metric
         for metric in case.metrics
         if metric.gates and old.metric_fingerprints.get(metric.name) == metric.fingerprint
     }
@@ -197,11 +205,11 @@ def _build_stored_runs(case: CaseResult, old: BaselineCase, keep: int) -> _Store
 
 
 def _find_missed_thresholds(
-    scores: Mapping[str, float | None], thresholds: Mapping[str, float]
+    scores: Mapping[str, float | None], metrics: Mapping[str, CaseMetric]
 ) -> Iterator[str]:
-    for name, threshold in thresholds.items():
+    for name, metric in metrics.items():
         score = scores.get(name)
-        if score is not None and score < threshold:
+        if score is not None and not metric.range.is_met(score, metric.threshold):
             yield name
 
 

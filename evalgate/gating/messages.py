@@ -190,7 +190,7 @@ def _describe_against_allowance(
     )
     if part.reason == "proven":
         return f"No regression. {found}, inside {allowance}."
-    return f"Not proven. {found}, outside {allowance}. {_suggest_more_runs(metric, context)}"
+    return f"Not proven. {found}, outside {allowance}. {suggest_more_runs(metric, context)}"
 
 
 def _describe_drop(
@@ -198,25 +198,25 @@ def _describe_drop(
 ) -> str:
     if part.verdict == "fail":
         fall = _format_drop(metric, change, context)
-        return f"Regression: {fall}. Run-to-run noise alone would do this {_format_odds(change.p)}."
+        return f"Regression: {fall}. Run-to-run noise alone would do this {format_odds(change.p)}."
     if part.reason == "likely_luck":
         return _describe_likely_luck(metric, change, context)
     lower = f"The average is {context.format_difference(change.drop)} lower"
     # If the noise looks smaller than the drop, few cases carry all of it, and its width says nothing.
     if _to_whole_points(change.noise) < _to_whole_points(change.drop):
-        noise = f"run-to-run noise alone would do this {_format_odds(change.p)}"
+        noise = f"run-to-run noise alone would do this {format_odds(change.p)}"
     else:
         runs = pluralize(metric.rounds, "run")
         noise = (
             f"this suite's noise is about ±{context.format_difference(change.noise)} after {runs} per case"
         )
-    return f"Can't tell. {lower}, but {noise}. {_suggest_more_runs(metric, context)}"
+    return f"Can't tell. {lower}, but {noise}. {suggest_more_runs(metric, context)}"
 
 
 def _describe_likely_luck(metric: MetricDecision, change: MeanDifference, context: MessageContext) -> str:
     return (
         f"Passed: {_format_drop(metric, change, context)}, but run-to-run noise alone would do this "
-        f"{_format_odds(change.p)}. {_describe_power(change, context)}"
+        f"{format_odds(change.p)}. {_describe_power(change, context)}"
     )
 
 
@@ -260,7 +260,7 @@ def _describe_power(change: MeanDifference, context: MessageContext) -> str:
     return f"{subject} reliably {catches} drops of about {context.format_difference(change.notice)} or more."
 
 
-def _suggest_more_runs(metric: MetricDecision, context: MessageContext) -> str:
+def suggest_more_runs(metric: MetricDecision, context: MessageContext) -> str:
     """Return sentences on whether this closes the gate, and what would lead to a clear answer.
 
     Noise comes from both sides: if the baseline has fewer runs than were made now, more runs now change
@@ -300,7 +300,7 @@ def _describe_reliability(metric: MetricDecision) -> str:
     return _describe_minimum(metric.reliability, f"pass^{k} of ", MessageContext())
 
 
-def _format_odds(p: float) -> str:
+def format_odds(p: float) -> str:
     """Return a probability as odds with one significant digit: `about 1 time in 200`."""
     if p * _RAREST < 1:
         return "less than 1 time in a million"
@@ -353,7 +353,9 @@ def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[st
             metric = name.partition("\0")[0]
             runs = f"{found.missing:,} of {pluralize(found.planned, 'run')}"
             yield f"{metric} was judged without {runs}, which lack a score through no fault of the agent."
-    tested = [found for found in decision.metrics.values() if found.level is not None]
+    tested = [
+        found for found in decision.metrics.values() if found.level is not None and not found.rule.is_figure
+    ]
     stored = [case.baseline_runs for found in tested for case in found.cases.values() if case.baseline_runs]
     if stored and max(stored) < _FEW_RUNS:
         runs = pluralize(max(stored), "run")
@@ -382,7 +384,7 @@ def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
         f"{format_score(metric.threshold)})"
         for metric in metrics
         if metric.minimum is None and not metric.regressed
-        if metric.score is not None and metric.score < metric.threshold
+        if metric.score is not None and not metric.range.is_met(metric.score, metric.threshold)
     ]
     if below:
         more = f" and {len(below) - _NAMED_METRICS} more" if len(below) > _NAMED_METRICS else ""

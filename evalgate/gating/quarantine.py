@@ -16,7 +16,16 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, Validat
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import join_quoted, pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.types import Baseline, BaselineCase, CaseKey, CasePolicy, CaseResult, EvalSet, Quarantine
+from evalgate.core.types import (
+    Baseline,
+    BaselineCase,
+    CaseKey,
+    CaseMetric,
+    CasePolicy,
+    CaseResult,
+    EvalSet,
+    Quarantine,
+)
 from evalgate.documents.config_file import ConfigDocument, parse_yaml, read_config_document
 from evalgate.documents.validation_errors import list_case_names, translate_validation_error
 from evalgate.system import git
@@ -130,9 +139,13 @@ def _has_recovered(case: CaseResult, old: BaselineCase) -> bool:
     newest = old.runs[-RECOVERED_RUNS:]
     return len(newest) == RECOVERED_RUNS and all(
         run.outcome == "answered"
-        and all((run.scores.get(each.name) or 0.0) >= each.threshold for each in case.metrics if each.gates)
+        and all(_has_met(each, run.scores.get(each.name)) for each in case.metrics if each.gates)
         for run in newest
     )
+
+
+def _has_met(metric: CaseMetric, score: float | None) -> bool:
+    return metric.range.is_met(metric.range.low if score is None else score, metric.threshold)
 
 
 def _parse_entries(document: ConfigDocument) -> tuple[_QuarantineEntry, ...]:

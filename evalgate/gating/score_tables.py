@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
+from evalgate.config.schema.budget_criteria import BudgetLimits
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range
@@ -15,6 +16,7 @@ from evalgate.core.types import (
     CaseResult,
     Criterion,
 )
+from evalgate.gating.budgets import collect_budget_figures
 from evalgate.metrics.aggregation import MetricKey, group_by_metric
 from evalgate.statistics.mean_difference import MeanDifference, compare_means
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule, Require
@@ -33,6 +35,8 @@ class StatisticalPolicy:
     require: Require = "guard"
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
     """Metric name to its own rules."""
+    budgets: Mapping[str, BudgetLimits] = field(default_factory=dict)
+    """Metric name to the limits of its figures, also of budgets that are only reported."""
     case_runs: int = 0
     """Most runs of a case that fails in a way in which no stored run did; 1: the case cannot be run again; 0:
     every failing case counts (`max_failed_cases`)."""
@@ -98,7 +102,7 @@ def build_score_tables(
     keep = policy.parameters.baseline_keep
     pools: dict[str, dict[MetricKey, GatingMetric]] = {}
     for key, members in group_by_metric(cases).items():
-        if not key.gates:
+        if not key.gates or members.metrics[0].range.lower_is_better:
             continue
         rows = {
             build_row_name(case): _build_row(case, metric, before.get(case.key), keep)
@@ -112,6 +116,9 @@ def build_score_tables(
     for name, lines in pools.items():
         if all(_is_unit(row) for line in lines.values() for row in line.cases.values()):
             found.update(_pool_tables(name, lines, cases))
+    for name, figures in collect_budget_figures(cases, baseline, policy).items():
+        if figures.metric in policy.criteria and figures.limits.max_increase is not None:
+            found[name] = figures.build_table(policy)
     return found
 
 
@@ -164,7 +171,8 @@ def describe_out_of_range_scores(
     before = baseline.index_cases() if baseline else {}
     keep = policy.parameters.baseline_keep
     for key, members in group_by_metric(cases).items():
-        for case, metric in members if key.gates else ():
+        is_score = key.gates and not members.metrics[0].range.lower_is_better
+        for case, metric in members if is_score else ():
             row = _build_row(case, metric, before.get(case.key), keep)
             if _is_applicable(case, metric) and not _is_unit(row):
                 yield _describe_out_of_range(case, metric, row)
@@ -275,8 +283,14 @@ def build_statistical_policy(
         pass_score=fine.pass_score,
         fdr=fine.fdr,
     )
+    criteria = tuple(criteria)
     by_name = {criterion.metric: criterion for criterion in criteria if criterion.gates}
+    budgets = {
+        criterion.metric: BudgetLimits.model_validate(criterion.options)
+        for criterion in criteria
+        if criterion.range.lower_is_better and criterion.options
+    }
     is_compared = gate.baseline is not None and gate.max_regression < 1
     case_runs = 0 if is_literal else fine.confirm_runs if repeatable else 1
     max_drop = gate.max_regression if is_compared else None
-    return StatisticalPolicy(parameters, max_drop, gate.require, by_name, case_runs)
+    return StatisticalPolicy(parameters, max_drop, gate.require, by_name, budgets, case_runs)

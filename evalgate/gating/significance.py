@@ -16,6 +16,7 @@ from evalgate.core.types import (
     MetricComparison,
     MetricSummary,
 )
+from evalgate.gating.budgets import compare_budgets
 from evalgate.gating.comparison import RunComparison, ScoredRuns
 from evalgate.gating.messages import (
     MessageContext,
@@ -68,12 +69,14 @@ def apply_decision(
     if policy is None:
         return RunComparison(metrics, cases)
     beyond = tuple(describe_out_of_range_scores(cases, baseline, policy))
+    parameters = policy.parameters
+    context = build_message_context(baseline, cases, parameters, blocking=gate.on_inconclusive == "fail")
+    metrics, cases = compare_budgets(metrics, cases, baseline, policy, decision, context)
     if decision is None:
         return RunComparison(metrics, cases, notices=beyond)
-    tables, parameters = build_score_tables(cases, baseline, policy), policy.parameters
+    tables = build_score_tables(cases, baseline, policy)
     rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
     changes = dict(compare_line_means(tables, rounds, parameters))
-    context = build_message_context(baseline, cases, parameters, blocking=gate.on_inconclusive == "fail")
     found = annotate_results(metrics, cases, decision, context, changes)
     # Only AUTO stops because an average looks good. A fixed number of runs stops for no such reason.
     excesses = dict(find_excesses(tables, decision, parameters)) if policy.is_auto else {}
@@ -104,7 +107,7 @@ def find_excesses(
     ):
         return
     for name, found in decision.metrics.items():
-        if is_line_table(name) or not _has_stopped_early(found, parameters):
+        if is_line_table(name) or found.rule.is_figure or not _has_stopped_early(found, parameters):
             continue
         keep, rounds = parameters.baseline_keep, found.rounds
         whole = pair_cases(tables[name].cases, keep=keep, first=rounds, runs=rounds)
@@ -185,7 +188,7 @@ def annotate_results(
         name, line = build_pool_name(key.name, key.fingerprint), build_table_name(key)
         found, own = decision.metrics.get(name), decision.metrics.get(line)
         has_minimum = key.min_mean is not None
-        if found is None or not key.gates:
+        if found is None or not key.gates or found.rule.is_figure:
             summaries.append(summary)
         elif own is None:
             summaries.append(
@@ -391,6 +394,6 @@ def _annotate_case_metric(metric: CaseMetric, case: CaseResult, decision: Decisi
         return metric
     found = decision.metrics.get(build_pool_name(metric.name, metric.fingerprint))
     outcome = found.cases.get(build_row_name(case)) if found else None
-    if found is None or outcome is None or found.rule.max_drop is None:
+    if found is None or outcome is None or not found.rule.judges_cases:
         return metric
     return replace(metric, standing=outcome.to_scores(metric.range))

@@ -194,9 +194,10 @@ def _describe_failures(evidence: GateInput, policy: GateConfig) -> Iterator[str]
         # A minimum that was judged with its interval reports itself with the comparison.
         is_literal = judgement is None or not (judgement.minimum or judgement.reliability)
         if metric.status == "failed" and is_literal:
-            score = format_score(metric.score, beside=metric.minimum)
+            score = metric.range.format(metric.score, beside=metric.minimum)
             name = "threshold" if metric.min_mean is None else "min_mean"
-            yield (f"{metric.label} is {score}, below its {name} {format_score(metric.minimum)}.")
+            missed = "above its max" if metric.range.lower_is_better else f"below its {name}"
+            yield f"{metric.label} is {score}, {missed} {metric.range.format(metric.minimum)}."
     protected = [case for case in evidence.cases if case.protected and case.status in {"failed", "errored"}]
     if protected:
         yield f"Protected and not passed: {_format_case_share(protected, evidence)}."
@@ -308,7 +309,8 @@ def _describe_missing(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
         return
     for metric in evidence.metrics:
         if metric.score is None:
-            yield f"{metric.label} was not evaluated on any case."
+            why = _quote_missing_figure(metric, evidence.cases)
+            yield f"{metric.label} was not evaluated on any case{why}."
         elif _is_missing_runs(metric) and metric.judgement:
             yield from (f"{label}: {sentence}" for label, sentence in metric.iter_sentences())
     incomplete = {metric.name for metric in evidence.metrics if _is_missing_runs(metric)}
@@ -319,6 +321,15 @@ def _describe_missing(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
     skipped = [case for case in unclear if case.status == "not_evaluated"]
     if skipped:
         yield f"Not evaluated: {_format_case_share(skipped, evidence)}{_quote_first_fault(skipped)}"
+
+
+def _quote_missing_figure(metric: MetricSummary, cases: Sequence[CaseResult]) -> str:
+    """Return the first reason why a budget has no figure; "" for metrics with scores."""
+    if not metric.range.lower_is_better:
+        return ""
+    own = (each for case in cases for each in case.metrics if each.name == metric.name)
+    first = next((each.reason for each in own if each.score is None and each.reason), "")
+    return f": {shorten_text(first, _QUOTED)}" if first else ""
 
 
 def _describe_pass(evidence: GateInput, policy: GateConfig) -> str:
@@ -337,7 +348,10 @@ def _describe_pass(evidence: GateInput, policy: GateConfig) -> str:
         if count
     )
     # A mean that the baseline judges may be below the threshold of single cases and pass all the same.
-    below = any(each.score is not None and each.score < each.threshold for each in evidence.metrics)
+    below = any(
+        each.score is not None and not each.range.is_met(each.score, each.threshold)
+        for each in evidence.metrics
+    )
     met = "every minimum is met" if below else "every metric meets its threshold"
     return f"{passed} and {met}{_describe_comparison(evidence, policy)}{exempt}."
 

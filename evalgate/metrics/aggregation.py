@@ -113,7 +113,7 @@ def _summarize_metric(name: str, scope: str, members: MetricGroup, *, split: boo
     own = metrics[0].min_mean
     status: Status = "not_evaluated"
     if score is not None:
-        met = score >= (threshold if own is None else own - _EPSILON)
+        met = metrics[0].range.is_met(score, threshold if own is None else own - _EPSILON)
         # Owners' rules and pass@k can pass every case although the mean is below the threshold.
         met = met or (own in {None, threshold} and all(m.status == "passed" for m in scored))
         status = "passed" if met else "failed"

@@ -104,11 +104,11 @@ class BoundMetric:
         return replace(self, criterion=criterion, scope=own.scope)
 
     def decide_status(self, score: float | None, passed: bool | None = None) -> Status:
-        """Return "passed" at or above the threshold, unless the metric itself decided with `passed`."""
+        """Return "passed" at the threshold or better, unless the metric itself decided with `passed`."""
         if score is None:
             return "not_evaluated"
         if passed is None:
-            passed = score >= self.criterion.threshold
+            passed = self.criterion.range.is_met(score, self.criterion.threshold)
         return "passed" if passed else "failed"
 
 

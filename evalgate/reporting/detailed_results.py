@@ -48,10 +48,10 @@ def _list_case(case: CaseResult) -> Iterator[str]:
     if case.agent_failed or (case.status != "passed" and not missed):
         yield from (f"    {to_log_line(fault, 300)}" for fault in describe_faults(case))
     for metric in missed:
-        score = "none" if metric.score is None else format_score(metric.score, beside=metric.threshold)
+        score = "none" if metric.score is None else metric.range.format(metric.score, beside=metric.threshold)
         yield (
             f"    {to_log_line(metric.name, 120)}: {_to_words(metric.status)}, score {score}, "
-            f"threshold {format_score(metric.threshold)}"
+            f"threshold {metric.range.format(metric.threshold)}"
         )
         rows = [_build_row(turn, metric) for run in case.runs for turn in run.turns]
         if rows:

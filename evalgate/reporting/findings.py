@@ -7,8 +7,9 @@ import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from evalgate.core.formatting import format_score, pluralize
+from evalgate.core.formatting import format_figure, pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.score_ranges import UNIT_RANGE, UNLIMITED, Range
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
     NON_AGENT_OUTCOMES,
@@ -202,11 +203,11 @@ def explain_not_evaluated(case: CaseResult) -> str:
 def format_score_and_threshold(metric: CaseMetric) -> str:
     """Return `0.50 < 1.00`, with as many digits as it takes not to contradict the sign."""
     if metric.score is None:
-        return f"– of {format_threshold(metric.threshold)}"
-    sign = "<" if metric.score < metric.threshold else "≥"
-    return (
-        f"{format_score(metric.score, beside=metric.threshold)} {sign} {format_threshold(metric.threshold)}"
-    )
+        return f"– of {format_threshold(metric.threshold, metric.range)}"
+    above, below = ("≤", ">") if metric.range.lower_is_better else ("≥", "<")
+    sign = above if metric.range.is_met(metric.score, metric.threshold) else below
+    score = metric.range.format(metric.score, beside=metric.threshold)
+    return f"{score} {sign} {format_threshold(metric.threshold, metric.range)}"
 
 
 def get_effective_status(metric: MetricSummary) -> Status:
@@ -249,20 +250,37 @@ def format_run_counts(record: Record) -> str:
     return ", ".join(filter(None, (pluralize(record.effort.spent, "run"), followed, saved)))
 
 
-def format_threshold(threshold: float) -> str:
+def format_threshold(threshold: float, score_range: Range = UNIT_RANGE) -> str:
     """Return a threshold as it was written: with two decimals unless it has more."""
+    if score_range.lower_is_better:
+        return score_range.format(threshold)
     text = f"{threshold:.2f}"
     return text if float(text) == threshold else str(threshold)
 
 
 def format_minimum(metric: MetricSummary) -> str:
     """Return the minimum of the mean, and the minimum of each case if it differs."""
-    each = f"{format_threshold(metric.threshold)} a case"
+    own = format_threshold(metric.threshold, metric.range)
+    if metric.range.lower_is_better:
+        return _format_limits(metric, own)
+    each = f"{own} a case"
     if metric.mean_judged_by == "baseline":
         return each
     if metric.min_mean is None:
-        return format_threshold(metric.threshold)
+        return own
     return f"{format_threshold(metric.min_mean)} ({each})"
+
+
+def _format_limits(metric: MetricSummary, own: str) -> str:
+    """Return the limits of a budget, as `6,000, × 1.15, p95 9,000`; "–" if none is known."""
+    ratio = metric.judgement.ratio if metric.judgement else None
+    percentile = metric.judgement.percentile if metric.judgement else None
+    limits = (
+        own if metric.threshold < UNLIMITED else "",
+        f"× {ratio.max:.2f}" if ratio else "",
+        f"p95 {format_figure(percentile.minimum)}" if percentile else "",
+    )
+    return ", ".join(filter(None, limits)) or own
 
 
 CHANGES: dict[Change, str] = {

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from evalgate.core.formatting import format_delta, format_score, format_sparkline, pluralize
+from evalgate.core.formatting import format_score, format_sparkline, pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.score_ranges import Range
 from evalgate.core.types import (
     REPORT_ONLY,
     CaseChange,
@@ -173,7 +174,8 @@ def build_metric_line(metric: MetricSummary) -> MetricLine:
     """Return the row of a metric, the same for every table."""
     errors = f" ({pluralize(metric.errors, 'error')})" if metric.errors else ""
     scores = [] if metric.score is None else [*metric.trend, metric.score]
-    trend = [metric.range.to_share(score) for score in scores]
+    scale = Range(0.0, max(scores, default=1.0) or 1.0) if metric.range.lower_is_better else metric.range
+    trend = [scale.to_share(score) for score in scores]
     return MetricLine(
         status=get_effective_status(metric),
         name=metric.name,
@@ -182,7 +184,7 @@ def build_metric_line(metric: MetricSummary) -> MetricLine:
         threshold=format_minimum(metric),
         baseline=_format_metric_score(metric)
         if metric.baseline == metric.score
-        else format_score(metric.baseline, beside=metric.score if metric.delta else None),
+        else metric.range.format(metric.baseline, beside=metric.score if metric.delta else None),
         delta=_format_delta(metric),
         trend=format_sparkline(trend) if len(trend) > _FEWEST_POINTS else "",
         cases=f"{metric.n:,}{errors}",
@@ -194,12 +196,12 @@ def build_metric_line(metric: MetricSummary) -> MetricLine:
 def _format_metric_score(metric: MetricSummary) -> str:
     """Return the score with enough digits to differ from its threshold, and from a changed baseline."""
     others = [metric.minimum, metric.threshold, *([metric.baseline] if metric.delta else [])]
-    return max((format_score(metric.score, beside=other) for other in others), key=len)
+    return max((metric.range.format(metric.score, beside=other) for other in others), key=len)
 
 
 def _format_delta(metric: MetricSummary) -> str:
     noise = metric.judgement.noise if metric.judgement else None
-    delta = format_delta(metric.delta)
+    delta = metric.range.format_delta(metric.delta)
     if metric.delta is None or not noise:
         return delta
     return f"{delta} ±{_NO_BREAK}{format_score(noise, beside=0.0, digits=len(delta.rpartition('.')[2]))}"

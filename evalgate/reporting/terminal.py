@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal, TextIO, TypeAlias
 
-from evalgate.core.formatting import format_delta, format_score, pluralize
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import shorten_text, to_log_line
 from evalgate.core.types import (
@@ -358,10 +358,11 @@ def _build_row(metric: MetricSummary) -> tuple[str, ...]:
         _STATUSES[get_effective_status(metric)][0],
         to_log_line(metric.label, 80),
         max(
-            (format_score(metric.score, beside=each) for each in (metric.minimum, metric.threshold)), key=len
+            (metric.range.format(metric.score, beside=each) for each in (metric.minimum, metric.threshold)),
+            key=len,
         ),
         format_minimum(metric),
-        format_score(metric.baseline, beside=metric.score if metric.delta else None),
-        format_delta(metric.delta),
+        metric.range.format(metric.baseline, beside=metric.score if metric.delta else None),
+        metric.range.format_delta(metric.delta),
         f"{metric.n:,}{errors}",
     )

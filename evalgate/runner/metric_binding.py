@@ -113,7 +113,7 @@ def _check_threshold_reachable(criterion: Criterion, rules: Thresholds) -> list[
     them opens the gate to every agent. In evalgate's own files both are refused as out of range. A metric
     of another package may return scores below 0.
     """
-    low, high = criterion.range
+    low, high = min(criterion.range), max(criterion.range)
     if rules.dialect != "adk" or criterion.threshold >= low or criterion.metric not in registry.METRICS:
         return []
     message = (

@@ -237,7 +237,6 @@ def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], l
             for name in stored.metric_fingerprints
             for known in [get_score_range(name)]
         }
-        thresholds = {name: criterion.threshold for name, criterion in found.items()}
         metrics = tuple(
             CaseMetric(
                 name,
@@ -257,7 +256,7 @@ def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], l
                 run.outcome,
                 run.duration_s,
                 (),
-                () if run.outcome != "answered" else tuple(_build_run_metrics(run.scores, thresholds)),
+                () if run.outcome != "answered" else tuple(_build_run_metrics(run.scores, found)),
                 run.usage,
             )
             for number, run in enumerate(stored.runs, 1)
@@ -269,16 +268,10 @@ def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], l
 
 
 def _build_run_metrics(
-    scores: Mapping[str, float | None], thresholds: Mapping[str, float]
+    scores: Mapping[str, float | None], criteria: Mapping[str, Criterion]
 ) -> Sequence[RunMetric]:
-    return [
-        RunMetric(
-            name,
-            score,
-            "not_evaluated" if score is None else "passed" if score >= thresholds[name] else "failed",
-        )
-        for name, score in scores.items()
-    ]
+    bound = {name: BoundMetric(criterion, _STORED_SCORES) for name, criterion in criteria.items()}
+    return [RunMetric(name, score, bound[name].decide_status(score)) for name, score in scores.items()]
 
 
 # --- stored results and baselines ---------------------------------------------------------------------------

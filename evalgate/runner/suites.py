@@ -8,7 +8,7 @@ from itertools import accumulate, chain
 from pathlib import Path
 
 from evalgate.agents.factory import AgentSpec
-from evalgate.config.schema.thresholds import NEWEST_ADK, Config, Thresholds, parse_adk_version
+from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
@@ -176,19 +176,19 @@ def plan_suites(
         from evalgate.runner.case_sessions import complete_sessions
 
         eval_sets = complete_sessions(eval_sets, config.session, workspace.folder, is_part=is_part)
-    version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
-    context = MetricContext(version, judge_resolver, locate=base.resolve_path, workspace=workspace.folder)
+    context = MetricContext(config.adk_release, judge_resolver, is_recording=config.is_replay)
+    context = replace(context, locate=base.resolve_path, workspace=workspace.folder)
     environment = _build_metric_environment(config, workspace, environ, base)
     own = _resolve_policies(rules, config, eval_sets, is_part=is_part)
     if not given.scores:
         return tuple(Suite(eval_set, (), rules, own) for eval_set in eval_sets)
     metrics = bind_metrics(rules, context, environment)
-    if rules.checks:
+    if rules.companions:
         from evalgate.runner.check_scopes import limit_checks
 
         metrics = limit_checks(metrics, rules, eval_sets, own, is_part=is_part)
     suites: Iterable[Suite]
-    if len(rules.criteria) > len(rules.checks):
+    if len(rules.criteria) > len(rules.companions):
         suites = [Suite(eval_set, metrics, rules, own) for eval_set in eval_sets]
     else:
         suites = _build_suites_with_own_rules(
@@ -354,13 +354,13 @@ def _build_suites_with_own_rules(
             if path not in loaded:
                 loaded[path] = adopt_custom_metrics(base.load_thresholds(path, base.format_path(path)), rules)
             own = loaded[path]
-        elif rules.checks:  # criteria enough, so the defaults of the format's tool do not apply
+        elif rules.companions:  # criteria enough, so the defaults of the format's tool do not apply
             own = None
         else:
             from evalgate.runner.default_criteria import find_default_rules
 
             own = find_default_rules(eval_set)
-        if own is None and needs_criteria and not (rules.checks or eval_set.checks):
+        if own is None and needs_criteria and not (rules.companions or eval_set.checks):
             raise InvalidInputError(
                 f"{eval_set.path}: no thresholds. Write `criteria` into {rules.file or _OWN_FILE}, "
                 "give --thresholds FILE, or put the set's own .metrics.json next to it."

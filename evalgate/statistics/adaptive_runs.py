@@ -233,7 +233,7 @@ def _classify_all_cells(
             parameters,
         )
         for name, assessment in assessments.items()
-        if metrics[name].rule.max_drop is not None and not assessment.exact and not assessment.lacks_scores
+        if metrics[name].rule.judges_cases and not assessment.exact and not assessment.lacks_scores
         for pair in assessment.scores.pairs
     }
 

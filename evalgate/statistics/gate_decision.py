@@ -192,7 +192,7 @@ def plan_confirmation(
     baselines = {
         (name, pair.case): pair.baseline
         for name, assessment in assessments.items()
-        if metrics[name].rule.max_drop is not None and not assessment.exact and not assessment.lacks_scores
+        if metrics[name].rule.judges_cases and not assessment.exact and not assessment.lacks_scores
         for pair in assessment.scores.pairs
     }
     return build_confirmation_plan(
@@ -259,7 +259,7 @@ def _decide_metric(
     rounds: int,
 ) -> MetricDecision:
     cases = {
-        case: _build_case_outcome((name, case), scores, parameters, assessment, statuses, plan)
+        case: _build_case_outcome((name, case), scores, metric.rule, parameters, assessment, statuses, plan)
         for case, scores in metric.cases.items()
     }
     parts = _collect_checks(metric, assessment, cases)
@@ -276,8 +276,8 @@ def _decide_metric(
         missing=assessment.scores.missing,
         planned=assessment.scores.planned,
         rounds=rounds,
-        flip=compute_verdict_margin(assessment, metric.rule, deciding),
-        named=_find_named_cases(assessment, parameters),
+        flip=None if metric.rule.is_figure else compute_verdict_margin(assessment, metric.rule, deciding),
+        named=_find_named_cases(assessment, metric.rule, parameters),
     )
 
 
@@ -292,9 +292,11 @@ def _collect_checks(
     return (*assessment.checks, broke)
 
 
-def _find_named_cases(assessment: Assessment, parameters: Parameters) -> tuple[str, ...] | None:
+def _find_named_cases(
+    assessment: Assessment, rule: MetricRule, parameters: Parameters
+) -> tuple[str, ...] | None:
     pairs = assessment.scores.pairs
-    if not parameters.runs or assessment.exact or assessment.change is None:
+    if rule.is_figure or not parameters.runs or assessment.exact or assessment.change is None:
         return None
     # Cases that were followed up were chosen because they failed: a list of discoveries would be biased.
     if len({pair.attempted for pair in pairs}) > 1:
@@ -305,6 +307,7 @@ def _find_named_cases(assessment: Assessment, parameters: Parameters) -> tuple[s
 def _build_case_outcome(
     cell: Cell,
     scores: CaseScores,
+    rule: MetricRule,
     parameters: Parameters,
     assessment: Assessment,
     statuses: RegressionStatuses,
@@ -317,6 +320,7 @@ def _build_case_outcome(
     unpaired = assessment.scores.unpaired.get(cell[1])
     fell = (
         unpaired is None
+        and not rule.is_figure
         and compute_score_mean(baseline) - compute_score_mean(candidate) >= parameters.case_drop - EPSILON
     )
     return CaseComparison(
@@ -353,7 +357,7 @@ def decide_fixed_runs(metrics: Mapping[str, GatingMetric], parameters: Parameter
     plan = plan_confirmation(assessments, metrics, parameters, runs)
     statuses: dict[Cell, RegressionStatus] = {}
     for name, assessment in assessments.items():
-        if not assessment.exact:
+        if not assessment.exact and not metrics[name].rule.is_figure:
             statuses.update(_classify_cells(name, assessment, plan, parameters))
     return build_decision(metrics, parameters, assessments, statuses, plan, rounds=runs)
 

@@ -22,7 +22,11 @@ from evalgate.statistics.score_pairs import (
     compute_score_mean,
     compute_score_variance,
 )
-from evalgate.statistics.threshold_test import compute_half_width, compute_normal_quantile
+from evalgate.statistics.threshold_test import (
+    compute_half_width,
+    compute_normal_quantile,
+    compute_student_quantile,
+)
 
 _BUDGET = 250_000  # multiply-adds of an exact convolution; beyond, the normal law is near enough
 _WIDE = 500  # places of a sum from which on its law is not worth the time where a bound will do
@@ -267,20 +271,29 @@ class MeanDifference:
     """One run on both sides of every case: noise was not measured."""
     run_deviation: float = 0.0
     """Standard deviation of the average of one round of the candidate, from the pooled runs of each case."""
+    is_bounded: bool = True
+    """False: scores are shares of a width that has no meaning, so that no drop is the largest."""
 
     @property
     def low(self) -> float:
         """Return the lower end of the interval of the drop."""
-        return max(-1.0, self.drop - self.half)
+        low = self.drop - self.half
+        return max(-1.0, low) if self.is_bounded else low
 
     @property
     def high(self) -> float:
         """Return the upper end of the interval of the drop: the largest plausible loss."""
-        return min(1.0, self.drop + self.half)
+        high = self.drop + self.half
+        return min(1.0, high) if self.is_bounded else high
 
 
 def compare_means(
-    pairs: Sequence[Pair], *, alpha: float, max_drop: float = 0.05, planned_runs: int | None = None
+    pairs: Sequence[Pair],
+    *,
+    alpha: float,
+    max_drop: float = 0.05,
+    is_bounded: bool = True,
+    planned_runs: int | None = None,
 ) -> MeanDifference:
     """Compare the means of at least one pair.
 
@@ -288,18 +301,16 @@ def compare_means(
         pairs: cases with scores on both sides.
         alpha: one-sided level of the interval, the noise and the notice.
         max_drop: the allowed drop, which `notice` adds to.
+        is_bounded: scores are from 0 to 1 by nature. Otherwise the interval is that of Student's t.
         planned_runs: most runs of each case that AUTO may make; None: the number that was made.
     """
     total = math.fsum(pair.weight for pair in pairs)
     drop = math.fsum(pair.weight / total * _compute_drop(pair) for pair in pairs)
     luck = math.fsum(_compute_permutation_variance(pair, total, len(pair.candidate)) for pair in pairs)
     tail = compute_suite_tail(pairs, drop, luck)
-    inverse = math.fsum(
-        (pair.weight / total) ** 2 / min(len(pair.baseline), len(pair.candidate)) for pair in pairs
-    )
     unpooled = math.fsum(_compute_unpooled_variance(pair, total) for pair in pairs)
     # The wider of the two: pooled variance is right if nothing changed, unpooled if something did.
-    half = compute_half_width(max(luck, unpooled), inverse, alpha)
+    half = _compute_interval_half(pairs, max(luck, unpooled), alpha, is_bounded=is_bounded)
     ahead = math.fsum(
         _compute_permutation_variance(pair, total, planned_runs or len(pair.candidate)) for pair in pairs
     )
@@ -319,7 +330,22 @@ def compare_means(
         run_deviation=math.sqrt(
             math.fsum((pair.weight / total) ** 2 * compute_pooled_variance(pair) for pair in pairs)
         ),
+        is_bounded=is_bounded,
     )
+
+
+def _compute_interval_half(
+    pairs: Sequence[Pair], variance: float, alpha: float, *, is_bounded: bool
+) -> float:
+    if not is_bounded:
+        # One run on both sides has one degree of freedom: their difference, as in a paired test.
+        freedom = sum(max(1, len(pair.baseline) + len(pair.candidate) - 2) for pair in pairs)
+        return compute_student_quantile(alpha, freedom) * math.sqrt(variance)
+    total = math.fsum(pair.weight for pair in pairs)
+    inverse = math.fsum(
+        (pair.weight / total) ** 2 / min(len(pair.baseline), len(pair.candidate)) for pair in pairs
+    )
+    return compute_half_width(variance, inverse, alpha)
 
 
 def _compute_drop(pair: Pair) -> float:

@@ -236,6 +236,7 @@ def _compare_metric_means(
         scores.pairs,
         alpha=parameters.alpha,
         max_drop=rule.max_drop,
+        is_bounded=not rule.is_figure,
         planned_runs=None if parameters.runs else moment.planned_runs,
     )
 
@@ -282,7 +283,7 @@ def _check_average(
         yield RuleCheck("data", "inconclusive", "no_baseline")
     elif level is not None:
         verdict, reason = decide_mean_verdict(change, rule, level.fail, level.doubt)
-        if reason == "likely_luck" and not can_detect_total_drop(pairs, level.doubt):
+        if reason == "likely_luck" and not rule.is_figure and not can_detect_total_drop(pairs, level.doubt):
             verdict, reason = "inconclusive", "noisy_drop"
         yield RuleCheck("average", verdict, reason)
     elif is_drop_excessive(change.drop, rule.max_drop):

@@ -39,6 +39,14 @@ class MetricRule:
     """Lowest average, judged with its interval; None: no such requirement, or a literal one, checked
     elsewhere."""
     reliability: PassKRule | None = None
+    is_figure: bool = False
+    """True: the scores are shares of logarithms of figures. They have no bounds that narrow an interval, and
+    only their average is judged, no single case."""
+
+    @property
+    def judges_cases(self) -> bool:
+        """Return True if a single case can close the gate by its drop."""
+        return self.max_drop is not None and not self.is_figure
 
 
 @frozen

@@ -77,6 +77,8 @@ class CaseScores:
     """Greater than 0."""
     comparable: bool = True
     """False: the case, the metric or its judge changed since the baseline was recorded."""
+    skips_runs: bool = False
+    """True: runs without a score are left out on purpose, and none is missing."""
 
 
 @frozen
@@ -139,7 +141,7 @@ def pair_cases(
             raise InvalidInputError(f"case {case}: the weight {scores.weight!r} is not a positive number.")
         if made is not None:
             planned += max(len(made), runs)
-            lost += count_missing(made) if made else runs
+            lost += 0 if scores.skips_runs else count_missing(made) if made else runs
         if candidate:
             measured[case] = (candidate, scores.weight)
         if status := _find_unpaired_reason(scores, baseline, candidate):

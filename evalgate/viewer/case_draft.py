@@ -23,8 +23,9 @@ from evalgate.core.types import (
 from evalgate.datasets.raw_edits import get_call_arguments
 from evalgate.documents.json_edits import is_same_json
 from evalgate.documents.strict_json import parse_json
+from evalgate.viewer.check_draft import DraftCheck, DraftValue, forbid_tool, read_checks, require_call
+from evalgate.viewer.forms import Form, FormFields
 
-Form = Mapping[str, Sequence[str]]
 GOAL_KINDS = ("tool_call", "text", "check", "interaction", "conversational_search", "tool_response")
 _NUMBER = re.compile(r"\d{1,6}")
 
@@ -91,6 +92,8 @@ class CaseDraft:
     """JSON; "" for none."""
     story: str = ""
     goals: list[DraftGoal] = field(default_factory=list)
+    checks: list[DraftCheck] = field(default_factory=list)
+    """Checks of the case notes."""
 
 
 # --- from a case --------------------------------------------------------------------------------------------
@@ -171,6 +174,8 @@ def change_draft(draft: CaseDraft, action: str, actual: Sequence[Reply | None] =
         verb, _, what = kind.partition("-")
         if verb == "take":
             _take(draft, what, numbers, actual)
+        elif kind in {"forbid-call", "require-call"}:
+            _add_check(draft, verb, numbers, actual)
         else:
             _change_list(verb, *_find_list(draft, what, numbers))
     except (ValueError, IndexError, KeyError):
@@ -180,8 +185,14 @@ def change_draft(draft: CaseDraft, action: str, actual: Sequence[Reply | None] =
 def _find_list(draft: CaseDraft, what: str, numbers: list[int]) -> tuple[list[Any], int, Any]:
     """Return the list that a button changes, the number of its item, and an empty item."""
     at = numbers[-1]
-    if what == "turn":
-        return draft.turns, at, DraftTurn()
+    whole: dict[str, tuple[list[Any], type]] = {
+        "turn": (draft.turns, DraftTurn),
+        "goal": (draft.goals, DraftGoal),
+        "check": (draft.checks, DraftCheck),
+    }
+    if what in whole:
+        items, empty = whole[what]
+        return items, at, empty()
     if what == "call":
         return draft.turns[numbers[0]].calls, at, DraftCall()
     if what == "event":
@@ -190,8 +201,8 @@ def _find_list(draft: CaseDraft, what: str, numbers: list[int]) -> tuple[list[An
     if what == "rubric":
         owner = draft if len(numbers) == 1 else draft.turns[numbers[0]]
         return owner.rubrics, at, DraftRubric()
-    if what == "goal":
-        return draft.goals, at, DraftGoal()
+    if what == "value":
+        return draft.checks[numbers[0]].values, at, DraftValue()
     raise KeyError(what)
 
 
@@ -204,6 +215,16 @@ def _change_list(verb: str, items: list[Any], at: int, empty: Any) -> None:
         items.insert(max(at - 1, 0) if verb == "up" else at + 1, item)
     elif verb != "delete":
         raise KeyError(verb)
+
+
+def _add_check(draft: CaseDraft, verb: str, numbers: list[int], actual: Sequence[Reply | None]) -> None:
+    """Add a check that is made of a call: the numbers are those of the agent's turn and of its call in it."""
+    turn, number = numbers
+    reply = actual[turn]
+    if reply is None:
+        raise KeyError(verb)
+    build = forbid_tool if verb == "forbid" else require_call
+    draft.checks.append(build(reply.tool_calls[number], draft.checks))
 
 
 def _take(draft: CaseDraft, what: str, numbers: list[int], actual: Sequence[Reply | None]) -> None:
@@ -277,7 +298,7 @@ def list_argument_differences(draft: DraftCall, call: ToolCall) -> list[str]:
 
 def read_draft(form: Form) -> CaseDraft:
     """Return the draft in a form. Fields that are missing are empty, numbers that are wrong are ignored."""
-    fields = _Fields(form)
+    fields = _CaseFields(form)
     return CaseDraft(
         fields.get("eval_id"),
         [fields.read_turn(name) for name in fields.list_names("t")],
@@ -287,25 +308,11 @@ def read_draft(form: Form) -> CaseDraft:
         fields.get("final_state"),
         fields.get("story"),
         [fields.read_goal(name) for name in fields.list_names("g")],
+        read_checks(form),
     )
 
 
-class _Fields:
-    """The fields of a form: `t0.c1.name` is the name of the second call in the first turn."""
-
-    def __init__(self, form: Form) -> None:
-        self._form = form
-
-    def get(self, name: str) -> str:
-        return normalize_lines(next(iter(self._form.get(name, ())), ""))
-
-    def list_names(self, prefix: str) -> list[str]:
-        """Return the names of parts, the prefix with their numbers, in the order of these."""
-        heads = {
-            name.removeprefix(prefix).partition(".")[0] for name in self._form if name.startswith(prefix)
-        }
-        return [f"{prefix}{head}" for head in sorted(filter(_NUMBER.fullmatch, heads), key=int)]
-
+class _CaseFields(FormFields):
     def read_turn(self, name: str) -> DraftTurn:
         return DraftTurn(
             self._get_source(name),
@@ -334,9 +341,3 @@ class _Fields:
     def _get_source(self, name: str) -> int | None:
         text = self.get(f"{name}.source")
         return int(text) if _NUMBER.fullmatch(text) else None
-
-
-def normalize_lines(text: str) -> str:
-    """Return a text as a text area holds it."""
-    # Browsers send every line end of a text area as CR LF.
-    return text.replace("\r\n", "\n").replace("\r", "\n")

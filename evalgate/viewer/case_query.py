@@ -76,6 +76,8 @@ class CaseQuery:
 
 def select_cases(opened: OpenedRecord, query: CaseQuery) -> list[int]:
     """Return the indices of the entries that match, in the order that is asked for."""
+    if not query.params:
+        return list(range(len(opened.entries)))
     words = query.q.casefold().split()
     groups = [
         opened.groupings[title].find_members(label)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from evalgate.core.formatting import format_score
 from evalgate.core.frozen import frozen
+from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import CaseResult, Reply, RunMetric, RunResult, Status, ToolCall, TurnMetric
 from evalgate.llm.judge_health import describe_agreement
 from evalgate.metrics.tool_call_matching import align_calls, is_same_tool_call
@@ -51,6 +51,8 @@ class CallRow:
     """The number of arguments that are not among `values`."""
     is_divergence: bool
     """True for the first row of the turn that differs."""
+    number: int
+    """Position of the actual call among those of its turn, 0-based; -1 if there is none."""
 
 
 @frozen
@@ -100,6 +102,7 @@ def compare_turn(run: RunResult, number: int, finding: Finding, budget: SizeBudg
 
 def _compare_calls(expected: Reply | None, actual: Reply | None) -> Iterator[CallRow]:
     pairs = align_calls(expected.tool_calls if expected else (), actual.tool_calls if actual else ())
+    numbers = {id(call): at for at, call in enumerate(actual.tool_calls if actual else ())}
     is_first = True
     for one, other in pairs:
         status = _classify_pair(one, other)
@@ -109,7 +112,9 @@ def _compare_calls(expected: Reply | None, actual: Reply | None) -> Iterator[Cal
         else:
             call = one or other
             values, more = list_values(_get_args(call), status) if call else ([], 0)
-        yield CallRow(status, one, other, tuple(values), more, differs and is_first)
+        yield CallRow(
+            status, one, other, tuple(values), more, differs and is_first, numbers.get(id(other), -1)
+        )
         is_first = is_first and not differs
 
 
@@ -312,7 +317,12 @@ def build_run_column(run: RunResult) -> RunColumn:
         OUTCOMES[run.outcome] if run.outcome != "answered" else STATUSES[status],
         tuple(list_run_facts(run)),
         tuple(
-            (each.name, each.status, format_score(each.score), _join_reason(each.reason, each.details))
+            (
+                each.name,
+                each.status,
+                get_score_range(each.name).format(each.score),
+                _join_reason(each.reason, each.details),
+            )
             for each in run.metrics
         ),
         tuple(

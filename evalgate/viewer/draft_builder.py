@@ -30,8 +30,8 @@ from evalgate.viewer.case_draft import (
     DraftTurn,
     format_json,
     format_later_goals,
-    normalize_lines,
 )
+from evalgate.viewer.forms import normalize_lines
 
 
 def restore_text(typed: str, before: str) -> str:

@@ -48,8 +48,11 @@ class EvalSetStore:
     def list_files(self) -> Sequence[EvalFile]:
         """Return the files of the thresholds file's `eval_sets`; without any, those in the folder."""
         problems: list[Problem] = []
-        found = find_eval_files(self._list_patterns(), base=self._folder, problems=problems)
-        return found or find_eval_files(["."], base=self._folder, problems=problems)
+        patterns = self._list_patterns()
+        found = find_eval_files(patterns, base=self._folder, problems=problems)
+        if found or patterns == ["."]:
+            return found
+        return find_eval_files(["."], base=self._folder, problems=problems)
 
     def _list_patterns(self) -> Sequence[str]:
         from evalgate.config.loader import find_thresholds_file, load_thresholds

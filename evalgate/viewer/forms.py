@@ -1,7 +1,8 @@
 """Reading the forms that a page sends."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qsl
 
 from evalgate.core.errors import InvalidInputError
@@ -9,7 +10,34 @@ from evalgate.core.errors import InvalidInputError
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+Form: TypeAlias = Mapping[str, Sequence[str]]
+"""Fields of a form, each name with its values."""
 MOST_FIELDS = 20_000
+_NUMBER = re.compile(r"[0-9]{1,6}")
+
+
+class FormFields:
+    """The fields of a form with parts: `t0.c1.name` is the name of the second call in the first turn."""
+
+    def __init__(self, form: Form) -> None:
+        self._form = form
+
+    def get(self, name: str) -> str:
+        """Return the first value of a field as a text area holds it; "" if there is none."""
+        return normalize_lines(next(iter(self._form.get(name, ())), ""))
+
+    def list_names(self, prefix: str) -> list[str]:
+        """Return the names of parts, the prefix with their numbers, in the order of these."""
+        heads = {
+            name.removeprefix(prefix).partition(".")[0] for name in self._form if name.startswith(prefix)
+        }
+        return [f"{prefix}{head}" for head in sorted(filter(_NUMBER.fullmatch, heads), key=int)]
+
+
+def normalize_lines(text: str) -> str:
+    """Return a text as a text area holds it."""
+    # Browsers send every line end of a text area as CR LF.
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def get_field(form: Mapping[str, tuple[str, ...]], name: str) -> str:

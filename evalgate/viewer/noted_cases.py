@@ -1,18 +1,28 @@
 """Case notes that follow the edits of an eval set: tags, status, new names and deleted cases."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase
 from evalgate.datasets.case_notes import CaseNote, CaseNotes, parse_case_notes, read_case_notes
-from evalgate.datasets.case_notes_edits import change_notes, drop_notes, rename_notes, set_expected, set_tags
+from evalgate.datasets.case_notes_edits import (
+    change_notes,
+    drop_notes,
+    rename_notes,
+    set_check,
+    set_expected,
+    set_tags,
+)
 from evalgate.datasets.edit_history import FileChange
-from evalgate.datasets.eval_set_file import EvalSetFile
+from evalgate.datasets.eval_set_file import EvalSetFile, compute_digest
 from evalgate.datasets.loading import build_notes_name
+from evalgate.documents.json_edits import is_same_json
 
 
 @frozen
@@ -79,22 +89,53 @@ def find_web_address(source: str) -> str:
 
 
 def change_noted_case(
-    file: EvalSetFile, eval_id: str, new_id: str, *, is_accepted: bool = False
+    file: EvalSetFile,
+    eval_id: str,
+    new_id: str,
+    *,
+    is_accepted: bool = False,
+    checks: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[FileChange]:
-    """Return the changes of the notes for a case that gets another id, or becomes expected.
+    """Return the changes of the notes for a case that gets another id, becomes expected, or has new checks.
+
+    `checks` are all checks of the case; None: those that it has.
 
     Raises:
         InvalidInputError: the notes cannot be changed.
     """
-    if eval_id not in open_notes(file).notes.cases:
+    opened, path = open_notes(file), find_notes_file(file)
+    changed = {} if checks is None else _list_changed_checks(opened.get_note(eval_id).checks, checks)
+    if eval_id not in opened.notes.cases and not changed:
         return []
-    path = find_notes_file(file)
 
     def edit(text: str) -> str:
-        renamed = text if eval_id == new_id else rename_notes(text, eval_id, new_id, path.name)
-        return set_expected(renamed, [new_id], path.name) if is_accepted else renamed
+        if eval_id != new_id:
+            text = rename_notes(text, eval_id, new_id, path.name)
+        if is_accepted:
+            text = set_expected(text, [new_id], path.name)
+        for name, conditions in changed.items():
+            text = set_check(text, new_id, name, conditions, path.name, file.path.name)
+        return text
 
     return [change_notes(path, path.name, edit)]
+
+
+def _list_changed_checks(
+    held: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any] | None]:
+    """Return the checks that differ, by name; None for those that are removed."""
+    removed: dict[str, Mapping[str, Any] | None] = {name: None for name in held if name not in wanted}
+    return removed | {
+        name: conditions
+        for name, conditions in wanted.items()
+        if name not in held or not is_same_json(dict(held[name]), dict(conditions))
+    }
+
+
+def identify_checks(file: EvalSetFile, eval_id: str) -> str:
+    """Return a text that differs once the checks of a case differ."""
+    checks = {name: dict(each) for name, each in open_notes(file).get_note(eval_id).checks.items()}
+    return compute_digest(json.dumps(checks, default=str).encode()) if checks else ""
 
 
 def drop_noted_case(file: EvalSetFile, eval_id: str) -> list[FileChange]:

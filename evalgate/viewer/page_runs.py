@@ -187,13 +187,15 @@ class PageRun:
             message = result.failure.message if result.failure is not None else ""
             return "error", self._redactor.redact_text(f"{result.outcome.replace('_', ' ')}: {message}")
         limits = {
-            bound.name: bound.criterion.threshold
+            bound.name: bound
             for suite in self._plan.suites
             if suite.eval_set.eval_set_id == eval_set_id
             for bound in suite.metrics
         }
         scores = [(each.name, each.score) for each in result.metrics if each.score is not None]
-        low = [name for name, score in scores if score < limits.get(name, score)]
+        low = [
+            name for name, score in scores if name in limits and limits[name].decide_status(score) == "failed"
+        ]
         words = ", ".join(f"{name} {score:.2f}" for name, score in scores)
         return ("fail" if low else "pass"), f"{words} in {result.duration_s:.1f} s"
 

@@ -12,10 +12,11 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from evalgate.config.schema.agent import AgentConfig
+from evalgate.config.schema.budget_criteria import BudgetLimits
 from evalgate.config.schema.checks import CheckConditions
 from evalgate.config.schema.thresholds import Config
 from evalgate.core import registry
-from evalgate.core.score_ranges import Range, get_score_range
+from evalgate.core.score_ranges import BUDGETS, Range, get_score_range
 
 
 def read_field_docstrings(model: type[BaseModel]) -> Mapping[str, str]:
@@ -53,6 +54,7 @@ def build_thresholds_schema() -> dict[str, object]:
     definitions = schema["$defs"]
     _name_metrics(schema["properties"]["criteria"], definitions)
     _name_metrics(definitions["CaseRule"]["properties"]["criteria"], definitions)
+    schema["properties"]["criteria"]["properties"] |= _build_budget_schemas(definitions["CriterionConfig"])
     definitions["CheckConfig"] = _build_check_schema(definitions)
     settings = definitions["AgentConfig"]
     definitions["AgentConfig"] = {
@@ -102,15 +104,29 @@ def _name_metrics(criteria: dict[str, object], definitions: dict[str, object]) -
     named = {}
     for name in sorted(registry.METRICS):
         known = get_score_range(name)
-        shared = f"Scores{known.low:g}To{known.high:g}"
+        shared = f"Scores{known.low:g}To{known.high:g}" if not known.lower_is_better else "Figures"
         definitions[shared] = _build_range_schema(known)
         text = " ".join((getdoc(registry.find_metric_type(name)) or "").split("\n\n")[0].split())
-        scores = f"Scores lie between {known}."
+        scores = "" if known.lower_is_better else f"Scores lie between {known}."
         named[name] = {
-            "description": f"{text} {scores}",
+            "description": f"{text} {scores}".strip(),
             "allOf": [criteria["additionalProperties"], {"$ref": f"#/$defs/{shared}"}],
         }
     criteria["properties"] = named
+
+
+def _build_budget_schemas(criterion: dict[str, Any]) -> dict[str, object]:
+    """Return the schema of each budget: its limits, and the settings that it shares with criteria."""
+    limits = BudgetLimits.model_json_schema(schema_generator=_DocstringJsonSchema)["properties"]
+    settings = next(each for each in criterion["anyOf"] if "properties" in each)["properties"]
+    shared = {key: settings[key] for key in ("pass_hat_k", "pass_at_k", "at_least", "gates")}
+    text = getdoc(registry.find_metric_type(BUDGETS[0])) or ""
+    section = {"type": "object", "properties": {**limits, **shared}, "additionalProperties": False}
+    found = {
+        "description": f"{text} A number is `max`.",
+        "anyOf": [{"type": "number", "minimum": 0}, section],
+    }
+    return dict.fromkeys(BUDGETS, found)
 
 
 def _build_check_schema(definitions: dict[str, Any]) -> dict[str, object]:
@@ -129,6 +145,11 @@ def _build_check_schema(definitions: dict[str, Any]) -> dict[str, object]:
 
 def _build_range_schema(known: Range) -> dict[str, object]:
     """Return the limits of a bare number and of the keys of a section that are compared with scores."""
+    if known.lower_is_better:
+        return {
+            "minimum": 0,
+            "properties": {"threshold": {"minimum": 0, "description": "Largest figure that passes."}},
+        }
     bounds = {"minimum": known.low, "maximum": known.high}
     drop = {"maximum": known.width}
     return {

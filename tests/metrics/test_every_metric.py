@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from evalgate.config.schema.judge import JudgeConfig
 from evalgate.core.protocols import MetricContext, MetricType
 from evalgate.core.registry import METRICS
+from evalgate.core.score_ranges import SCORE_RANGES
 from evalgate.core.types import (
     CaseRun,
     CaseTurn,
@@ -160,7 +161,8 @@ async def check_every_metric(case: EvalCase, run: CaseRun) -> None:
 
 def check(name: str, result: MetricResult, case: EvalCase, run: CaseRun) -> None:
     """That it is a score in its range, or says why there is none."""
-    low, high = getattr(resolve_name(METRICS[name]), "score_range", (0.0, 1.0))
+    declared: tuple[float, float] = getattr(resolve_name(METRICS[name]), "score_range", (0.0, 1.0))
+    low, high = sorted(SCORE_RANGES.get(name, declared))
     if isinstance(result, MetricScore):
         turns = [turn.score for turn in result.turns if turn.score is not None]
         assert all(low <= score <= high for score in (result.score, *turns))

@@ -116,7 +116,12 @@ def test_a_case_can_be_edited_if_its_eval_set_is_there(client: TestClient, tmp_p
     turn = {"user_content": {"parts": [{"text": "Refund!"}]}}
     case = {"eval_id": "refund_late", "conversation": [turn]}
     path.write_text(json.dumps({"eval_set_id": "support", "eval_cases": [case]}))
-    (edit,) = [each for each in links(client, CASE) if each.startswith("/edit")]
+    found = [each for each in links(client, CASE) if each.startswith("/edit")]
+    (edit,) = [each for each in found if "&do=" not in each]
+    for kind in ("forbid", "require"):
+        assert [each.rpartition("=")[2] for each in found if f"={kind}-" in each] == [
+            f"{kind}-call.0.{number}" for number in range(3)
+        ]
     assert "file=evals%2Fother.evalset.json" in client.get(edit).headers["location"]
 
 

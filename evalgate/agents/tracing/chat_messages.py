@@ -34,7 +34,7 @@ _ROLES = {
     "developer": "system",
     "request": "user",
 }
-_CONVERTED_ROLES = ("user", "assistant", "system")
+_CONVERTED_ROLES = ("user", "assistant", "system", "tool")
 _LISTS = (
     "messages",
     "input",
@@ -111,7 +111,7 @@ def get_message_text(message: ChatMessage) -> str:
 
 def _read_message(found: dict[str, Any], role: str) -> ChatMessage | None:
     """Return the message that an object is; None if it is no message."""
-    if _is_converted_text(found):
+    if _is_converted(found):
         return found  # as most messages of the semantic conventions are
     found = _unwrap(found)
     kind = str(found.get("type") or "")
@@ -136,21 +136,38 @@ def _read_message(found: dict[str, Any], role: str) -> ChatMessage | None:
     return {"role": own or role, "parts": parts}
 
 
-def _is_converted_text(found: dict[str, Any]) -> bool:
-    """Return True for a message of texts that has the converted form already."""
-    parts = found.get("parts")
+def _is_converted(found: dict[str, Any]) -> bool:
+    """Return True for a message in the converted form, with the ids and objects that reading would make."""
+    parts, role = found.get("parts"), found.get("role")
+    if len(found) != 2 or role not in _CONVERTED_ROLES or not isinstance(parts, list):
+        return False
+    return all(
+        isinstance(part, dict)
+        and (_is_converted_call(part) if len(part) == 4 else _is_converted_text_or_result(part))
+        for part in parts
+    ) and (role == "tool") == any(part["type"] == "tool_call_response" for part in parts)
+
+
+def _is_converted_call(part: Part) -> bool:
     return (
-        len(found) == 2
-        and found.get("role") in _CONVERTED_ROLES
-        and isinstance(parts, list)
-        and all(
-            isinstance(part, dict)
-            and len(part) == 2
-            and part.get("type") == "text"
-            and isinstance(content := part.get("content"), str)
-            and content != ""
-            for part in parts
-        )
+        part.get("type") == "tool_call"
+        and type(part.get("id")) is str
+        and part["id"] != ""
+        and type(part.get("name")) is str
+        and isinstance(part.get("arguments"), dict)
+    )
+
+
+def _is_converted_text_or_result(part: Part) -> bool:
+    if part.get("type") == "text":
+        return len(part) == 2 and type(part.get("content")) is str and part["content"] != ""
+    return (
+        len(part) == 3
+        and part.get("type") == "tool_call_response"
+        and type(part.get("id")) is str
+        and part["id"] != ""
+        and isinstance(part.get("response"), dict)
+        and part["response"].keys() != {"type", "value"}
     )
 
 

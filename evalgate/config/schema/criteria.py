@@ -323,7 +323,7 @@ def find_out_of_range_values(
             continue
         is_drop = path[-1] in _DROPS
         allowed = Range(0.0, known.width) if is_drop else known
-        if not allowed.low <= value <= allowed.high:
+        if not min(allowed) <= value <= max(allowed):
             why = f", for its scores are between {known}" if is_drop else ", as its scores are"
             why = "" if known == UNIT_RANGE else why
             shown = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)[1:]

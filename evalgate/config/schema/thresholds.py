@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 from pydantic.config import JsonDict
 
 from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig, SessionConfig
 from evalgate.config.schema.budget import NO_BUDGET, Budget, Price
+from evalgate.config.schema.budget_criteria import complete_budgets, is_budget
 from evalgate.config.schema.criteria import (
     CHECK,
     CaseRule,
@@ -67,7 +68,9 @@ class Config(ConfigSection):
     """Runs of every case; `auto`: as many as the comparison with the baseline needs. When absent: `auto` if
     the baseline holds 3 runs or more of at least half of the cases, and the agent is neither a recording nor
     `gate.deterministic`; else, and in a shard, 1."""
-    criteria: Mapping[str, CriterionConfig] = Field(default_factory=dict)
+    criteria: Annotated[Mapping[str, CriterionConfig], BeforeValidator(complete_budgets)] = Field(
+        default_factory=dict
+    )
     """Name of a metric → its threshold, or a section with the threshold and the metric's options."""
     custom_metrics: Mapping[str, CustomMetricConfig] = Field(default_factory=dict)
     """Name of a metric, as `criteria` uses it → the function that computes it."""
@@ -107,6 +110,16 @@ class Config(ConfigSection):
         if value is not None:
             parse_adk_version(value)
         return value
+
+    @property
+    def is_replay(self) -> bool:
+        """Return True if the agent is a recording."""
+        return self.agent is not None and self.agent.kind == "replay"
+
+    @property
+    def adk_release(self) -> tuple[int, int]:
+        """Return the release (major, minor) of Google ADK with the scores to reproduce."""
+        return parse_adk_version(self.adk_version) if self.adk_version else NEWEST_ADK
 
     @property
     def runs_given(self) -> bool:
@@ -149,6 +162,11 @@ class Thresholds:
     def checks(self) -> tuple[Criterion, ...]:
         """Return those criteria that are checks."""
         return tuple(each for each in self.criteria if each.evaluator == CHECK)
+
+    @property
+    def companions(self) -> tuple[Criterion, ...]:
+        """Return the checks and budgets, which are scored together with the criteria next to an eval set."""
+        return tuple(each for each in self.criteria if each.evaluator == CHECK or is_budget(each.metric))
 
     def find_check(self, criterion: Criterion) -> CheckConfig | None:
         """Return the section of a check; None for a criterion that is none."""

@@ -149,6 +149,8 @@ class MetricContext:
     """Folder that the agent works in."""
     is_literal: bool = True
     """True: the criteria are in a file of Google ADK or tRPC-Agent-Go, and mean what they mean there."""
+    is_recording: bool = False
+    """True: the agent is a recording, so that its runs have no latency."""
 
 
 class MetricType(Protocol):

@@ -13,6 +13,7 @@ from evalgate.core.types.comparison import (
     Margin,
     MetricComparison,
     MetricVerdict,
+    RatioEstimate,
     SamplingCost,
     ThresholdEstimate,
 )
@@ -159,6 +160,7 @@ __all__ = [
     "Outcome",
     "PlanId",
     "Quarantine",
+    "RatioEstimate",
     "Record",
     "RecordedAnswer",
     "RecordedCall",

@@ -48,6 +48,26 @@ class Margin:
 
 
 @frozen
+class RatioEstimate:
+    """Ratio of a budget's figures to those of the baseline, with its interval.
+
+    It is the geometric mean over the cases. Each case counts with the mean of the logarithms of its runs'
+    figures; 1 is added to a number of calls or turns before.
+    """
+
+    value: float
+    """Above 1: more than before."""
+    low: float
+    high: float
+    notice: float
+    """Ratios of this size or more are caught about four times in five."""
+    max: float
+    """Smallest ratio that is too large."""
+    cases: int
+    """Cases with a run that passed on both sides."""
+
+
+@frozen
 class MetricComparison:
     """Comparison of a metric with its baseline. Figures are in points of its scores."""
 
@@ -85,6 +105,10 @@ class MetricComparison:
     """Sentences about all lines of the metric together, if several share one comparison; only one of the
     lines has them. Then `verdict`, `p` and `level` belong to the whole metric, `drop` and `noise` to the
     line."""
+    ratio: RatioEstimate | None = None
+    """Increase of a budget since the baseline; `p` and `level` are those of its test."""
+    percentile: ThresholdEstimate | None = None
+    """95th percentile of a budget over all answered runs; `minimum` is the largest that is allowed."""
 
 
 CaseStatus: TypeAlias = Literal["ok", "suspect", "broken", "rerun", "new", "removed", "changed", "no_score"]

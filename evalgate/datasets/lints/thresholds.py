@@ -22,7 +22,10 @@ def lint_thresholds(rules: Thresholds) -> Iterator[str]:
 
 
 def _find_unmissable_threshold(criterion: Criterion, rules: Thresholds) -> Iterator[str]:
-    if criterion.threshold > criterion.range.low or criterion.metric in rules.config.custom_metrics:
+    known = criterion.range
+    if known.lower_is_better or criterion.threshold > known.low:
+        return
+    if criterion.metric in rules.config.custom_metrics:
         return  # a custom metric may return negative scores
     yield (
         f"no score misses the threshold {criterion.threshold:g} of `{criterion.metric}`: "
@@ -33,6 +36,8 @@ def _find_unmissable_threshold(criterion: Criterion, rules: Thresholds) -> Itera
 def _find_contradictions(criterion: Criterion, gate: GateConfig) -> Iterator[str]:
     minimum, highest = criterion.min_mean, criterion.range.high
     if minimum is None:
+        if criterion.range.lower_is_better:
+            return
         if gate.max_failed_cases and gate.baseline is None and criterion.threshold >= highest:
             yield (
                 f"`max_failed_cases: {gate.max_failed_cases}` allows no failed case: without a baseline the "

@@ -104,8 +104,10 @@ def build_conversations(
 
 
 def _find_session_id(trace: RecordedTrace) -> str:
-    if case := next((name for span in trace.spans if (name := span.get_text(_CASE_NAME))), ""):
-        return case
+    for span in trace.spans:
+        for attributes in (span.attributes, span.resource):
+            if _CASE_NAME in attributes:
+                return str(attributes[_CASE_NAME])
     return next((name for span in trace.spans if (name := find_conversation_id(span))), "")
 
 

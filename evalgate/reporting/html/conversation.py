@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import (
     REPORT_ONLY,
     CaseMetric,
@@ -61,8 +62,8 @@ def build_case_scores(metrics: Sequence[CaseMetric], budget: SizeBudget) -> Iter
         if budget.is_full:
             return
         notes = ", ".join(filter(None, (metric.scope, "" if metric.gates else REPORT_ONLY)))
-        threshold = f"{format_threshold(metric.threshold)}{f' ({notes})' if notes else ''}"
-        score = format_score(metric.score, beside=metric.threshold)
+        threshold = f"{format_threshold(metric.threshold, metric.range)}{f' ({notes})' if notes else ''}"
+        score = metric.range.format(metric.score, beside=metric.threshold)
         yield ScoreView(
             metric.name,
             metric.status,
@@ -80,7 +81,7 @@ def _format_baseline(metric: CaseMetric) -> str:
     passed = (
         f" ({before.baseline_passed} of {before.baseline_runs} passed)" if before.baseline_runs > 1 else ""
     )
-    return f"{format_score(before.baseline_mean, beside=before.mean)}{passed}"
+    return f"{metric.range.format(before.baseline_mean, beside=before.mean)}{passed}"
 
 
 def build_scores(
@@ -96,7 +97,7 @@ def build_scores(
         yield ScoreView(
             metric.name,
             metric.status,
-            format_score(metric.score),
+            get_score_range(metric.name).format(metric.score),
             "",
             "",
             budget.take_text(metric.reason),

@@ -1,8 +1,9 @@
 """A case of an eval set: inspect it, edit it next to what the agent did, and save a minimal change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -20,8 +21,8 @@ from evalgate.core.types import (
     ToolCall,
     ToolResult,
 )
-from evalgate.datasets.edit_history import FileChangedError
-from evalgate.datasets.eval_set_file import EditedFile, EvalSetFile, edit_eval_set
+from evalgate.datasets.edit_history import FileChange, FileChangedError
+from evalgate.datasets.eval_set_file import EvalSetFile, build_diff, edit_eval_set
 from evalgate.datasets.fingerprint import compute_case_fingerprint
 from evalgate.viewer.case_draft import (
     GOAL_KINDS,
@@ -32,6 +33,12 @@ from evalgate.viewer.case_draft import (
     list_argument_differences,
     read_draft,
 )
+from evalgate.viewer.check_draft import COUNTS, LINES, SINGLE, TESTS, build_checks, draft_checks
+from evalgate.viewer.check_problems import (
+    find_check_problems,
+    list_thresholds_checks,
+    read_schema_file,
+)
 from evalgate.viewer.draft_builder import build_case
 from evalgate.viewer.forms import get_field, read_form
 from evalgate.viewer.noted_cases import (
@@ -41,6 +48,7 @@ from evalgate.viewer.noted_cases import (
     find_notes_file,
     find_observed_cases,
     find_web_address,
+    identify_checks,
     open_notes,
 )
 from evalgate.viewer.quarantined_cases import (
@@ -93,15 +101,20 @@ def show_case(request: Request) -> Response:
     viewer = get_viewer(request)
     file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
     page = open_page(viewer, file, request.query_params)
-    return render_case(request, page, draft_case(page.case), done=request.query_params.get("done", ""))
+    draft, action = open_draft(page), request.query_params.get("do", "")
+    if action.startswith(("forbid-call.", "require-call.")):
+        change_draft(draft, action, page.actual.replies)
+        return render_case(request, page, draft, is_draft=True)
+    return render_case(request, page, draft, done=request.query_params.get("done", ""))
 
 
 def find_case(request: Request) -> Response:
     """Redirect from a case of a record to its page."""
     query = request.query_params
     file = get_viewer(request).eval_sets.find_set(query.get("set", ""), query.get("path", ""))
-    more = {"record": query.get("record"), "run": query.get("run")}
-    return RedirectResponse(link("/sets/case", more, file=file.shown_as, case=query.get("case", "")), 303)
+    more = {"record": query.get("record"), "run": query.get("run"), "do": query.get("do")}
+    where = link("/sets/case", more, file=file.shown_as, case=query.get("case", ""))
+    return RedirectResponse(f"{where}#checks" if query.get("do") else where, 303)
 
 
 def open_page(viewer: Viewer, file: EvalSetFile, query: Mapping[str, str]) -> EditedCase:
@@ -114,6 +127,13 @@ def open_page(viewer: Viewer, file: EvalSetFile, query: Mapping[str, str]) -> Ed
     record_id, run = query.get("record", ""), query.get("run", "")
     key = file.eval_set.eval_set_id, case.eval_id
     return EditedCase(file, case, _find_actual(viewer, key, record_id, run))
+
+
+def open_draft(page: EditedCase) -> CaseDraft:
+    """Return the form of the case as it is in the files."""
+    draft = draft_case(page.case)
+    draft.checks = draft_checks(open_notes(page.file).get_note(page.case.eval_id).checks)
+    return draft
 
 
 def _find_actual(viewer: Viewer, key: tuple[str, str], record_id: str, run: str) -> ActualRuns:
@@ -162,22 +182,13 @@ def render_case(
             }
             for turn in draft.turns
         ],
-        "goal_kinds": GOAL_KINDS,
         # The goals of several turns belong to none of them.
         "has_own_reply": base.journey is None or len(base.turns) == 1,
         "digest": page.file.digest,
         "fingerprint": _identify(base),
         "can_undo": viewer.edits.can_undo(page.file.path),
-        "errors": {},
-        "error": "",
-        "diff": [],
-        "done": "",
         "was": request.query_params.get("was", ""),
-        "is_draft": False,
-        "conflict": "",
-        "format_json": format_json,
-        "get_kind": _get_kind,
-        "list_differences": list_argument_differences,
+        "checks_digest": identify_checks(page.file, base.eval_id),
         **_describe_notes(page),
         "quarantine": read_quarantine(viewer, base.eval_id),
         "quarantine_file": find_quarantine_file(viewer),
@@ -186,7 +197,7 @@ def render_case(
         "has_metric": page.file.eval_set.format_name == "trpc",
         "has_rubrics": page.file.eval_set.format_name in {"adk", "trpc"},
     }
-    return render(request, "case_editor.html.j2", status_code=status_code, **{**own, **values})
+    return render(request, "case_editor.html.j2", status_code=status_code, **{**_DEFAULTS, **own, **values})
 
 
 def _describe_notes(page: EditedCase) -> dict[str, object]:
@@ -218,6 +229,25 @@ def _identify(case: EvalCase) -> str:
     return f"{case.eval_id} {compute_case_fingerprint(case)}"
 
 
+_DEFAULTS: Mapping[str, object] = {
+    "errors": {},
+    "error": "",
+    "diff": [],
+    "done": "",
+    "is_draft": False,
+    "conflict": "",
+    "goal_kinds": GOAL_KINDS,
+    "format_json": format_json,
+    "get_kind": _get_kind,
+    "list_differences": list_argument_differences,
+    "check_lines": LINES,
+    "check_counts": COUNTS,
+    "check_single": SINGLE,
+    "check_tests": TESTS,
+}
+"""Values of the template that are the same for every case, or that a draft replaces."""
+
+
 # --- changes ------------------------------------------------------------------------------------------------
 
 
@@ -228,7 +258,10 @@ async def change_case(request: Request) -> Response:
 
 def _change_case(request: Request, form: Form) -> Response:
     viewer = get_viewer(request)
-    file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
+    try:
+        file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{error}. Nothing was saved; the page before holds what you typed") from None
     draft, action = read_draft(form), get_field(form, "do")
     known = {case.eval_id for case in file.eval_set.cases}
     if request.query_params.get("case", "") not in known:
@@ -244,17 +277,20 @@ def _save_case(request: Request, page: EditedCase, draft: CaseDraft, form: Form)
     """Save the draft, or preview its change; show the form again if that is not possible."""
     viewer, file, action = get_viewer(request), page.file, get_field(form, "do")
     case, errors = build_case(draft, page.case)
-    if errors:
+    checks, problems = _build_checks(viewer, page, draft)
+    if errors := {**errors, **problems}:
         sentence = "Nothing was saved: correct the fields that are marked."
         return _render_draft(request, page, draft, 422, errors=errors, error=sentence)
     try:
         edited = edit_eval_set(file, _replace_case(file, page.case, case))
-        if action == "preview":
-            return _render_draft(request, page, draft, diff=split_diff(edited.diff), done="previewed")
-        if get_field(form, "digest") != file.digest:
-            return _render_conflict(request, page, draft, edited, get_field(form, "fingerprint"))
         names = page.case.eval_id, case.eval_id
-        viewer.edits.save(edited, *change_noted_case(file, *names, is_accepted=action == "accept"))
+        also = change_noted_case(file, *names, is_accepted=action == "accept", checks=checks)
+        diff = [*split_diff(edited.diff), *_list_diffs(also)]
+        if action == "preview":
+            return _render_draft(request, page, draft, diff=diff, done="previewed")
+        if conflict := _find_conflict(page, form):
+            return _render_draft(request, page, draft, 409, conflict=conflict, diff=diff)
+        viewer.edits.save(edited, *also)
     except FileChangedError:
         viewer.eval_sets.forget(file.path)
         return _change_case(request, {**form, "digest": ("",)})
@@ -262,7 +298,7 @@ def _save_case(request: Request, page: EditedCase, draft: CaseDraft, form: Form)
         fields = {"eval_id": str(error)} if case.eval_id != page.case.eval_id else {}
         return _render_draft(request, page, draft, 422, errors=fields, error=str(error))
     viewer.eval_sets.forget(file.path)
-    done = "saved" if edited.diff else "unchanged"
+    done = "saved" if diff else "unchanged"
     return _show_saved(page, case.eval_id, "accepted" if action == "accept" else done)
 
 
@@ -286,25 +322,42 @@ def _replace_case(file: EvalSetFile, old: EvalCase, *new: EvalCase) -> list[Eval
     return cases
 
 
-def _render_conflict(
-    request: Request, page: EditedCase, draft: CaseDraft, edited: EditedFile, fingerprint: str
-) -> Response:
-    """Show what was typed again: the file has changed since the page was opened, and nothing was saved."""
-    is_same = fingerprint == _identify(page.case)
-    conflict = (
-        "This case is the same in it, so saving again changes nothing else."
-        if is_same
-        else "This case was changed in it, too: saving again replaces that by what is below."
-    )
-    return render_case(
-        request,
-        page,
-        draft,
-        status_code=409,
-        conflict=conflict,
-        diff=split_diff(edited.diff),
-        is_draft=True,
-    )
+def _build_checks(
+    viewer: Viewer, page: EditedCase, draft: CaseDraft
+) -> tuple[Mapping[str, Mapping[str, Any]] | None, dict[str, str]]:
+    """Return the checks of a draft, and the problems by the names of their fields.
+
+    None stands for the checks in the notes: nothing was changed, also if the notes cannot be read.
+    """
+    held = open_notes(page.file).get_note(page.case.eval_id).checks
+    if draft.checks == draft_checks(held):
+        return None, {}
+    checks, errors = build_checks(draft.checks, held)
+    if not errors:
+        folder = page.file.path.parent
+        names = list_thresholds_checks(viewer.folder, viewer.thresholds)
+        errors = find_check_problems(draft.checks, checks, partial(read_schema_file, folder), names)
+    return checks, errors
+
+
+def _list_diffs(changes: Sequence[FileChange]) -> Iterator[tuple[str, str]]:
+    """Yield the lines of the differences of further files, each after the name of its file."""
+    for change in changes:
+        found = build_diff(change.before or b"", change.after or b"", change.shown_as)
+        if found:
+            yield "place", change.shown_as
+            yield from split_diff(found)
+
+
+def _find_conflict(page: EditedCase, form: Form) -> str:
+    """Return a sentence about what was changed since the page was opened; "" if nothing was."""
+    if get_field(form, "checks_digest") != identify_checks(page.file, page.case.eval_id):
+        return "The checks of this case were changed in its notes: saving again replaces them by those below."
+    if get_field(form, "digest") == page.file.digest:
+        return ""
+    if get_field(form, "fingerprint") == _identify(page.case):
+        return "This case is the same in it, so saving again changes nothing else."
+    return "This case was changed in it, too: saving again replaces that by what is below."
 
 
 def _render_gone(request: Request, file: EvalSetFile, draft: CaseDraft) -> Response:
@@ -346,7 +399,7 @@ def _change_cases(request: Request, form: Form) -> Response:
         also = drop_noted_case(file, page.case.eval_id) if action in {"delete", "drop"} else []
         viewer.edits.save(edit_eval_set(file, cases), *also)
     except (EvalgateError, OSError) as error:
-        return render_case(request, page, draft_case(page.case), status_code=422, error=str(error))
+        return render_case(request, page, open_draft(page), status_code=422, error=str(error))
     viewer.eval_sets.forget(file.path)
     if action == "drop":
         return _go_on_reviewing(file, page.case.eval_id, "dropped")

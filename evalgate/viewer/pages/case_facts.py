@@ -10,10 +10,9 @@ from starlette.routing import Route
 from evalgate.core.errors import EvalgateError
 from evalgate.core.types import Quarantine
 from evalgate.datasets.edit_history import FileChangedError
-from evalgate.viewer.case_draft import draft_case
 from evalgate.viewer.forms import get_field, read_form
 from evalgate.viewer.noted_cases import open_notes, tag_case
-from evalgate.viewer.pages.case_editor import open_page, render_case
+from evalgate.viewer.pages.case_editor import open_draft, open_page, render_case
 from evalgate.viewer.quarantined_cases import change_quarantine, compute_quarantine_digest
 from evalgate.viewer.rendering import link
 from evalgate.viewer.state import get_viewer
@@ -39,7 +38,7 @@ def _save_tags(request: Request, form: Form) -> Response:
         viewer.edits.save_changes(file.path, [tag_case(file, page.case.eval_id, tags)])
     except (EvalgateError, OSError) as error:
         status = 409 if isinstance(error, FileChangedError) else 422
-        draft = draft_case(page.case)
+        draft = open_draft(page)
         return render_case(request, page, draft, status_code=status, error=str(error), tags=typed)
     query = {"file": file.shown_as, "case": page.case.eval_id, "done": "tagged"}
     return RedirectResponse(link("/sets/case", query), 303)
@@ -62,7 +61,7 @@ def _save_quarantine(request: Request, form: Form) -> Response:
         viewer.edits.save_changes(file.path, [change_quarantine(viewer, page.case.eval_id, entry)])
     except (EvalgateError, OSError) as error:
         status = 409 if isinstance(error, FileChangedError) else 422
-        draft = draft_case(page.case)
+        draft = open_draft(page)
         return render_case(request, page, draft, status_code=status, error=str(error), quarantine=wanted)
     query = {"file": file.shown_as, "case": page.case.eval_id, "done": "quarantine"}
     return RedirectResponse(link("/sets/case", query), 303)

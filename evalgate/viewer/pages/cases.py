@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from evalgate.core.formatting import format_score, pluralize
+from evalgate.core.formatting import pluralize
 from evalgate.core.types import CaseMetric
 from evalgate.reporting.findings import CHANGES
 from evalgate.reporting.html.case_list import KINDS, CaseEntry
@@ -132,7 +132,7 @@ def _format_score(name: str, metric: CaseMetric | None) -> tuple[str, str, str]:
     if metric is None:
         return name, "", "–"
     status = metric.status.replace("_", "-")
-    return name, status, format_score(metric.score, beside=metric.threshold)
+    return name, status, metric.range.format(metric.score, beside=metric.threshold)
 
 
 def _link_pages(path: str, query: CaseQuery, page: int, last: int) -> Mapping[str, object]:

@@ -6,7 +6,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from evalgate.core.formatting import format_score
 from evalgate.core.types import CaseMetric
 from evalgate.reporting.findings import CHANGES, Finding
 from evalgate.reporting.html.case_list import CaseEntry
@@ -118,8 +117,8 @@ def _format_change(metric: CaseMetric) -> tuple[str, str, str, str]:
     direction = "same" if not drop else "worse" if drop > 0 else "better"
     return (
         metric.name,
-        format_score(then, beside=metric.score),
-        format_score(metric.score, beside=then),
+        metric.range.format(then, beside=metric.score),
+        metric.range.format(metric.score, beside=then),
         direction,
     )
 

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.formatting import format_score
+from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import Baseline, CaseKey, Record
 from evalgate.reporting.findings import (
     OUTCOMES,
@@ -84,7 +84,7 @@ def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
             text = json.dumps(dict(each.options), ensure_ascii=False, default=str)
             options.setdefault(each.metric, []).append(text[:_LONGEST_OPTIONS])
     for metric in record.metrics[:_MOST_METRICS]:
-        score = format_score(metric.score, beside=metric.minimum)
+        score = metric.range.format(metric.score, beside=metric.minimum)
         yield (
             metric.label,
             get_effective_status(metric),
@@ -137,8 +137,8 @@ def _find_rows(stored: StoredRecord, key: CaseKey) -> Iterator[dict[str, object]
                 (
                     each.name,
                     each.status,
-                    format_score(each.score, beside=each.threshold),
-                    format_threshold(each.threshold),
+                    each.range.format(each.score, beside=each.threshold),
+                    format_threshold(each.threshold, each.range),
                 )
                 for each in case.metrics[:_MOST_METRICS]
             ],
@@ -156,7 +156,7 @@ def _list_baseline_runs(baseline: Baseline | None, key: CaseKey) -> Iterator[dic
             "commit": ((source.commit if source else "") or "")[:12],
             "outcome": OUTCOMES[run.outcome],
             "time": format_seconds(run.duration_s),
-            "scores": [(name, format_score(score)) for name, score in run.scores.items()],
+            "scores": [(name, get_score_range(name).format(score)) for name, score in run.scores.items()],
         }
 
 

@@ -119,9 +119,10 @@ def _list_metrics(plan: Plan, given: Mapping[str, tuple[str, ...]] | None) -> It
             "name": bound.name,
             "value": typed or (defaults[0] if len(defaults) == 1 else ""),
             "defaults": defaults,
-            "low": f"{range_.low:g}",
-            "high": f"{range_.high:g}",
-            "step": f"{range_.width / 100:g}",
+            "word": "at most" if range_.lower_is_better else "at least",
+            "low": f"{min(range_):g}",
+            "high": f"{max(range_):g}",
+            "step": "1" if range_.lower_is_better else f"{range_.width / 100:g}",
             "is_ticked": given is None or bound.name in given.get("metric", ()),
         }
 
@@ -197,7 +198,7 @@ def _read_thresholds(plan: Plan, form: Mapping[str, tuple[str, ...]]) -> Mapping
         if not _NUMBER.fullmatch(text.strip()):  # float() also reads digits of other scripts, and `1_0`
             raise InvalidInputError(f"the threshold of {name} is no number: {text!r}")
         found[name] = threshold = float(text)
-        if not range_.low <= threshold <= range_.high:
+        if not min(range_) <= threshold <= max(range_):
             raise InvalidInputError(f"the threshold of {name} must be between {range_}")
     return found
 

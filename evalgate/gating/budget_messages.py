@@ -1,0 +1,82 @@
+"""Describe the comparison of a budget in words: as ratios, counts and luck."""
+
+from typing import TYPE_CHECKING
+
+from evalgate.core.formatting import format_figure, pluralize, to_sentence
+from evalgate.core.types import RatioEstimate, ThresholdEstimate
+from evalgate.statistics.gate_decision import MetricDecision
+
+if TYPE_CHECKING:
+    from evalgate.gating.messages import MessageContext
+
+_MOST_DIGITS = 6
+_NOUNS = {"cost_usd": "cost", "latency_s": "latency"}
+
+
+def describe_growth(
+    metric: str, ratio: RatioEstimate | None, growth: MetricDecision, context: "MessageContext"
+) -> str:
+    """Return the sentence about the increase since the baseline; `ratio` is None without a comparison."""
+    from evalgate.gating.messages import format_odds, suggest_more_runs
+
+    if ratio is None or growth.change is None:
+        return "No baseline for these figures yet, or no run that passed on both sides; nothing compared."
+    own, change = metric.partition("/")[2], growth.change
+    noun = _NOUNS.get(own, own.replace("_", " "))
+    ratios = f"{_format_ratio(ratio.value, beside=ratio.max)} ({ratio.low:.2f} to {ratio.high:.2f})"
+    size = f"over {pluralize(change.cases, 'case')} × {pluralize(growth.rounds, 'run')}"
+    found = f"{noun} {ratios} {size}"
+    odds = f"luck alone would do this {format_odds(change.p)}"
+    most = f"less than {_format_ratio(ratio.max)}" if ratio.max > 1 else "no increase"
+    power = f"Increases to about {_format_ratio(ratio.notice)} or more are caught reliably."
+    more = suggest_more_runs(growth, context)
+    sentences = {
+        "average_fell": f"{noun} {ratios}, more than luck, {size}; {most} is allowed. {to_sentence(odds)}",
+        "exact_fell": f"{found}; {most} is allowed. The agent is declared deterministic.",
+        "noisy_drop": f"Can't tell: {found}, but {odds}. {more}",
+        "unproven": f"Not proven: {found}; {most} is allowed. {more}",
+        "likely_luck": f"Passed: {found}, but {odds}. {power}",
+        "small_drop": f"Passed: {found}, a small real increase; {most} is allowed.",
+        "proven": f"Within the allowance: {found}; {most} is allowed.",
+        "unchanged": f"No change: {noun} as on {context.base} in every case.",
+        "better": f"Less than on {context.base}: {found}, too much to be luck.",
+    }
+    return sentences.get(growth.reason, f"No sign of an increase: {found}. {power}")
+
+
+def describe_left_out(left_out: tuple[int, int]) -> str:
+    """Return a sentence about the runs that did not pass, now and in the baseline; "" if there are none."""
+    now, then = left_out
+    if not (now or then):
+        return ""
+    stored = f", and {pluralize(then, 'run')} of the baseline" if then and now else ""
+    first = pluralize(now, "run") if now else f"{pluralize(then, 'run')} of the baseline"
+    return f"Not compared, because they missed another metric: {first}{stored}."
+
+
+def describe_percentile(
+    found: ThresholdEstimate | None, runs: int, needed: int, limit: float, alpha: float
+) -> str:
+    """Return the sentence about the 95th percentile; `found` is None if there are too few runs."""
+    if found is None:
+        return (
+            f"p95 is not applicable: {needed} runs with a figure are needed to bound it, {runs} were made. "
+            "Raise `runs`, or use `max`."
+        )
+    value, most = format_figure(found.value, beside=limit), format_figure(limit)
+    interval = f"{format_figure(found.low)} to {format_figure(found.high)}"
+    size = f"over {pluralize(runs, 'run')}"
+    if found.verdict == "fail":
+        return f"p95 is {value} ({interval}) {size}, above the allowed {most}, more than luck."
+    if found.value > limit:
+        return f"p95 is {value} {size}, above the allowed {most}, which luck may explain ({interval})."
+    if found.verdict == "inconclusive":
+        return f"p95 is {value} {size}, within {most}, but not proven to be ({interval})."
+    return f"p95 is {value} {size}, within {most} (at most {format_figure(found.high)} at {1 - alpha:.0%})."
+
+
+def _format_ratio(ratio: float, *, beside: float = 0.0) -> str:
+    digits = 2
+    while ratio != beside and digits < _MOST_DIGITS and f"{ratio:.{digits}f}" == f"{beside:.{digits}f}":
+        digits += 1
+    return f"× {ratio:.{digits}f}"

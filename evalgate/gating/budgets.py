@@ -1,0 +1,341 @@
+"""Compare the figures of budgets with the baseline and with a percentile's limit.
+
+Only runs that passed every other gating metric are compared, on both sides: an agent that gives up is cheap.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from evalgate.config.schema.budget_criteria import BudgetLimits
+from evalgate.core.formatting import compute_mean, compute_weighted_mean
+from evalgate.core.frozen import frozen
+from evalgate.core.types import (
+    Baseline,
+    BaselineCase,
+    BaselineRun,
+    CaseComparison,
+    CaseMetric,
+    CaseResult,
+    MetricComparison,
+    MetricSummary,
+    MetricVerdict,
+    RatioEstimate,
+    RunResult,
+)
+from evalgate.gating.budget_messages import describe_growth, describe_left_out, describe_percentile
+from evalgate.metrics.aggregation import group_by_metric
+from evalgate.statistics.figures import (
+    CaseFigures,
+    LogShares,
+    compare_percentile,
+    count_needed_runs,
+    scale_logarithms,
+)
+from evalgate.statistics.gate_decision import SEVERITY, Decision, MetricDecision
+from evalgate.statistics.parameters import MetricRule, Parameters
+from evalgate.statistics.score_pairs import GatingMetric, Score, UnpairedReason
+
+if TYPE_CHECKING:
+    from evalgate.gating.messages import MessageContext
+    from evalgate.gating.score_tables import StatisticalPolicy
+
+_COUNTS = frozenset({"budget/tool_calls", "budget/model_calls", "budget/turns"})
+"""Budgets whose figures may be 0: one is added before the logarithm is taken."""
+
+
+@frozen
+class BudgetFigures:
+    """Figures of one budget over all cases, those of runs that passed."""
+
+    metric: str
+    limits: BudgetLimits
+    rows: Mapping[str, CaseFigures]
+    """By eval set and case, as in the tables of scores."""
+    shares: LogShares
+    measured: tuple[float, ...]
+    """Figures of all answered runs that are no follow-up, passed or not."""
+    left_out: tuple[int, int]
+    """Runs with a figure that are not compared because they did not pass: now, and in the baseline."""
+
+    def build_table(self, policy: "StatisticalPolicy") -> GatingMetric:
+        """Build the table of the test of the increase; without `max_increase` nothing is tested."""
+        most = self.limits.max_increase
+        max_drop = None if most is None or policy.max_drop is None else self.shares.to_drop(most)
+        return GatingMetric(self.shares.cases, MetricRule(max_drop, policy.require, is_figure=True))
+
+
+def collect_budget_figures(
+    cases: Sequence[CaseResult], baseline: Baseline | None, policy: "StatisticalPolicy"
+) -> dict[str, BudgetFigures]:
+    """Return the figures of every budget, by the key of its table, over all lines of the report."""
+    from evalgate.gating.score_tables import build_pool_name, build_row_name
+
+    before = baseline.index_cases() if baseline else {}
+    found: dict[str, dict[str, CaseFigures]] = {}
+    metrics: dict[str, str] = {}
+    left_out: dict[str, list[int]] = {}
+    measured: dict[str, list[float]] = {}
+    for key, members in group_by_metric(cases).items():
+        for case, metric in members if members.metrics[0].range.lower_is_better else ():
+            name = build_pool_name(key.name, key.fingerprint)
+            row, lost = _build_row(case, metric, before.get(case.key))
+            metrics[name] = key.name
+            found.setdefault(name, {})[build_row_name(case)] = row
+            measured.setdefault(name, []).extend(_list_figures(case, key.name))
+            left_out.setdefault(name, [0, 0])
+            left_out[name] = [one + other for one, other in zip(left_out[name], lost, strict=True)]
+    return {
+        name: BudgetFigures(
+            metrics[name],
+            policy.budgets.get(metrics[name], BudgetLimits.model_construct()),
+            rows,
+            scale_logarithms(rows, offset=1.0 if metrics[name] in _COUNTS else 0.0),
+            tuple(measured[name]),
+            (left_out[name][0], left_out[name][1]),
+        )
+        for name, rows in found.items()
+    }
+
+
+def _build_row(
+    case: CaseResult, metric: CaseMetric, old: BaselineCase | None
+) -> tuple[CaseFigures, tuple[int, int]]:
+    now = [(_find_score(run, metric.name), has_passed_others(run)) for run in case.runs]
+    then: list[tuple[Score, bool]] | None = None
+    comparable = True
+    if old is not None and metric.name in old.metric_fingerprints:
+        others = [
+            each
+            for each in case.metrics
+            if each.gates
+            and not each.range.lower_is_better
+            and old.metric_fingerprints.get(each.name) == each.fingerprint
+        ]
+        then = [(run.scores.get(metric.name), _has_passed_then(run, others)) for run in old.runs]
+        comparable = (
+            case.fingerprint == old.fingerprint and old.metric_fingerprints[metric.name] == metric.fingerprint
+        )
+    row = CaseFigures(
+        None if then is None else tuple([figure if passed else None for figure, passed in then]),
+        tuple([figure if passed else None for figure, passed in now]),
+        case.weight,
+        comparable,
+    )
+    return row, (_count_failed(now), _count_failed(then or ()))
+
+
+def _list_figures(case: CaseResult, name: str) -> Iterator[float]:
+    for run in case.runs:
+        if not run.confirms and (figure := _find_score(run, name)) is not None:
+            yield figure
+
+
+def _find_score(run: RunResult, name: str) -> Score:
+    return next((each.score for each in run.metrics if each.name == name), None)
+
+
+def has_passed_others(run: RunResult) -> bool:
+    """Return True if a run was answered and no gating metric but a budget failed or broke."""
+    return run.outcome == "answered" and all(
+        each.name.startswith("budget/") or each.gating_status not in {"failed", "errored"}
+        for each in run.metrics
+    )
+
+
+def _has_passed_then(run: BaselineRun, others: Sequence[CaseMetric]) -> bool:
+    """Return True if a stored run passes today's thresholds of the metrics that it can be compared by."""
+    if run.outcome != "answered":
+        return False
+    scores = ((run.scores.get(each.name), each) for each in others)
+    return all(score is None or each.range.is_met(score, each.threshold) for score, each in scores)
+
+
+def _count_failed(runs: Sequence[tuple[Score, bool]]) -> int:
+    return sum(figure is not None and not passed for figure, passed in runs)
+
+
+def compare_budgets(
+    metrics: Sequence[MetricSummary],
+    cases: Sequence[CaseResult],
+    baseline: Baseline | None,
+    policy: "StatisticalPolicy",
+    decision: Decision | None,
+    context: "MessageContext",
+) -> tuple[tuple[MetricSummary, ...], tuple[CaseResult, ...]]:
+    """Return the summaries and the cases, with the comparison of the budgets.
+
+    Args:
+        metrics: the summaries of `cases`, in their order.
+        cases: all of them.
+        baseline: None if there is none.
+        policy: settings of the statistics.
+        decision: on all gating metrics; reported budgets are compared apart from them.
+        context: words and settings of the sentences.
+    """
+    if not any(each.range.lower_is_better for each in metrics):
+        return tuple(metrics), tuple(cases)
+    from evalgate.gating.score_tables import build_pool_name
+
+    figures = collect_budget_figures(cases, baseline, policy)
+    described = set[str]()
+    found = []
+    for key, summary in zip(group_by_metric(cases), metrics, strict=True):
+        name = build_pool_name(key.name, key.fingerprint)
+        if name not in figures or not summary.range.lower_is_better:
+            found.append(summary)
+            continue
+        growth = _find_growth(figures[name], name, decision if key.gates else None, policy)
+        compared = _compare_means(summary, figures[name], growth, policy.parameters)
+        if name not in described:  # of several lines the first has the sentences about all of them
+            compared = _add_judgement(compared, figures[name], growth, policy, context)
+            described.add(name)
+        found.append(compared)
+    if baseline is None:
+        return tuple(found), tuple(cases)
+    keep = policy.parameters.baseline_keep
+    return tuple(found), tuple(_add_standings(case, figures, keep) for case in cases)
+
+
+def _find_growth(
+    figures: BudgetFigures, name: str, decision: Decision | None, policy: "StatisticalPolicy"
+) -> MetricDecision | None:
+    """Return the decision on the increase; None if there is nothing to compare with."""
+    if decision is not None:
+        return decision.metrics.get(name)
+    from evalgate.statistics.adaptive_runs import decide_available_runs
+    from evalgate.statistics.gate_decision import decide_fixed_runs
+
+    decide = decide_available_runs if policy.follows_up else decide_fixed_runs
+    return decide({name: figures.build_table(policy)}, policy.parameters).metrics[name]
+
+
+def _compare_means(
+    summary: MetricSummary, figures: BudgetFigures, growth: MetricDecision | None, parameters: Parameters
+) -> MetricSummary:
+    """Return the summary with the means of the figures on both sides, over the cases that have both."""
+    rounds = growth.rounds if growth else None
+    pairs = []
+    for row in figures.rows.values():
+        then = [each for each in (row.baseline or ())[-parameters.baseline_keep :] if each is not None]
+        now = [each for each in row.candidate[:rounds] if each is not None]
+        if then and now and row.comparable:
+            pairs.append((compute_mean(then), compute_mean(now), row.weight))
+    if not pairs:
+        return replace(summary, baseline=None, delta=None, compared=0, regressed=False)
+    before, after, weights = zip(*pairs, strict=True)
+    mean = compute_weighted_mean(before, weights)
+    delta = compute_weighted_mean(after, weights) - mean
+    return replace(summary, baseline=mean, delta=delta, compared=len(pairs), regressed=False)
+
+
+def _add_judgement(
+    summary: MetricSummary,
+    figures: BudgetFigures,
+    growth: MetricDecision | None,
+    policy: "StatisticalPolicy",
+    context: "MessageContext",
+) -> MetricSummary:
+    parts = [*_judge_growth(figures, growth, context), *_judge_percentile(figures, policy)]
+    if not parts:
+        return summary
+    worst = max(parts, key=lambda part: SEVERITY[part.verdict])
+    sentences = [sentence for part in parts if part.verdict == worst.verdict for sentence in part.sentences]
+    if any(part.ratio for part in parts) and (left := describe_left_out(figures.left_out)):
+        sentences.append(left)
+    judgement = replace(
+        worst,
+        sentences=tuple(sentences),
+        ratio=next((part.ratio for part in parts if part.ratio), None),
+        percentile=next((part.percentile for part in parts if part.percentile), None),
+    )
+    return replace(summary, judgement=judgement, regressed=worst.verdict == "fail")
+
+
+_REASONS = {
+    "average_fell": "grew",
+    "exact_fell": "grew",
+    "noisy_drop": "noisy_growth",
+    "small_drop": "small_growth",
+}
+_PERCENTILE_REASONS: Mapping[MetricVerdict, str] = {
+    "pass": "within_percentile",
+    "fail": "above_percentile",
+    "inconclusive": "near_percentile",
+}
+
+
+def _judge_growth(
+    figures: BudgetFigures, growth: MetricDecision | None, context: "MessageContext"
+) -> Iterator[MetricComparison]:
+    if growth is None or growth.rule.max_drop is None or figures.limits.max_increase is None:
+        return
+    change, ratio = growth.change, None
+    if change is not None:
+        to_ratio, most = figures.shares.to_ratio, 1 + figures.limits.max_increase
+        value, low, high, notice = map(to_ratio, (change.drop, change.low, change.high, change.notice))
+        ratio = RatioEstimate(value, low, high, notice, most, change.cases)
+    yield MetricComparison(
+        verdict=growth.verdict,
+        reason=_REASONS.get(growth.reason, growth.reason),
+        sentences=(describe_growth(figures.metric, ratio, growth, context),),
+        max_drop=None,
+        require=growth.rule.require,
+        rounds=growth.rounds,
+        p=change.p if change else None,
+        level=growth.level,
+        ratio=ratio,
+    )
+
+
+def _judge_percentile(figures: BudgetFigures, policy: "StatisticalPolicy") -> Iterator[MetricComparison]:
+    limit, alpha = figures.limits.p95, policy.parameters.alpha
+    if limit is None:
+        return
+    values = figures.measured
+    found = compare_percentile(values, limit, alpha=alpha, require=policy.require)
+    yield MetricComparison(
+        verdict=found.verdict if found else "inconclusive",
+        reason=_PERCENTILE_REASONS[found.verdict] if found else "too_few_runs",
+        sentences=(describe_percentile(found, len(values), count_needed_runs(alpha), limit, alpha),),
+        max_drop=None,
+        require=policy.require,
+        planned=len(values),
+        percentile=found,
+    )
+
+
+def _add_standings(case: CaseResult, figures: Mapping[str, BudgetFigures], keep: int) -> CaseResult:
+    """Return the case; its budgets have their comparison with the baseline."""
+    from evalgate.gating.score_tables import build_pool_name, build_row_name
+
+    name = build_row_name(case)
+    metrics = [
+        replace(metric, standing=_compare_case_figures(found.rows[name], keep))
+        if (found := figures.get(build_pool_name(metric.name, metric.fingerprint))) and name in found.rows
+        else metric
+        for metric in case.metrics
+    ]
+    return replace(case, metrics=tuple(metrics))
+
+
+def _compare_case_figures(row: CaseFigures, keep: int) -> CaseComparison:
+    """Return the comparison of one case with its baseline, in figures of the runs that passed."""
+    then = [each for each in (row.baseline or ())[-keep:] if each is not None]
+    now = [each for each in row.candidate if each is not None]
+    unpaired: UnpairedReason | None = None
+    if row.baseline is None:
+        unpaired = "new"
+    elif not row.comparable:
+        unpaired = "changed"
+    elif not (then and now):
+        unpaired = "no_score"
+    return CaseComparison(
+        status=unpaired or "ok",
+        baseline_runs=len(then),
+        baseline_passed=len(then),
+        baseline_mean=compute_mean(then) if then else None,
+        runs=len(now),
+        passed=len(now),
+        mean=compute_mean(now) if now else None,
+    )

@@ -1,0 +1,117 @@
+"""Metrics of consumption: tokens, cost, calls, turns and latency of a run, compared with limits.
+
+Their scores are figures, such as 5,400 tokens, and smaller ones are better. An unknown figure is "not
+applicable", never 0.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from evalgate.agents.tracing.span_prices import build_price_function
+from evalgate.config.schema.budget_criteria import BudgetLimits
+from evalgate.core.protocols import Metric, MetricContext
+from evalgate.core.score_ranges import UNLIMITED
+from evalgate.core.types import (
+    CaseRun,
+    Criterion,
+    EvalCase,
+    JsonObject,
+    MetricResult,
+    MetricScore,
+    NotApplicable,
+)
+from evalgate.llm.judge_resolver import get_judge_resolver
+
+
+class Budget:
+    """Consumption of a run, which must stay within limits; less is better."""
+
+    options_type = BudgetLimits
+
+    def __init__(self, name: str, context: MetricContext) -> None:
+        self._measure = _MEASURES[name]
+        self._context = context
+
+    @classmethod
+    def build(cls, criterion: Criterion, context: MetricContext) -> Metric:
+        """Build the metric; a criterion that is a bare number has it as `max`.
+
+        Raises:
+            ValidationError: a limit is unknown, wrong or impossible.
+        """
+        given = dict(criterion.options)
+        if not given and criterion.threshold < UNLIMITED:
+            given["max"] = criterion.threshold
+        BudgetLimits.model_validate(given, context=criterion)
+        return cls(criterion.metric, context)
+
+    def describe_options(self) -> JsonObject:
+        """Return nothing, because figures depend on no limit: a baseline stays valid if one is changed."""
+        return {}
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """Return the figure, 0 or more; not applicable if it is not known."""
+        del case
+        found = self._measure(run, self._context)
+        return NotApplicable(found) if isinstance(found, str) else MetricScore(float(found))
+
+
+Measure: TypeAlias = Callable[[CaseRun, MetricContext], float | str]
+"""Function that returns the figure of a run, or why it is not known."""
+
+_NO_TOKENS = "the agent reports no tokens"
+
+
+def _measure_tokens(run: CaseRun, _: MetricContext) -> float | str:
+    return (run.usage.input_tokens + run.usage.output_tokens if run.usage else 0) or _NO_TOKENS
+
+
+def _measure_output_tokens(run: CaseRun, _: MetricContext) -> float | str:
+    return (run.usage.output_tokens if run.usage else 0) or _NO_TOKENS
+
+
+def _measure_cost(run: CaseRun, context: MetricContext) -> float | str:
+    """Return the reported cost, or that of the tokens if their model has a price."""
+    usage = run.usage
+    if usage is None or not (usage.input_tokens or usage.output_tokens or usage.cost_usd):
+        return f"{_NO_TOKENS} and no cost"
+    if usage.cost_usd is None and context.judges is not None:
+        usage = build_price_function(
+            get_judge_resolver(context.judges).judges.prices, datetime.now(UTC).date()
+        )(usage)
+    if usage.cost_usd is not None:
+        return usage.cost_usd
+    models = " and ".join(usage.models) or "a model that the agent does not name"
+    return f"no price for {models}: add it to `prices`"
+
+
+def _measure_tool_calls(run: CaseRun, _: MetricContext) -> float:
+    return sum(len(reply.tool_calls) for reply in run.replies if reply is not None)
+
+
+def _measure_model_calls(run: CaseRun, _: MetricContext) -> float | str:
+    if not run.trace:
+        return "without a trace model calls are not counted: set `trace: true` in `agent`"
+    return sum(span.kind == "model" for span in run.trace)
+
+
+def _measure_turns(run: CaseRun, _: MetricContext) -> float:
+    return len(run.replies)
+
+
+def _measure_latency(run: CaseRun, context: MetricContext) -> float | str:
+    return (
+        "a recorded run has no latency" if context.is_recording else run.duration_s or "no latency is known"
+    )
+
+
+_MEASURES: Mapping[str, Measure] = {
+    "budget/tokens": _measure_tokens,
+    "budget/output_tokens": _measure_output_tokens,
+    "budget/cost_usd": _measure_cost,
+    "budget/tool_calls": _measure_tool_calls,
+    "budget/model_calls": _measure_model_calls,
+    "budget/turns": _measure_turns,
+    "budget/latency_s": _measure_latency,
+}

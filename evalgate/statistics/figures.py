@@ -1,0 +1,137 @@
+"""Compare figures such as tokens or seconds, by their logarithms and by percentiles."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from evalgate.core.frozen import frozen
+from evalgate.core.types import MetricVerdict, ThresholdEstimate
+from evalgate.statistics.parameters import Require
+from evalgate.statistics.score_pairs import CaseScores, Score
+
+PERCENTILE = 0.95
+
+
+@frozen
+class CaseFigures:
+    """Figures of one case, one a run; None for a run that is not compared."""
+
+    baseline: Sequence[Score] | None
+    """Oldest run first; None: the baseline does not know the case."""
+    candidate: Sequence[Score]
+    weight: float = 1.0
+    comparable: bool = True
+
+
+@frozen
+class LogShares:
+    """Logarithms of figures as shares of a width, for the tests of scores: 1 is the smallest figure."""
+
+    cases: Mapping[str, CaseScores]
+    width: float
+    """Difference of two logarithms that is a share of 1."""
+
+    def to_ratio(self, drop: float) -> float:
+        """Return the ratio of now to then that a drop of the shares' mean stands for."""
+        return math.exp(drop * self.width)
+
+    def to_drop(self, increase: float) -> float:
+        """Return the drop of the shares' mean that an increase stands for; 0.15 is 15 %."""
+        return math.log1p(increase) / self.width
+
+
+def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -> LogShares:
+    """Return the logarithms of all figures as shares of one width, centred in each case.
+
+    Only differences within a case are compared, so that each case has a centre of its own. The width is the
+    largest that a case needs: shares are rounded to thousandths, and a smaller width loses less. Figures that
+    are not above `-offset` have no logarithm and count as None.
+    """
+    logs = {name: _take_logarithms(row, offset) for name, row in cases.items()}
+    centres = {name: _find_centre(found) for name, found in logs.items()}
+    reach = max(
+        (abs(log - centres[name]) for name, found in logs.items() for log in found.values()), default=0.0
+    )
+    width = 2 * reach or 1.0
+
+    def to_shares(name: str, figures: Sequence[Score]) -> tuple[Score, ...]:
+        found, centre = logs[name], centres[name]
+        return tuple(
+            None if figure is None or figure not in found else 0.5 - (found[figure] - centre) / width
+            for figure in figures
+        )
+
+    shares = {
+        name: CaseScores(
+            None if row.baseline is None else to_shares(name, row.baseline),
+            to_shares(name, row.candidate),
+            row.weight,
+            row.comparable,
+            skips_runs=True,
+        )
+        for name, row in cases.items()
+    }
+    return LogShares(shares, width)
+
+
+def _take_logarithms(row: CaseFigures, offset: float) -> dict[float, float]:
+    figures = (*(row.baseline or ()), *row.candidate)
+    return {each: math.log(each + offset) for each in figures if each is not None and each + offset > 0}
+
+
+def _find_centre(logs: Mapping[float, float]) -> float:
+    return (min(logs.values()) + max(logs.values())) / 2 if logs else 0.0
+
+
+def count_needed_runs(alpha: float, share: float = PERCENTILE) -> int:
+    """Return the fewest runs that bound a percentile: the largest is above it with chance 1 − alpha."""
+    return math.ceil(math.log(alpha) / math.log(share) - 1e-9)
+
+
+def compare_percentile(
+    figures: Sequence[float], limit: float, *, alpha: float, require: Require = "guard"
+) -> ThresholdEstimate | None:
+    """Compare the 95th percentile with the largest allowed figure; None if too few figures can bound it.
+
+    The bounds are order statistics, which hold for any distribution (Hahn and Meeker, Statistical Intervals,
+    5.2); each is missed with at most the chance `alpha`. In the result `minimum` is the limit.
+    """
+    n = len(figures)
+    if n < count_needed_runs(alpha):
+        return None
+    ordered = sorted(figures)
+    value = ordered[math.ceil(PERCENTILE * n - 1e-9) - 1]
+    below, above = _find_bounds(n, alpha)
+    low, high = ordered[below - 1] if below else 0.0, ordered[above - 1]
+    verdict: MetricVerdict = "pass"
+    if value > limit:
+        verdict = "fail" if low > limit else "inconclusive"
+    elif require == "proof" and high > limit:
+        verdict = "inconclusive"
+    return ThresholdEstimate(value, limit, low, high, verdict)
+
+
+@cache
+def _find_bounds(n: int, alpha: float) -> tuple[int, int]:
+    """Return the ranks of the figures that bound the percentile; 0: the lower bound is below all of them.
+
+    The percentile is below the figure of rank r unless at least r figures are at or below it, which are
+    binomial. `n` is at least `count_needed_runs(alpha)`.
+    """
+    reached, below, above = 0.0, 0, n
+    for rank in range(n):
+        # reached = P(fewer than `rank` figures are below the percentile)
+        if reached <= alpha:
+            below = rank
+        mass = math.exp(
+            math.lgamma(n + 1)
+            - math.lgamma(rank + 1)
+            - math.lgamma(n - rank + 1)
+            + rank * math.log(PERCENTILE)
+            + (n - rank) * math.log1p(-PERCENTILE)
+        )
+        reached += mass
+        if reached >= 1 - alpha:
+            above = rank + 1
+            break
+    return below, above

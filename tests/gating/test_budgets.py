@@ -1,0 +1,209 @@
+"""Budgets compared with a baseline, from runs to the verdict."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import evalgate
+from evalgate import CaseTurn, EvalCase, Record, Reply, UserMessage
+from evalgate.config.cli_overrides import Overrides
+from evalgate.core.types import MetricSummary
+from evalgate.runner.plan import build_plan
+
+PAGE = (Path(__file__).parents[2] / "docs/budgets.md").read_text("utf-8")
+CASES = [EvalCase(f"c{at}", (CaseTurn(UserMessage(f"{at}"), Reply("Hello")),)) for at in range(12)]
+
+
+def consume(factor: float = 1.0, fails: tuple[str, ...] = ()) -> Callable[..., str]:
+    """An agent that uses about 1,000 tokens a run, another number in each."""
+    made: dict[str, int] = {}
+
+    def answer(text: str, chat: Any) -> str:
+        at = made[text] = made.get(text, 0) + 1
+        spread = 1 + 0.1 * ((int(text) + at) % 3 - 1)
+        chat.usage(round(1000 * factor * spread) if text not in fails else 1)
+        return "Hello" if text not in fails else "I give up"
+
+    return answer
+
+
+def run(
+    tmp_path: Path,
+    agent: Callable[..., str],
+    budgets: Mapping[str, Any],
+    runs: int = 3,
+    **gate: object,
+) -> Record:
+    """Run all cases against the baseline in the folder, if there is one."""
+    stored = tmp_path / "results.json"
+    return evalgate.evaluate(
+        CASES,
+        agent,
+        thresholds={
+            "criteria": {"response_match_score": 0.9, **budgets},
+            "gate": {"max_failed_cases": 12, **gate},
+        },
+        runs=runs,
+        baseline=stored if stored.exists() else None,
+    )
+
+
+def find(record: Record, name: str) -> MetricSummary:
+    return next(each for each in record.metrics if each.name == name)
+
+
+TOKENS = {"budget/tokens": {"max_increase": 0.15}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the results of an agent that uses 1,000 tokens."""
+    run(tmp_path, consume(), {"budget/tokens": {"max": 9000}}).write(tmp_path)
+    return tmp_path
+
+
+def test_more_tokens_beyond_luck_close_the_gate(folder: Path) -> None:
+    record = run(folder, consume(1.3), TOKENS)
+    found = find(record, "budget/tokens")
+    assert record.verdict.status == "fail"
+    assert record.verdict.reasons[0].startswith("budget/tokens: tokens × 1.30 (1.2")
+    assert "more than luck, over 12 cases × 3 runs; less than × 1.15 is allowed." in record.verdict.reasons[0]
+    assert found.judgement is not None
+    assert found.judgement.ratio is not None
+    assert found.judgement.ratio.value == pytest.approx(1.3, rel=0.01)
+    assert (found.regressed, found.compared) == (True, 12)
+    assert found.baseline == pytest.approx(1000, rel=0.05)
+    assert found.delta == pytest.approx(300, rel=0.05)
+    case = record.cases[0].metrics[1]
+    assert case.standing is not None
+    assert case.standing.mean == pytest.approx(1.3 * (case.standing.baseline_mean or 0), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("factor", "reason", "sentence"),
+    [
+        (1.0, "unchanged", "No change: tokens as on the baseline in every case."),
+        (1.02, "proven", "Within the allowance: tokens × 1.02"),
+        (1.1, "small_growth", "Passed: tokens × 1.10"),
+        (0.7, "better", "Less than on the baseline: tokens × 0.70"),
+    ],
+)
+def test_other_answers_pass(folder: Path, factor: float, reason: str, sentence: str) -> None:
+    record = run(folder, consume(factor), TOKENS)
+    judgement = find(record, "budget/tokens").judgement
+    assert record.passed
+    assert judgement is not None
+    assert judgement.reason == reason
+    assert judgement.sentences[0].startswith(sentence)
+
+
+def test_an_agent_that_gives_up_is_not_cheap(folder: Path) -> None:
+    record = run(folder, consume(1.3, fails=("0", "1", "2")), TOKENS)
+    found = find(record, "budget/tokens")
+    assert found.judgement is not None
+    assert found.judgement.ratio is not None
+    assert (found.compared, found.judgement.ratio.cases) == (9, 9)
+    assert found.judgement.ratio.value == pytest.approx(1.3, rel=0.01)
+    assert "Not compared, because they missed another metric: 9 runs." in found.judgement.sentences
+
+
+def test_one_run_of_noisy_cases_cannot_tell(tmp_path: Path) -> None:
+    def vary(seed: int, factor: float) -> Callable[..., str]:
+        def answer(text: str, chat: Any) -> str:
+            at = int(text)
+            chat.usage(round(factor * (1000 + 400 * ((at * 7 + seed * at // 3 + seed) % 5))))
+            return "Hello"
+
+        return answer
+
+    run(tmp_path, vary(0, 1.0), TOKENS, runs=1).write(tmp_path)
+    record = run(tmp_path, vary(3, 1.3), TOKENS, runs=1)
+    judgement = find(record, "budget/tokens").judgement
+    assert judgement is not None
+    assert (record.verdict.status, judgement.reason) == ("inconclusive", "noisy_growth")
+    assert judgement.sentences[0].startswith("Can't tell: tokens × 1.36 (0.99 to 1.86) over 12 cases × 1 run")
+
+
+def test_without_figures_in_the_baseline_nothing_is_compared(tmp_path: Path) -> None:
+    run(tmp_path, consume(), {}).write(tmp_path)
+    record = run(tmp_path, consume(9), TOKENS)
+    judgement = find(record, "budget/tokens").judgement
+    assert judgement is not None
+    assert judgement.reason == "no_baseline"
+    assert judgement.sentences[0].startswith("No baseline for these figures yet")
+    assert record.verdict.status == "inconclusive"
+
+
+def test_a_budget_that_is_only_reported_takes_no_part(folder: Path) -> None:
+    budgets = {"budget/tokens": {"max_increase": 0.15, "gates": False}}
+    record = run(folder, consume(1.3), budgets)
+    judgement = find(record, "budget/tokens").judgement
+    assert record.passed
+    assert judgement is not None
+    assert judgement.verdict == "fail"
+
+
+@pytest.mark.parametrize(("runs", "status"), [(4, "inconclusive"), (5, "fail")])
+def test_p95_needs_enough_runs(tmp_path: Path, runs: int, status: str) -> None:
+    record = run(tmp_path, consume(), {"budget/tokens": {"p95": 900}}, runs=runs)
+    judgement = find(record, "budget/tokens").judgement
+    assert record.verdict.status == status
+    assert judgement is not None
+    if runs == 4:
+        assert "59 runs with a figure are needed to bound it, 48 were made" in judgement.sentences[0]
+    else:
+        assert judgement.percentile is not None
+        assert judgement.percentile.minimum == 900
+
+
+def test_max_holds_for_the_mean_of_a_case_and_with_pass_hat_k_for_each_run(tmp_path: Path) -> None:
+    literal = run(tmp_path, consume(), {"budget/tokens": {"max": 1050}}, max_failed_cases=0)
+    assert literal.passed
+    each = run(tmp_path, consume(), {"budget/tokens": {"max": 1050, "pass_hat_k": 3}}, max_failed_cases=0)
+    assert {case.status for case in each.cases} == {"failed"}
+    less = run(tmp_path, consume(), {"budget/tokens": {"max": 999}}, max_failed_cases=0)
+    assert less.verdict.reasons[0] == "budget/tokens is 1,000, above its max 999."
+
+
+def test_a_budget_without_figures_gives_no_verdict(tmp_path: Path) -> None:
+    record = run(tmp_path, lambda text: "Hello", {"budget/tokens": {"max": 5}})
+    assert record.verdict.exit_code == 3
+    assert record.verdict.reasons[0] == (
+        "budget/tokens was not evaluated on any case: the agent reports no tokens."
+    )
+
+
+def test_a_record_with_budgets_is_read_as_it_was_written(folder: Path) -> None:
+    record = run(folder, consume(1.3), {"budget/tokens": {"max_increase": 0.15, "p95": 9000}})
+    record.write(folder)
+    assert Record.read(folder / "results.json") == record
+    stored = json.loads((folder / "results.json").read_text("utf-8"))
+    assert stored["metrics"][0].get("range") is None
+    assert stored["metrics"][1]["range"] == [1e15, 0.0]
+    assert "ratio" not in stored["metrics"][0]["judgement"]
+
+
+# --- docs/budgets.md ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+def test_snippets_of_the_page_are_valid(tmp_path: Path, block: str) -> None:
+    cases = {"eval_set_id": "a", "eval_cases": [{"eval_id": "c", "conversation": []}]}
+    (tmp_path / "a.evalset.json").write_text(json.dumps(cases))
+    (tmp_path / "agent.py").write_text("def answer(text):\n    return 'Hello'\n")
+    head = "eval_sets: [a.evalset.json]\nagent: {kind: python, entry: 'agent.py:answer'}\n"
+    body = block.replace("evals/refunds.evalset.json", "a.evalset.json").replace(
+        "tags: [research]", "ids: ['*']"
+    )
+    (tmp_path / "evalgate.yaml").write_text(body if "version:" in body else head + body)
+    plan = build_plan(Overrides(), thresholds=None, folder=tmp_path, environ={})
+    assert sum(each.name.startswith("budget/") for each in plan.suites[0].metrics) >= 2
+
+
+def test_python_of_the_page_runs() -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(block, "budgets.md", "exec"), {})
