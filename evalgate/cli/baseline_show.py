@@ -62,7 +62,7 @@ def summarize_baseline(destination: BaselineTarget, now: datetime | None = None)
     parameters = build_statistical_policy(gate, runs, ()).parameters
     get_range = destination.config.get_score_range
     drops = estimate_detectable_drops(
-        _build_history(baseline, destination.config), parameters, max_drop=gate.max_regression
+        build_score_history(baseline, destination.config), parameters, max_drop=gate.max_regression
     )
     return BaselineSummary(
         destination.target,
@@ -99,7 +99,7 @@ def _find_breaks(baseline: Baseline, destination: BaselineTarget) -> Iterator[tu
             yield f"{case.eval_set_id}/{case.eval_id}", since
 
 
-def _build_history(baseline: Baseline, config: Config) -> dict[str, dict[str, Sequence[float | None]]]:
+def build_score_history(baseline: Baseline, config: Config) -> dict[str, dict[str, Sequence[float | None]]]:
     """Return scores as shares of the metric's range, by metric and then by case.
 
     Budgets and metrics with scores outside their range are left out.

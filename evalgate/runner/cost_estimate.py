@@ -172,12 +172,12 @@ def describe_estimate(
 def _format_amount(estimate: CostEstimate) -> str:
     whole = estimate.whole
     parts = {"agent": estimate.agent, "judges": estimate.judges, "users": estimate.users}
-    used = [f"{name} {_format_tokens(part.tokens)}" for name, part in parts.items() if part.tokens]
+    used = [f"{name} {format_tokens(part.tokens)}" for name, part in parts.items() if part.tokens]
     split = f" ({', '.join(used)})" if len(used) > 1 else ""
-    money = f"${whole.usd:,.2f}" if whole.usd >= 0.01 else f"${whole.usd:.2g}"
-    time = _format_time(estimate.seconds) + (" of conversations" if estimate.judges.tokens else "")
+    money = format_money(whole.usd)
+    time = format_time(estimate.seconds) + (" of conversations" if estimate.judges.tokens else "")
     parts_shown = (
-        f"{_format_tokens(whole.tokens)} tokens{split}" if whole.tokens else "",
+        f"{format_tokens(whole.tokens)} tokens{split}" if whole.tokens else "",
         f"{'at least ' if whole.unpriced else ''}{money}" if whole.usd else "",
         time,
     )
@@ -209,7 +209,7 @@ def _find_exceeded_limits(estimate: CostEstimate, budget: Budget, spent: Metered
         yield f"{budget.minutes:g} minutes"
 
 
-def _format_tokens(tokens: float) -> str:
+def format_tokens(tokens: float) -> str:
     """Return a count such as `1.2 M`, `340 k` or `87`, to the two digits that an estimate deserves."""
     for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if tokens >= size * 0.995:
@@ -221,7 +221,13 @@ def _round_two_digits(value: float) -> str:
     return f"{float(f'{value:.2g}'):,g}"
 
 
-def _format_time(seconds: float) -> str:
+def format_money(usd: float) -> str:
+    """Return an amount such as `$1.20`, or `$0.0034` if it is below a cent."""
+    return f"${usd:,.2f}" if usd >= 0.01 or not usd else f"${usd:.2g}"
+
+
+def format_time(seconds: float) -> str:
+    """Return a duration such as `40 s`, `12 min` or `3.5 h`."""
     if seconds < 1:
         return "less than a second"
     if seconds < 90:

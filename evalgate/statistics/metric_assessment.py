@@ -125,7 +125,8 @@ def _is_within_discovery_budget(
     return True
 
 
-_INTERIM = 10  # a fail before the last round needs a level this many times smaller
+INTERIM_DIVISOR = 10
+"""A fail before the last round needs a level this many times smaller."""
 
 
 @frozen
@@ -193,7 +194,7 @@ def build_assessments(
     }
     # AUTO looks after every round, and looking often finds something: before the last round a fail needs
     # stronger evidence.
-    alpha = parameters.alpha * parameters.averages_share / (1 if moment.last else _INTERIM)
+    alpha = parameters.alpha * parameters.averages_share / (1 if moment.last else INTERIM_DIVISOR)
     tested = {
         name: change.p for name, change in changes.items() if not is_deterministic(scores[name], parameters)
     }
@@ -256,7 +257,7 @@ def _build_assessment(
         part = RuleCheck("data", "inconclusive", "missing_runs" if has_baseline else "no_baseline")
         return Assessment(scores, (part,), None, None, None, None, exact)
     cases = tuple(scores.measured.values())
-    alpha = parameters.alpha if moment.last else parameters.alpha / _INTERIM
+    alpha = parameters.alpha if moment.last else parameters.alpha / INTERIM_DIVISOR
     # Over all cases with a score, new and changed ones too: a minimum needs no baseline.
     minimum = reliability = None
     if cases and rule.min_score is not None:

@@ -1,0 +1,72 @@
+"""Command `evalgate plan` with its options."""
+
+from pathlib import Path
+
+import click
+
+from evalgate.cli.options import project_directory, require_nonempty, thresholds_file
+from evalgate.cli.project_folder import BASELINE
+from evalgate.cli.redacted_output import build_redactor, print_json, print_report
+
+
+@click.command()
+@click.option(
+    "--drop",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.05,
+    show_default=True,
+    metavar="DROP",
+    help="Drop of a metric's mean that the gate should catch, as a share of the range of its scores.",
+)
+@click.option(
+    "--power",
+    type=click.FloatRange(0.5, 0.99),
+    default=0.8,
+    show_default=True,
+    metavar="SHARE",
+    help="How often it should catch the drop.",
+)
+@click.option(
+    "--cases",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help="Size of the suite.  [default: as many as the baseline has, else the eval sets]",
+)
+@click.option(
+    "--runs", type=click.IntRange(1, 50), metavar="N", help="Show this number of runs of each case, too."
+)
+@click.option(
+    "--baseline",
+    type=BASELINE,
+    metavar="WHERE",
+    callback=require_nonempty,
+    help="Baseline to plan from.  [default: `gate.baseline`, else .evalgate/baseline.json]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+@thresholds_file
+@project_directory
+def plan(
+    drop: float,
+    power: float,
+    cases: int | None,
+    runs: int | None,
+    baseline: str | None,
+    as_json: bool,
+    thresholds: str | None,
+    working_directory: str,
+) -> int:
+    """Plan the cases and runs that show a drop, and their cost.
+
+    Nothing is run: the figures follow from the stored runs of the baseline, without one from assumptions that
+    are printed.
+    """
+    from evalgate.cli.run_planning import PlanRequest, build_gate_plan, format_gate_plan
+
+    request = PlanRequest(drop, power, cases, runs, baseline, thresholds)
+    with build_redactor().redact_errors():
+        found = build_gate_plan(request, Path(working_directory))
+    if as_json:
+        print_json(found.as_json())
+    else:
+        print_report(format_gate_plan(found))
+    return 0

@@ -1,0 +1,400 @@
+"""`evalgate plan`: the cases and runs that it takes to see a drop, and their cost."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from evalgate.cli.baseline_show import build_score_history
+from evalgate.config import defaults
+from evalgate.core import registry
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import format_score, pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import to_log_line
+from evalgate.core.score_ranges import Range
+from evalgate.core.types import Baseline, Criterion
+from evalgate.datasets.loading import load_eval_sets
+from evalgate.gating.score_tables import build_statistical_policy
+from evalgate.runner.cost_estimate import (
+    CostEstimate,
+    estimate_cost,
+    format_money,
+    format_time,
+    format_tokens,
+)
+from evalgate.runner.plan import MEASURED_RUNS
+from evalgate.runner.reevaluation import BaselineTarget, resolve_target
+from evalgate.statistics.parameters import Parameters
+from evalgate.statistics.run_planning import CaseNoise, DropModel, RunDesign, measure_case_noise
+
+_FIXED_RUNS = (1, 3, 5)
+_AUTO = "auto"
+_ASSUMED_AVERAGE = 0.9
+_ASSUMED_STORED = 10
+
+
+@frozen
+class PlanRequest:
+    """Options of `evalgate plan`."""
+
+    drop: float
+    power: float
+    cases: int | None = None
+    runs: int | None = None
+    baseline: str | None = None
+    thresholds: str | None = None
+
+
+@frozen
+class DesignPower:
+    """Power of one number of runs against drops of one metric."""
+
+    runs: str
+    """`3`, or `auto`."""
+    smallest_drop: float | None
+    """Smallest drop that is caught, in the metric's own range; None: no drop is."""
+    cases: int | None
+    """Cases like the present ones that catch the wanted drop; None: more than 100,000."""
+
+
+@frozen
+class MetricPower:
+    """Power of the gate on one metric."""
+
+    metric: str
+    average: float
+    cases: int
+    drop: float
+    """The wanted drop, in the metric's own range."""
+    max_regression: float
+    """Drop of the mean that is allowed, in the metric's own range."""
+    cases_max_regression: float
+    """The allowed drop that `cases` of the designs are computed with: `max_regression`, or half of the wanted
+    drop if that is smaller than what is allowed."""
+    designs: tuple[DesignPower, ...]
+
+
+@frozen
+class DesignCost:
+    """Usage of one number of runs: the least and the most; None where it is not known."""
+
+    runs: str
+    agent_runs: tuple[int, int]
+    tokens: tuple[float, float] | None
+    usd: tuple[float, float] | None
+    minutes: tuple[float, float] | None
+
+
+@frozen
+class GatePlan:
+    """The cases and runs that it takes to see a drop."""
+
+    source: str
+    """Baseline that the figures follow from; "" if there is none."""
+    cases: int
+    stored_runs: tuple[int, int] | None
+    """Fewest and most stored runs of a case."""
+    power: float
+    metrics: tuple[MetricPower, ...]
+    costs: tuple[DesignCost, ...]
+    concurrency: int
+    advice: tuple[str, ...]
+    assumptions: tuple[str, ...]
+
+    def as_json(self) -> str:
+        """Return the plan as JSON text."""
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+
+def build_gate_plan(request: PlanRequest, folder: Path) -> GatePlan:
+    """Plan from the baseline, or from assumptions if there is none.
+
+    Raises:
+        InvalidInputError: the baseline or the thresholds file cannot be read, or the size is not known.
+    """
+    target = resolve_target(folder, request.baseline, request.thresholds)
+    baseline = target.read() if request.baseline is not None else target.store.read()
+    designs = _list_designs(request, target)
+    if baseline is None:
+        noise = {"(any metric)": _assume_noise(request, target)}
+        size, assumptions = len(next(iter(noise.values()))), tuple(_describe_assumptions())
+    else:
+        noise, size = _measure_noise(baseline, target), request.cases or len(baseline.cases)
+        assumptions = tuple(_describe_history_limits(baseline, request))
+    metrics = tuple(_plan_metrics(noise, request, target, designs, size))
+    counts = [len(case.runs) for case in baseline.cases] if baseline else []
+    concurrency = (target.config.agent.concurrency if target.config.agent else None) or defaults.CONCURRENCY
+    return GatePlan(
+        target.target if baseline else "",
+        size,
+        (min(counts), max(counts)) if counts else None,
+        request.power,
+        metrics,
+        tuple(_plan_cost(label, design, size, baseline, concurrency) for label, design in designs.items()),
+        concurrency,
+        tuple(_iter_advice(metrics, request, size, min(counts, default=_ASSUMED_STORED))),
+        assumptions,
+    )
+
+
+def _list_designs(request: PlanRequest, target: BaselineTarget) -> dict[str, RunDesign]:
+    fixed = sorted({*_FIXED_RUNS, *([request.runs] if request.runs else [])})
+    found = {str(runs): RunDesign(runs) for runs in fixed}
+    return {**found, _AUTO: RunDesign(target.config.gate.max_runs, is_auto=True)}
+
+
+def _assume_noise(request: PlanRequest, target: BaselineTarget) -> tuple[CaseNoise, ...]:
+    cases = request.cases or _count_cases(target)
+    if not cases:
+        raise InvalidInputError(
+            f"{target.target}: there is no baseline to plan from, and no eval set. Say how many cases there "
+            "would be with --cases N."
+        )
+    average = _ASSUMED_AVERAGE
+    return (CaseNoise(average, average * (1 - average), _ASSUMED_STORED),) * cases
+
+
+def _count_cases(target: BaselineTarget) -> int:
+    config, folder = target.config, target.workspace.folder
+    if not config.eval_sets:
+        return 0
+    loaded = load_eval_sets(config.eval_sets, registry.get_formats(), base=folder, format_name=config.format)
+    return sum(len(each.cases) for each in loaded)
+
+
+def _measure_noise(baseline: Baseline, target: BaselineTarget) -> dict[str, tuple[CaseNoise, ...]]:
+    """Return the noise of each metric that gates."""
+    silent = {each.metric for each in target.criteria if not each.gates}
+    history = build_score_history(baseline, target.config)
+    keep = target.config.gate.statistics.baseline_keep
+    found = {
+        metric: noise
+        for metric, scores in history.items()
+        if metric not in silent and (noise := measure_case_noise(scores, keep))
+    }
+    if not found:
+        raise InvalidInputError(f"{target.target}: the baseline holds no score to plan from")
+    return found
+
+
+def _plan_metrics(
+    noise: Mapping[str, Sequence[CaseNoise]],
+    request: PlanRequest,
+    target: BaselineTarget,
+    designs: Mapping[str, RunDesign],
+    size: int,
+) -> Iterator[MetricPower]:
+    gate, criteria = target.config.gate, {each.metric: each for each in target.criteria}
+    parameters = build_statistical_policy(gate, "auto", ()).parameters
+    for metric, cases in noise.items():
+        own = target.config.get_score_range(metric)
+        allowed = _find_allowed_drop(criteria.get(metric), own, gate.max_regression)
+        # A drop that is allowed is never caught reliably: a smaller one must be allowed to catch it.
+        wanted = min(allowed, request.drop / 2) if request.drop <= allowed else allowed
+        model = _build_model(cases, parameters, allowed, len(noise))
+        stricter = _build_model(cases, parameters, wanted, len(noise))
+        yield MetricPower(
+            metric,
+            own.to_score(model.average),
+            len(cases),
+            request.drop * own.width,
+            allowed * own.width,
+            wanted * own.width,
+            tuple(
+                DesignPower(
+                    label,
+                    _scale_drop(model.find_smallest_drop(design, request.power, size), own),
+                    stricter.find_cases(request.drop, design, request.power),
+                )
+                for label, design in designs.items()
+            ),
+        )
+
+
+def _build_model(
+    cases: Sequence[CaseNoise], parameters: Parameters, max_drop: float, metrics: int
+) -> DropModel:
+    return DropModel(cases, parameters, max_drop=max_drop, metrics=metrics)
+
+
+def _find_allowed_drop(criterion: Criterion | None, own: Range, usual: float) -> float:
+    """Return the allowed drop of a metric's mean, as a share of its range."""
+    if criterion is None or criterion.max_regression is None:
+        return usual
+    return criterion.max_regression / own.width
+
+
+def _scale_drop(drop: float | None, own: Range) -> float | None:
+    return None if drop is None else round(drop * own.width, 6)
+
+
+# --- cost ---------------------------------------------------------------------------------------------------
+
+
+def _plan_cost(
+    label: str, design: RunDesign, size: int, baseline: Baseline | None, concurrency: int
+) -> DesignCost:
+    least, most = (1 if design.is_auto else design.runs), design.runs
+    agent_runs = size * least, size * most
+    low, high = (_estimate_runs(baseline, runs, size, concurrency) for runs in (least, most))
+    if low is None or high is None:
+        return DesignCost(label, agent_runs, None, None, None)
+    usage, scale = (low.whole, high.whole), size / (low.runs / least)
+    return DesignCost(
+        label,
+        agent_runs,
+        (usage[0].tokens * scale, usage[1].tokens * scale) if usage[1].tokens else None,
+        (usage[0].usd * scale, usage[1].usd * scale) if usage[1].usd else None,
+        (low.seconds * scale / 60, high.seconds * scale / 60),
+    )
+
+
+def _estimate_runs(baseline: Baseline | None, runs: int, size: int, concurrency: int) -> CostEstimate | None:
+    if baseline is None:
+        return None
+    return estimate_cost({case.key: runs for case in baseline.cases}, baseline, min(concurrency, size * runs))
+
+
+# --- sentences ----------------------------------------------------------------------------------------------
+
+
+def _describe_assumptions() -> Iterator[str]:
+    yield (
+        f"There is no baseline. Assumed: pass or fail, {_ASSUMED_AVERAGE:.0%} of the runs of every case pass "
+        f"at random, and a baseline of {_ASSUMED_STORED} runs of each case. Most suites vary less."
+    )
+
+
+def _describe_history_limits(baseline: Baseline, request: PlanRequest) -> Iterator[str]:
+    single = sum(len(case.runs) == 1 for case in baseline.cases)
+    if single:
+        yield (
+            f"{pluralize(single, 'case')} with one stored run: taken to pass at random as often as the whole "
+            "suite, which is the most that it can vary."
+        )
+    if request.cases is not None and request.cases != len(baseline.cases):
+        size = pluralize(len(baseline.cases), "case")
+        yield f"Further cases are taken to be like the {size} of the baseline, and as deep in it."
+
+
+def _iter_advice(
+    metrics: Sequence[MetricPower], request: PlanRequest, size: int, fewest: int
+) -> Iterator[str]:
+    for each in metrics:
+        if each.drop <= each.max_regression:
+            yield (
+                f"{each.metric}: drops below {format_score(each.max_regression)} are allowed, so one of "
+                f"{format_score(each.drop)} closes the gate at most half of the time. The number of cases "
+                f"holds for `max_regression: {each.cases_max_regression:g}`."
+            )
+    enough = _find_enough(metrics, size)
+    labels = [design.runs for design in metrics[0].designs]
+    if enough is not None:
+        often = f"{request.power:.0%} of the time"
+        yield f"`runs: {enough}` with {pluralize(size, 'case')} catches the drop {often}."
+    else:
+        needed = {label: _find_needed(metrics, label) for label in labels}
+        found = {label: cases for label, cases in needed.items() if cases is not None}
+        which = ", or ".join(f"{cases:,} with `runs: {label}`" for label, cases in found.items())
+        yield (
+            f"{pluralize(size, 'case')} are too few to catch the drop {request.power:.0%} of the time. "
+            + (f"It takes {which}." if which else "No number of cases is enough.")
+        )
+    yield "Runs that follow up a suspicious case come on top, in every row."
+    if fewest < MEASURED_RUNS:
+        yield (
+            f"The baseline holds fewer than {MEASURED_RUNS} runs of some cases. `evalgate run --runs 5` on "
+            "the default branch and `evalgate baseline save` show smaller drops, once for all changes."
+        )
+
+
+def _find_enough(metrics: Sequence[MetricPower], size: int) -> str | None:
+    """Return the first design that catches the drop in every metric with the present cases."""
+    for label in [design.runs for design in metrics[0].designs]:
+        needed = _find_needed(metrics, label)
+        if needed is not None and needed <= size:
+            return label
+    return None
+
+
+def _find_needed(metrics: Sequence[MetricPower], label: str) -> int | None:
+    found = [design.cases for each in metrics for design in each.designs if design.runs == label]
+    known = [cases for cases in found if cases is not None]
+    return max(known) if len(known) == len(found) else None
+
+
+# --- text ---------------------------------------------------------------------------------------------------
+
+
+def format_gate_plan(plan: GatePlan) -> str:
+    """Format the plan as text for the terminal, ending in a newline."""
+    return "".join(f"{line}\n" for line in _iter_lines(plan))
+
+
+def _iter_lines(plan: GatePlan) -> Iterator[str]:
+    if plan.stored_runs is not None:
+        low, high = plan.stored_runs
+        runs = f"{low} to {pluralize(high, 'stored run')}" if low != high else pluralize(low, "stored run")
+        yield f"Planned for {pluralize(plan.cases, 'case')} from {to_log_line(plan.source)}, {runs} of a case"
+    else:
+        yield f"Planned for {pluralize(plan.cases, 'case')} without a baseline"
+    for each in plan.metrics:
+        yield ""
+        yield (
+            f"{to_log_line(each.metric, 80)}: {format_score(each.average)} on average, `max_regression` "
+            f"{format_score(each.max_regression)}"
+        )
+        rows = [
+            (
+                design.runs,
+                _format_drop(design.smallest_drop),
+                _format_cases(design.cases),
+            )
+            for design in each.designs
+        ]
+        wanted = f"cases to catch {format_score(each.drop)}"
+        yield from _format_table(("runs", f"smallest drop caught {plan.power:.0%}", wanted), rows)
+    yield ""
+    yield f"Cost of a gate run, {plan.concurrency} conversations at a time"
+    header = ("runs", "runs of the agent", "tokens", "money", "time")
+    yield from _format_table(header, [_build_cost_row(each) for each in plan.costs])
+    yield ""
+    for sentence in (*plan.advice, *plan.assumptions):
+        yield f"- {to_log_line(sentence, 500)}"
+
+
+def _build_cost_row(cost: DesignCost) -> tuple[str, ...]:
+    low, high = cost.agent_runs
+    time = None if cost.minutes is None else [format_time(60 * each) for each in cost.minutes]
+    return (
+        cost.runs,
+        _join_bounds([f"{low:,}", f"{high:,}"]),
+        _join_bounds(None if cost.tokens is None else list(map(format_tokens, cost.tokens))),
+        _join_bounds(None if cost.usd is None else list(map(format_money, cost.usd))),
+        _join_bounds(time),
+    )
+
+
+def _join_bounds(bounds: Sequence[str] | None) -> str:
+    if bounds is None:
+        return "unknown"
+    return bounds[0] if bounds[0] == bounds[1] else " to ".join(bounds)
+
+
+def _format_cases(cases: int | None) -> str:
+    return "none" if cases is None else f"{cases:,}"
+
+
+def _format_drop(drop: float | None) -> str:
+    return "none" if drop is None else f"{drop:.3f}"
+
+
+def _format_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in (header, *rows):
+        first, *others = (
+            text.ljust(width) if at == 0 else text.rjust(width)
+            for at, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join(("", first, *others)).rstrip()

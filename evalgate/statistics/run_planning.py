@@ -1,0 +1,214 @@
+"""Plan how many cases and runs a gate needs to see a drop of a metric's average.
+
+A normal model of the procedure in `adaptive_runs` and `metric_assessment`: the averages of baseline and
+candidate vary with the runs of each case, and the gate closes if the drop reaches `max_drop` and is more than
+luck. It leaves out that single broken cases close the gate as well.
+"""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from statistics import NormalDist
+
+from evalgate.core.frozen import frozen
+from evalgate.statistics.metric_assessment import INTERIM_DIVISOR
+from evalgate.statistics.parameters import Parameters
+from evalgate.statistics.score_pairs import (
+    Score,
+    compute_score_mean,
+    compute_score_variance,
+    normalize_scores,
+)
+from evalgate.statistics.threshold_test import compute_normal_quantile
+
+_NORMAL = NormalDist()
+_TRIALS = 2_000
+_FINEST = 0.001
+_MOST_CASES = 100_000
+
+
+@frozen
+class CaseNoise:
+    """Luck in one case: how much its score varies from run to run."""
+
+    mean: float
+    variance: float
+    """Of one run."""
+    stored: int
+    """Runs in the baseline, at least 1."""
+
+
+@frozen
+class RunDesign:
+    """Number of runs of each case."""
+
+    runs: int
+    """Runs of each case; with `is_auto` the most rounds."""
+    is_auto: bool = False
+
+
+def measure_case_noise(scores: Mapping[str, Sequence[Score]], keep: int) -> tuple[CaseNoise, ...]:
+    """Return the noise of each case from its stored scores, the newest `keep` runs, as shares of the range.
+
+    One run does not show how much a case varies. Such a case is taken to pass at random as often as the whole
+    suite does, which is the most that it can vary.
+    """
+    found = [normal for each in scores.values() if (normal := normalize_scores(each[-keep:]))]
+    if not found:
+        return ()
+    average = sum(map(compute_score_mean, found)) / len(found)
+    return tuple(
+        CaseNoise(compute_score_mean(each), compute_score_variance(each), len(each))
+        if len(each) > 1
+        else CaseNoise(average, average * (1 - average), 1)
+        for each in found
+    )
+
+
+@frozen
+class _Spread:
+    """Variances of the average's parts under a drop, for the suite as it is."""
+
+    baseline: float
+    """Of the baseline's average."""
+    round: float
+    """Of the average of one round of the candidate."""
+    pooled: Mapping[int, float]
+    """Rounds to the variance of the average of one round, as the gate estimates it from both sides' runs."""
+    permutation: Mapping[int, float]
+    """Rounds to the variance of the drop that the test of significance sees."""
+
+
+class DropModel:
+    """Power of the gate against a drop that is spread over all cases: each run scores 0 more often."""
+
+    def __init__(
+        self, noise: Sequence[CaseNoise], parameters: Parameters, *, max_drop: float, metrics: int = 1
+    ) -> None:
+        """Build the model of one metric.
+
+        Args:
+            noise: of each case, at least one; all have the same weight.
+            parameters: of the gate.
+            max_drop: the allowed drop of the average.
+            metrics: number of gating metrics, which share the level.
+        """
+        self.cases = len(noise)
+        self._groups = Counter(noise)  # most cases of a suite that passes or fails are alike
+        self.max_drop = max_drop
+        self._futility = parameters.futility
+        self._level = parameters.alpha * parameters.averages_share / metrics
+
+    @property
+    def average(self) -> float:
+        """Return the average of all cases, the largest possible drop."""
+        return math.fsum(count * case.mean for case, count in self._groups.items()) / self.cases
+
+    def compute_power(self, drop: float, design: RunDesign, cases: int | None = None) -> float:
+        """Return the chance that the average closes the gate at this drop.
+
+        `cases`: size of the suite, if it had more or fewer cases like these; None: as it is.
+        """
+        if not 0 < drop <= self.average:
+            return 0.0
+        spread = self._measure_spread(drop, design.runs, cases or self.cases)
+        if design.is_auto and design.runs > 1:
+            return self._simulate_rounds(drop, design.runs, spread)
+        deviation = math.sqrt(spread.baseline + spread.round / design.runs)
+        limit = max(self.max_drop, self._quantile * math.sqrt(spread.permutation[design.runs]))
+        return _compute_chance(drop - limit, deviation)
+
+    def find_smallest_drop(self, design: RunDesign, power: float, cases: int | None = None) -> float | None:
+        """Return the smallest drop that is caught with this power, in steps of 0.001; None: no drop is."""
+        steps = math.floor(self.average / _FINEST)
+        found = _find_first(lambda step: self.compute_power(step * _FINEST, design, cases) >= power, 1, steps)
+        return None if found is None else found * _FINEST
+
+    def find_cases(self, drop: float, design: RunDesign, power: float) -> int | None:
+        """Return how many cases like these catch the drop with this power; None: not even 100,000."""
+        return _find_first(lambda cases: self.compute_power(drop, design, cases) >= power, 1, _MOST_CASES)
+
+    @cached_property
+    def _quantile(self) -> float:
+        return compute_normal_quantile(self._level)
+
+    def _measure_spread(self, drop: float, most: int, cases: int) -> _Spread:
+        lost = drop / self.average
+        size = self.cases * cases
+        baseline = candidate = 0.0
+        pooled = dict.fromkeys(range(1, most + 1), 0.0)
+        permutation = dict(pooled)
+        for case, count in self._groups.items():
+            mean = (1 - lost) * case.mean
+            # A run scores 0 with the chance `lost`, else as before.
+            variance = (1 - lost) * (case.variance + case.mean**2) - mean**2
+            baseline += count * case.variance / case.stored
+            candidate += count * variance
+            for runs in pooled:
+                part = count / size * _compute_pooled_variance(case, variance, case.mean - mean, runs)
+                pooled[runs] += part
+                permutation[runs] += part * (1 / case.stored + 1 / runs)
+        return _Spread(baseline / size, candidate / size, pooled, permutation)
+
+    def _simulate_rounds(self, drop: float, most: int, spread: _Spread) -> float:
+        """Return the share of trials in which AUTO closes the gate by the average."""
+        dice = random.Random(0)  # noqa: S311 - reproducible, and guards no secret
+        closed = 0
+        for _ in range(_TRIALS):
+            shift = dice.gauss(drop, math.sqrt(spread.baseline))
+            closed += self._simulate_trial(dice, shift, most, spread)
+        return closed / _TRIALS
+
+    def _simulate_trial(self, dice: random.Random, shift: float, most: int, spread: _Spread) -> bool:
+        summed, deviation = 0.0, math.sqrt(spread.round)
+        for rounds in range(1, most + 1):
+            summed += dice.gauss(shift, deviation)
+            drop, luck = summed / rounds, math.sqrt(spread.permutation[rounds])
+            quantile = self._quantile if rounds == most else self._interim_quantile
+            if drop >= max(self.max_drop, quantile * luck):
+                return True
+            if drop < self.max_drop / 2 or self._is_futile(drop, rounds, most, spread.pooled[rounds]):
+                return False
+        return False
+
+    @cached_property
+    def _interim_quantile(self) -> float:
+        return compute_normal_quantile(self._level / INTERIM_DIVISOR)
+
+    @cached_property
+    def _futility_quantile(self) -> float:
+        return compute_normal_quantile(self._futility)
+
+    def _is_futile(self, drop: float, rounds: int, most: int, pooled: float) -> bool:
+        """Return True if AUTO would stop because further rounds hardly ever make the drop too large."""
+        left = 1 / rounds - 1 / most
+        if drop >= self.max_drop or left <= 0 or not self._futility:
+            return False
+        return drop + self._futility_quantile * math.sqrt(pooled * left) <= self.max_drop
+
+
+def _compute_pooled_variance(case: CaseNoise, variance: float, drop: float, runs: int) -> float:
+    """Return the expected variance of the pooled runs of both sides of a case."""
+    stored = case.stored
+    between = drop * drop + case.variance / stored + variance / runs
+    squares = (stored - 1) * case.variance + (runs - 1) * variance
+    return (squares + between / (1 / stored + 1 / runs)) / (stored + runs - 1)
+
+
+def _compute_chance(distance: float, deviation: float) -> float:
+    if deviation == 0:
+        return 1.0 if distance >= 0 else 0.0
+    return _NORMAL.cdf(distance / deviation)
+
+
+def _find_first(holds: Callable[[int], bool], first: int, last: int) -> int | None:
+    """Return the smallest number from `first` to `last` for which a monotonic condition holds, or None."""
+    if last < first or not holds(last):
+        return None
+    low, high = first, last
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return high
