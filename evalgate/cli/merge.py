@@ -21,8 +21,7 @@ from evalgate.cli.options import (
 )
 from evalgate.cli.project_folder import FILE
 from evalgate.cli.redacted_output import build_redactor
-from evalgate.cli.run import build_repro_options, post_on_failure
-from evalgate.cli.selection_options import add_case_filters, pop_case_filters
+from evalgate.cli.run import add_case_filters, build_repro_options, pop_case_filters, post_on_failure
 
 
 @click.command(cls=SectionedCommand)
