@@ -55,7 +55,9 @@ def looked_up(framework: Framework) -> Reply:
     )
 
 
-@pytest.mark.parametrize("framework", [LANGGRAPH, OPENAI_AGENTS], ids=lambda each: each.folder)
+@pytest.mark.parametrize(
+    "framework", [LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, STRANDS, AUTOGEN], ids=lambda each: each.folder
+)
 async def test_a_trace_has_model_calls_with_requests_and_tool_calls(framework: Framework) -> None:
     python, folder = python_with(framework.folder), AGENTS / framework.folder
     case = a_talk("case", "Where is 5?", session=SessionInput(state={"shop": "Acme"}))
@@ -75,6 +77,31 @@ async def test_a_trace_has_model_calls_with_requests_and_tool_calls(framework: F
     assert (tool.name, tool.request) == ("get_order", {"order_id": "5"})
     assert "shipped" in str(tool.response)
     assert not any(step.error for step in played["case"].trace)
+
+
+@pytest.mark.parametrize("framework", [PYDANTIC_AI, STRANDS, AUTOGEN], ids=lambda each: each.folder)
+async def test_a_failed_call_of_a_model_is_in_the_trace(framework: Framework) -> None:
+    python, folder = python_with(framework.folder), AGENTS / framework.folder
+    played = await play(
+        "python", {"entry": "desk.py:agent"}, python, folder, [a_talk("case", "boom")], trace=True
+    )
+    root, model = played["case"].trace
+    assert (root.kind, model.kind, model.request is not None) == ("agent", "model", True)
+    assert "no model" in root.error
+    assert "no model" in model.error
+
+
+@pytest.mark.parametrize(
+    "framework", [SMOLAGENTS, AGENT_FRAMEWORK, LLAMA_INDEX], ids=lambda each: each.folder
+)
+async def test_the_trace_of_other_frameworks_has_the_turn(framework: Framework) -> None:
+    """Their models here ask no server, whose requests a trace would have."""
+    python, folder = python_with(framework.folder), AGENTS / framework.folder
+    played = await play(
+        "python", {"entry": "desk.py:agent"}, python, folder, [a_talk("case", "Where is 5?")], trace=True
+    )
+    [turn] = played["case"].trace
+    assert (turn.kind, turn.request, turn.response) == ("agent", "Where is 5?", "Order 5 has shipped.")
 
 
 @every

@@ -6,11 +6,27 @@ converted is cut, and what exceeds the limits is left out.
 
 from __future__ import annotations
 
+import functools
+import sys
 import threading
 import time
 from typing import Any, Callable, Optional
 
 from .trace_values import MOST_SPANS, ValueClipper, clip_name
+
+
+def ignore_errors(action: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls `action`, and returns None if it raises: no turn fails by its trace."""
+
+    @functools.wraps(action)
+    def call_action(*args: Any, **options: Any) -> Any:
+        try:
+            return action(*args, **options)
+        except Exception as error:  # noqa: BLE001  of a release of a framework that passes other things
+            sys.stderr.write(f"evalgate: a step of the agent is missing in the trace ({error!r})\n")
+            return None
+
+    return call_action
 
 
 class OpenSpan:

@@ -8,6 +8,7 @@ from typing import Any, Iterator, Optional
 from ..errors import UnsupportedCaseError
 from ..session import Session
 from . import AgentHost, is_a
+from .autogen_trace import ToolSteps, current_recorder, trace_clients
 from .event_recorder import (
     EventRecorder,
     as_text,
@@ -49,9 +50,18 @@ class _AutoGenConversation:
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         await self._add_context_messages()
-        recorder = EventRecorder(session)
-        async for message in self._agent.run_stream(task=text):
-            _record_message(message, recorder)
+        recorder, steps = EventRecorder(session), None
+        if session.trace is not None:
+            trace_clients(_find_clients(self._agent))
+            steps = ToolSteps(session.trace)
+        token = current_recorder.set(session.trace)
+        try:
+            async for message in self._agent.run_stream(task=text):
+                if steps is not None:
+                    steps.note_message(message)
+                _record_message(message, recorder)
+        finally:
+            current_recorder.reset(token)
         return recorder.response
 
     async def _add_context_messages(self) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib
-import sys
 from typing import Any, Callable, Dict, List, Optional
 
-from ..trace import OpenSpan, TraceRecorder
+from ..trace import OpenSpan, TraceRecorder, ignore_errors
 from .event_recorder import parse_tool_output
 
 
@@ -29,13 +28,11 @@ def create_trace_hooks(recorder: TraceRecorder) -> Any:
 
 def _as_hook(action: Callable[..., Any]) -> Callable[..., Any]:
     """Return a hook that calls `action` and never raises."""
+    call = ignore_errors(action)
 
     @functools.wraps(action)
     async def call_action(_self: Any, *args: Any, **options: Any) -> None:
-        try:
-            action(*args, **options)
-        except Exception as error:  # noqa: BLE001  of a release that passes other things
-            sys.stderr.write(f"evalgate: a step of the agent is missing in the trace ({error!r})\n")
+        call(*args, **options)
 
     return call_action
 

@@ -13,6 +13,7 @@ from ..errors import UnsupportedCaseError
 from ..session import FEATURES, Mocks, Session
 from . import AgentHost, is_a
 from .event_recorder import EventRecorder, as_text, create_conversation_host
+from .pydantic_ai_trace import create_traced_model, trace_tools
 
 # The framework's tool for structured output of a model: no tool of the agent.
 _OUTPUT_TOOL = "final_result"
@@ -39,9 +40,15 @@ class _PydanticAiConversation:
         deps_type = getattr(self._agent, "deps_type", None)
         if get_origin(deps_type) is dict or deps_type is dict:
             options["deps"] = session.state
+        if session.trace is not None and getattr(self._agent, "model", None) is not None:
+            options["model"] = create_traced_model(self._agent.model, session.trace)
         recorder = EventRecorder(session)
         capture = importlib.import_module("pydantic_ai").capture_run_messages
-        with _mock_toolsets(self._agent, session.mocks), capture() as messages:
+        with (
+            _mock_toolsets(self._agent, session.mocks),
+            trace_tools(self._agent, session.trace),
+            capture() as messages,
+        ):
             try:
                 result = await self._agent.run(text, **options)
             finally:  # also after an error: the calls before it belong to the transcript

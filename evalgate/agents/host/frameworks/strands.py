@@ -16,6 +16,7 @@ from .event_recorder import (
     parse_tool_output,
     read_context_messages,
 )
+from .strands_trace import StrandsSteps
 
 _NAME = "an agent of Strands"
 
@@ -39,6 +40,8 @@ class _StrandsConversation:
             agent.state.set(key, value)
         added = importlib.import_module("strands.hooks").MessageAddedEvent
         agent.hooks.add_callback(added, lambda event: self._record_message(event.message))
+        if session.trace is not None:
+            StrandsSteps(agent, session.trace)
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         self._recorder = recorder = EventRecorder(session)
