@@ -4,6 +4,7 @@ import inspect
 import sys
 
 from benchmarks import (
+    budgets,
     checks,
     cluster,
     hugesets,
@@ -35,6 +36,7 @@ ALL = {
     "longruns": longruns.main,
     "cluster": cluster.main,
     "checks": checks.main,
+    "budgets": budgets.main,
     "hugesets": hugesets.main,
     "library": library.main,
 }

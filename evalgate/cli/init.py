@@ -139,13 +139,16 @@ def _build_config(agent: str | None, found: Candidates, project: ProjectImport |
 
 def _build_criteria(project: ProjectImport) -> str:
     """Return the section with a project's criteria or checks, or the comment that says where they are."""
-    if project.checks:
-        lines = [f"  {name}: {_quote_yaml(value)}\n" for name, value in project.checks.items()]
-        return f"checks: # {project.own_criteria}\n{''.join(lines)}"
-    if not project.criteria:
-        return f"# No `criteria` here: {project.own_criteria}\n"
-    lines = [f"  {name}: {_quote_yaml(value)}\n" for name, value in project.criteria.items()]
-    return f"criteria: # {project.own_criteria}\n{''.join(lines)}"
+    sections = {"criteria": project.criteria, "checks": project.checks}
+    texts = [
+        f"{name}: # {project.own_criteria}\n"
+        + "".join(f"  {key}: {_quote_yaml(value)}\n" for key, value in section.items())
+        for name, section in sections.items()
+        if section
+    ]
+    if project.case_rules:
+        texts.append("cases:\n" + "".join(f"  - {_quote_yaml(rule)}\n" for rule in project.case_rules))
+    return "".join(texts) or f"# No `criteria` here: {project.own_criteria}\n"
 
 
 def _choose_patterns(agent: str | None, found: Candidates) -> tuple[str, ...]:

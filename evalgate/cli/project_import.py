@@ -56,6 +56,8 @@ class ProjectImport:
     own_criteria: str = ""
     """Comment about the origin of the criteria."""
     checks: Mapping[str, JsonObject] = field(default_factory=dict)
+    case_rules: tuple[JsonObject, ...] = ()
+    """The section `cases`."""
     agent_options: JsonObject = field(default_factory=dict)
     """Further keys of the agent's section, which belong to the first of `agents`."""
     environment: tuple[str, ...] = ()
@@ -278,7 +280,9 @@ def _read_promptfoo(workspace: Workspace, path: Path) -> ProjectImport:
         tuple(agents),
         files,
         own_criteria="the assertions of promptfoo's tests",
+        criteria=project.budgets,
         checks=project.checks,
+        case_rules=project.case_rules,
         agent_options=options,
         environment=tuple(dict.fromkeys([*_find_variables(path.parent), *variables])),
         lost=tuple(lost),

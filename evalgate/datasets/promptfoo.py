@@ -6,7 +6,7 @@ An assertion without a counterpart is listed with its line. See docs/import-proj
 import json
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import count, islice, product
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from evalgate.datasets.promptfoo_assertions import (
     CarriedCheck,
     convert_assertions,
 )
+from evalgate.datasets.promptfoo_budgets import merge_budgets
 from evalgate.datasets.promptfoo_values import NotCarriedError, parse_list, render_template
 from evalgate.documents.config_file import ConfigDocument, read_config_document
 from evalgate.system.files import read_input_text
@@ -70,6 +71,10 @@ class PromptfooProject:
     """Name of a check to its content in a thresholds file."""
     lost: tuple[str, ...]
     """One sentence for each part that is not carried over, `file:line` first."""
+    budgets: Mapping[str, JsonObject] = field(default_factory=dict)
+    """Name of a budget to its criterion."""
+    case_rules: tuple[JsonObject, ...] = ()
+    """Lower limits of some cases, for the section `cases`."""
 
 
 def read_promptfoo(path: Path, shown_as: str) -> PromptfooProject:
@@ -99,11 +104,20 @@ def read_promptfoo(path: Path, shown_as: str) -> PromptfooProject:
         found += _convert_test(test, number, prompt, defaults, document, path.parent, lost)
     cases = _with_unique_ids([case for case, _ in found])
     checks = [each for _, each in found]
+    ids = [case.eval_id for case in cases]
+    limits = [{check.name: check.content for check in each if check.is_budget} for each in checks]
+    budgets, rules = merge_budgets(ids, limits)
+    lost += [
+        f"{shown_as}: `{name}`: a budget limits every case, and some tests have none"
+        for name in sorted({name for each in limits for name in each} - {*budgets})
+    ]
     return PromptfooProject(
         EvalSet(path.name.partition(".")[0], tuple(cases), shown_as),
         tuple(_iter_providers(document.value)),
-        _merge_checks([case.eval_id for case in cases], checks),
+        _merge_checks(ids, checks),
         tuple(lost),
+        budgets,
+        tuple(rules),
     )
 
 
@@ -354,7 +368,7 @@ def _merge_checks(
     """Return the checks by unique names; equal ones of several cases are one check with all their ids."""
     merged: dict[tuple[str, str], tuple[CarriedCheck, list[str]]] = {}
     for case_id, checks in zip(ids, checks_of, strict=True):
-        for check in checks:
+        for check in (each for each in checks if not each.is_budget):
             key = (check.name, json.dumps(check.content, sort_keys=True))
             merged.setdefault(key, (check, []))[1].append(case_id)
     found: dict[str, JsonObject] = {}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject
+from evalgate.datasets.promptfoo_budgets import BUDGETS, convert_budget
 from evalgate.datasets.promptfoo_calls import convert_call_assertion
 from evalgate.datasets.promptfoo_patterns import UnknownPatternError, translate_pattern
 from evalgate.datasets.promptfoo_values import (
@@ -27,8 +28,6 @@ _REASONS = {
     "python": "code",
     "ruby": "code",
     "webhook": "code",
-    "cost": "there is no limit of costs",
-    "latency": "there is no limit of times",
     "contains-json": "a check reads JSON only in a whole response",
     "rouge-n": "it divides and counts words in another way than ROUGE-1 here",
     "is-valid-openai-tools-call": "no check compares all arguments with the declaration of a tool",
@@ -43,6 +42,8 @@ class CarriedCheck:
     """Type of the assertion, or the name of its `metric`."""
     content: JsonObject
     """As a thresholds file has it, without the cases."""
+    is_budget: bool = False
+    """True: `name` is that of a budget, and `content` its criterion."""
 
 
 @frozen
@@ -127,6 +128,9 @@ def _convert_any(listed: Sequence[object], context: AssertionContext, lose: Lose
     except NotCarriedError as error:
         lose((), f"one of several assertions: {error}")
         return
+    if any(each.is_budget for each in checks):
+        lose((), "one of several assertions, of which one is a limit of cost or latency")
+        return
     groups = [each.content for each in checks]
     if any({*group} & {"alternatives", "none_of"} for group in groups):
         lose((), "one of several assertions, of which one has several ways itself")
@@ -149,6 +153,8 @@ def _convert_assertion(assertion: object, context: AssertionContext) -> CarriedC
     if has_transform or (context.has_transform and not is_call):
         raise NotCarriedError(f"assert `{kind}` with a transform")
     try:
+        if kind in BUDGETS:
+            return CarriedCheck(BUDGETS[kind], convert_budget(kind, assertion), is_budget=True)
         content = _build_conditions(base, assertion, context)
     except (NotCarriedError, UnknownPatternError) as error:
         why = str(error)

@@ -36,7 +36,9 @@ from evalgate.core.types import (
     Reply,
     ToolCall,
     ToolResult,
+    TraceSpan,
     TurnScore,
+    Usage,
     UserMessage,
 )
 from evalgate.metrics.metric_code import read_place_code, strip_python_path, write_metric_code
@@ -159,6 +161,8 @@ class CustomMetric:
                 "said": [message.text for message in run.said],
                 "replies": [None if reply is None else _dump_reply(reply) for reply in run.replies],
                 "duration_s": run.duration_s,
+                "usage": None if run.usage is None else _dump_usage(run.usage),
+                "trace": [_dump_span(span) for span in run.trace],
                 "final_state": run.final_state,
             },
         }
@@ -239,6 +243,27 @@ def _dump_case(case: EvalCase) -> dict[str, Any]:
 
 def _dump_reply(reply: Reply) -> dict[str, Any]:
     return {"response": reply.response, "events": [_dump_event(event) for event in reply.events]}
+
+
+def _dump_usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cost_usd": usage.cost_usd,
+        "models": list(usage.models),
+    }
+
+
+def _dump_span(span: TraceSpan) -> dict[str, Any]:
+    return {
+        "name": span.name,
+        "kind": span.kind,
+        "turn": span.turn,
+        "start_s": span.start_s,
+        "duration_s": span.duration_s,
+        "usage": None if span.usage is None else _dump_usage(span.usage),
+        "error": span.error,
+    }
 
 
 def _dump_event(event: Event) -> dict[str, Any]:

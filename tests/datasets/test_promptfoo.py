@@ -45,7 +45,39 @@ def test_a_check_of_every_case_names_none(tmp_path: Path) -> None:
     default = {"assert": [{"type": "icontains", "value": "x"}, {"type": "cost"}], "threshold": 1}
     project = read(tmp_path, tests, defaultTest=default)
     assert project.checks == {"icontains": {"response": {"contains": "x", "ignore_case": True}}}
-    assert project.lost == ("config.json:1: defaultTest: assert `cost` (there is no limit of costs)",)
+    assert project.lost == ("config.json:1: defaultTest: assert `cost` with no `threshold` above 0",)
+
+
+def test_limits_of_every_test_are_budgets(tmp_path: Path) -> None:
+    tests = [
+        {"vars": {"query": "a"}, "assert": [{"type": "latency", "threshold": 2000}]},
+        {"vars": {"query": "b"}, "assert": [{"type": "latency", "threshold": 1500}]},
+        {"vars": {"query": "c"}, "assert": [{"type": "latency", "threshold": 2000}]},
+    ]
+    default = {"assert": [{"type": "cost", "threshold": 0.01}, {"type": "contains", "value": "x"}]}
+    project = read(tmp_path, tests, defaultTest=default)
+    assert project.budgets == {
+        "budget/cost_usd": {"max": 0.01, "gates": True},
+        "budget/latency_s": {"max": 2.0, "gates": True},
+    }
+    assert project.case_rules == ({"ids": ["test-2"], "criteria": {"budget/latency_s": 1.5}},)
+    assert project.checks.keys() == {"contains"}
+    assert project.lost == ()
+
+
+def test_a_limit_of_some_tests_is_told(tmp_path: Path) -> None:
+    tests = [
+        {"vars": {"query": "a"}, "assert": [A_TEXT, {"type": "cost", "threshold": 1}]},
+        {"vars": {"query": "b"}, "assert": [A_TEXT]},
+    ]
+    project = read(tmp_path, tests)
+    assert project.budgets == {}
+    assert project.lost == (
+        "config.json: `budget/cost_usd`: a budget limits every case, and some tests have none",
+    )
+
+
+A_TEXT = {"type": "contains", "value": "x"}
 
 
 def test_prompts_are_rendered_and_only_one_is_gated(tmp_path: Path) -> None:

@@ -224,7 +224,12 @@ def test_a_set_of_assertions_passes_by_its_threshold(
         ({"value": "a"}, "[0] an assertion without a type"),
         ("a", "[0] an assertion without a type"),
         ({"type": "javascript", "value": "output.length"}, "[0] assert `javascript` (code)"),
-        ({"type": "cost", "threshold": 1}, "[0] assert `cost` (there is no limit of costs)"),
+        ({"type": "cost"}, "[0] assert `cost` with no `threshold` above 0"),
+        ({"type": "not-latency", "threshold": 5}, "[0] assert `not-latency`"),
+        (
+            {"type": "assert-set", "threshold": 0.5, "assert": [A, {"type": "cost", "threshold": 1}]},
+            "[0] one of several assertions, of which one is a limit of cost or latency",
+        ),
         ({"type": "is-refusal"}, "[0] assert `is-refusal`"),
         (
             {"type": "regex", "value": "(?i)a"},
@@ -252,7 +257,7 @@ def test_a_set_of_assertions_passes_by_its_threshold(
         ),
         (
             {"type": "assert-set", "assert": [A, {"type": "latency"}]},
-            "[0, 'assert', 1] assert `latency` (there is no limit of times)",
+            "[0, 'assert', 1] assert `latency` with no `threshold` above 0",
         ),
     ],
 )

@@ -27,7 +27,9 @@ from evalgate.core.types import (
     Rubric,
     Scenario,
     ToolResult,
+    TraceSpan,
     TurnScore,
+    Usage,
     UserMessage,
 )
 from evalgate.metrics.custom import build_custom_metric
@@ -35,6 +37,7 @@ from tests.builders import a_call, a_case, a_reply, a_turn
 
 FOLDER = Path(__file__).parent / "functions"
 ENV = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+USED = Usage(10, 5, 0.25, ("m",))
 CASE = a_case("c", a_turn(expected=a_reply("sunny")))
 RUN = CaseRun(1, "answered", (Reply("sunny", (a_call("find", n=3), a_call("find", n=4))),))
 
@@ -302,3 +305,12 @@ def test_entries_in_both_spellings(entry: str, stored: str) -> None:
 def test_an_entry_names_a_module_and_a_function(entry: str) -> None:
     with pytest.raises(ValueError, match="must name a function"):
         CustomMetricConfig(entry=entry)
+
+
+async def test_a_function_sees_usage_and_times() -> None:
+    step = TraceSpan("1", "m", "model", 0, 0.5, 1.5, usage=USED)
+    found = await judged("reports_usage", CASE, replace(RUN, usage=USED, duration_s=2.0, trace=(step,)), RUN)
+    assert [each.reason for each in found if isinstance(each, MetricScore)] == [
+        "10 + 5 tokens of m, 0.25 USD, 2.0 s; m: 1.5 s, 10 tokens",
+        "no usage",
+    ]

@@ -186,3 +186,12 @@ def unreadable_details(case: Any, run: Any) -> Any:
 
 def turns_of_another_type(case: Any, run: Any) -> Any:
     return {"score": 1.0, "turns": "all"}
+
+
+def reports_usage(case: Any, run: Any) -> dict[str, Any]:
+    used = run.usage
+    if used is None:
+        return {"score": 1.0, "reason": "no usage"}
+    tokens = f"{used.input_tokens} + {used.output_tokens} tokens of {', '.join(used.models)}"
+    steps = [f"{each.name}: {each.duration_s} s, {each.usage.input_tokens} tokens" for each in run.trace]
+    return {"score": 1.0, "reason": f"{tokens}, {used.cost_usd} USD, {run.duration_s} s; {', '.join(steps)}"}
