@@ -35,6 +35,10 @@ class Range(NamedTuple):
         """Return the distance between the worst and the best score."""
         return abs(self.high - self.low)
 
+    def rank(self, score: float) -> float:
+        """Return a number to sort by: the worse the score, the smaller it is."""
+        return -score if self.lower_is_better else score
+
     def clamp(self, score: float) -> float:
         """Return the score, moved to the end of the range if rounding alone put it outside."""
         if self.low - _ROUNDING <= score < self.low:

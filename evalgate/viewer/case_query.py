@@ -14,7 +14,7 @@ PAGE_SIZE = 100
 """Cases on one page of the list."""
 
 SORTS = {"": "importance", "name": "name", "duration": "time", "cost": "cost"}
-"""The orders of the list besides the metrics: `score:NAME` is by a metric's score, the lowest first."""
+"""The orders of the list besides the metrics: `score:NAME` is by a metric's score, the worst first."""
 SCORE = "score:"
 CHANGED, UNCHANGED = "changed", "unchanged"
 """Values of `change` besides the kinds of change."""
@@ -132,8 +132,9 @@ def _build_sort_key(opened: OpenedRecord, sort: str) -> Callable[[int], Any] | N
 
 def _rank_score(metric: CaseMetric | None) -> tuple[bool, float]:
     """Return a key that puts cases without a score last."""
-    score = metric.score if metric else None
-    return score is None, score or 0.0
+    if metric is None or metric.score is None:
+        return True, 0.0
+    return False, metric.range.rank(metric.score)
 
 
 def find_metric(entry: CaseEntry, name: str) -> CaseMetric | None:

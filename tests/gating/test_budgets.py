@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import evalgate
 from evalgate import CaseTurn, EvalCase, Record, Reply, UserMessage
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.types import MetricSummary
+from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.runner.plan import build_plan
 
 PAGE = (Path(__file__).parents[2] / "docs/budgets.md").read_text("utf-8")
@@ -207,3 +209,34 @@ def test_snippets_of_the_page_are_valid(tmp_path: Path, block: str) -> None:
 def test_python_of_the_page_runs() -> None:
     (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     exec(compile(block, "budgets.md", "exec"), {})
+
+
+def test_the_comment_of_a_gate_that_a_budget_closed(folder: Path, request: pytest.FixtureRequest) -> None:
+    budgets = {
+        "budget/tokens": {"max": 9000, "max_increase": 0.15},
+        "budget/output_tokens": 500,
+        "budget/turns": {"max": 1},
+        "budget/tool_calls": {"max_increase": 0.1},
+    }
+    record = run(folder, consume(1.3, fails=("0",)), budgets)
+    fixed = replace(
+        record,
+        created_at="2026-11-20T08:30:00Z",
+        duration_s=2.5,
+        comparison=record.comparison
+        and replace(record.comparison, source="b.json", created_at="2026-11-19", then=None, now=None),
+    )
+    text = CommentReport().render(fixed)
+    path = Path(__file__).parent / "golden" / "budget_grew.md"
+    if request.config.getoption("--update-golden"):
+        path.write_text(text, "utf-8")
+    assert text == path.read_text("utf-8")
+
+
+def test_the_worst_cases_come_first_by_the_largest_figure(folder: Path) -> None:
+    record = run(folder, consume(1.3, fails=("3",)), TOKENS)
+    declines = {case.eval_id: case.metrics[1].decline for case in record.cases}
+    assert declines["c0"] == pytest.approx(0.3, abs=0.02)
+    assert declines["c3"] is None
+    ranks = [each.range.rank(each.score) for each in (case.metrics[1] for case in record.cases) if each.score]
+    assert ranks == [-case.metrics[1].score for case in record.cases if case.metrics[1].score]

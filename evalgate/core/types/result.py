@@ -289,6 +289,18 @@ class CaseMetric:
     """False: the metric is only reported. `status` then counts for no case and no verdict."""
 
     @property
+    def decline(self) -> float | None:
+        """Return how much worse than its baseline the case is, None if that is not known; below 0: better.
+
+        In points of the score; of a budget, as a share of the figure in the baseline.
+        """
+        drop = self.standing.drop if self.standing else None
+        if drop is None or not self.range.lower_is_better:
+            return drop
+        before = self.standing.baseline_mean if self.standing else None
+        return -drop / before if before else -drop
+
+    @property
     def gating_status(self) -> Status:
         """Return the status that counts: `not_evaluated` for a metric that is only reported."""
         return self.status if self.gates else "not_evaluated"

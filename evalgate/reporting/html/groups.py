@@ -62,7 +62,10 @@ class CaseMarks:
 def build_marks(entry: CaseEntry, metrics: Sequence[str], groupings: Sequence[Grouping]) -> CaseMarks:
     """Return the marks of a case. `metrics` are the names of the metrics that can be sorted by."""
     case = entry.case
-    scores = {metric.name: metric.score for metric in case.metrics}
+    scores = {
+        metric.name: None if metric.score is None else metric.range.rank(metric.score)
+        for metric in case.metrics
+    }
     seconds = sum(run.duration_s for run in case.runs)
     cost = sum(run.usage.min_cost_usd for run in case.runs if run.usage)
     listed = ",".join([_format_key(scores.get(name)) for name in metrics])

@@ -91,8 +91,8 @@ def _rank_change(compared: ComparedRecord, entry: CaseEntry) -> tuple[int, float
 
 def _list_drops(entry: CaseEntry) -> Iterator[float]:
     for metric in entry.case.metrics:
-        if metric.standing is not None and metric.standing.drop is not None:
-            yield metric.standing.drop
+        if (decline := metric.decline) is not None:
+            yield decline
 
 
 def _build_row(compared: ComparedRecord, before: str, entry: CaseEntry) -> dict[str, object]:
@@ -113,8 +113,8 @@ def _format_change(metric: CaseMetric) -> tuple[str, str, str, str]:
     """Return name, earlier score, score, and the direction as a class of the style sheet."""
     standing = metric.standing
     then = standing.baseline_mean if standing else None
-    drop = standing.drop if standing else None
-    direction = "same" if not drop else "worse" if drop > 0 else "better"
+    decline = metric.decline
+    direction = "same" if not decline else "worse" if decline > 0 else "better"
     return (
         metric.name,
         metric.range.format(then, beside=metric.score),
