@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evalgate.api.adk_documents import write_file
+from evalgate.api.adk_result_managers import save_record
 from evalgate.api.adk_results import EvalConfig, get_adk_type
 from evalgate.api.evaluation import evaluate_plan
 from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan, load_sources
@@ -64,6 +65,9 @@ class AgentEvaluator:
         num_runs: int = NUM_RUNS,
         agent_name: str | None = None,
         print_detailed_results: bool = True,
+        *,
+        app_name: str | None = None,
+        eval_set_results_manager: Any = None,
     ) -> Record:
         """Run an eval set against the agent of a module, and assert that every metric reaches its threshold.
 
@@ -80,11 +84,14 @@ class AgentEvaluator:
             num_runs: Runs of each case.
             agent_name: Name of a sub-agent to evaluate in place of the root agent.
             print_detailed_results: Whether to print a table for each metric that fails.
+            app_name: Name of the app that the results are stored under, as in newer releases of ADK.
+            eval_set_results_manager: Google's or evalgate's; stores the results before a failure is raised.
 
         Raises:
             AssertionError: a metric misses its threshold; every such metric is named. Or
                 there is no sub-agent `agent_name`.
-            ValueError: there is no configuration, or the module has no agent.
+            ValueError: there is no configuration, the module has no agent, or a manager is given without
+                an `app_name`.
             InvalidInputError: the eval set or the configuration is wrong.
         """
         if criteria:
@@ -92,10 +99,13 @@ class AgentEvaluator:
             eval_config = EvalConfig(criteria=dict(criteria))
         if eval_config is None:
             raise ValueError("`eval_config` is required.")
+        _check_app_name(app_name, eval_set_results_manager)
         agent = await _load_agent(agent_module, agent_name)
         rules = parse_adk_config(_to_json_object(eval_config), Path.cwd())
         options = EvaluationOptions(rules=rules, runs=num_runs, concurrency=_AT_ONCE)
         record = await evaluate_plan(build_evaluation_plan(eval_set, agent, options))
+        if eval_set_results_manager is not None:
+            save_record(eval_set_results_manager, record, app_name or "")
         failures = list(_find_failures(record, agent_name, show=print_detailed_results))
         if failures:
             raise AssertionError("\n".join([_MESSAGES[print_detailed_results], *failures]))
@@ -109,6 +119,9 @@ class AgentEvaluator:
         agent_name: str | None = None,
         initial_session_file: str | None = None,
         print_detailed_results: bool = True,
+        *,
+        app_name: str | None = None,
+        eval_set_results_manager: Any = None,
     ) -> list[Record]:
         """Evaluate one file, or every `*.test.json` of a folder and its subfolders, one after the other.
 
@@ -122,10 +135,13 @@ class AgentEvaluator:
             agent_name: Name of a sub-agent to evaluate in place of the root agent.
             initial_session_file: Session that old lists of turns start with.
             print_detailed_results: Whether to print a table for each metric that fails.
+            app_name: As for `evaluate_eval_set`.
+            eval_set_results_manager: As for `evaluate_eval_set`.
 
         Raises:
             AssertionError, ValueError, InvalidInputError: as for `evaluate_eval_set`.
         """
+        _check_app_name(app_name, eval_set_results_manager)
         return [
             await AgentEvaluator.evaluate_eval_set(
                 agent_module,
@@ -134,6 +150,8 @@ class AgentEvaluator:
                 num_runs=num_runs,
                 agent_name=agent_name,
                 print_detailed_results=print_detailed_results,
+                app_name=app_name,
+                eval_set_results_manager=eval_set_results_manager,
             )
             for file in _list_test_files(eval_dataset_file_path_or_dir)
         ]
@@ -156,6 +174,11 @@ class AgentEvaluator:
             raise InvalidInputError(f"{new_eval_data_file}: there is no folder {folder}")
         text = registry.get_writer("adk").write_eval_set(eval_set).text
         write_file(Path(new_eval_data_file), text)
+
+
+def _check_app_name(app_name: str | None, eval_set_results_manager: object) -> None:
+    if eval_set_results_manager is not None and not app_name:
+        raise ValueError("app_name is required when eval_set_results_manager is provided.")
 
 
 def _list_test_files(path: str) -> list[str]:

@@ -58,10 +58,7 @@ class EvalSetResultsManager(ABC):
         as in ADK's guide. Awaiting the call is optional.
         """
         if isinstance(app_name, Record):
-            for result in build_eval_set_results(app_name, app_name.agent.app_name):
-                model = get_adk_type("EvalCaseResult")
-                cases = [model.model_validate(each) for each in result["eval_case_results"]]
-                self._save_results(app_name.agent.app_name, result["eval_set_id"], cases)
+            save_record(self, app_name, app_name.agent.app_name)
         else:
             self._save_results(app_name, eval_set_id, eval_case_results)
         return _Done()
@@ -96,6 +93,14 @@ class EvalSetResultsManager(ABC):
         if isinstance(content, str):  # the first releases wrote the JSON as one text in JSON
             content = parse_content(content, shown_as)
         return build_model("EvalSetResult", content, shown_as)
+
+
+def save_record(manager: Any, record: Record, app_name: str) -> None:
+    """Store the results of a record's eval sets in a manager of this library or of Google ADK."""
+    model = get_adk_type("EvalCaseResult")
+    for result in build_eval_set_results(record, app_name):
+        cases = [model.model_validate(each) for each in result["eval_case_results"]]
+        manager.save_eval_set_result(app_name, result["eval_set_id"], cases)
 
 
 class LocalEvalSetResultsManager(EvalSetResultsManager):

@@ -158,6 +158,29 @@ class TestEvaluateEvalSet:
         with pytest.raises(AssertionError, match="Nothing was evaluated for None"):
             await evaluate(adk.EvalSet(eval_set_id="empty", eval_cases=[]))
 
+    async def test_results_of_a_failing_test_are_stored(self, folder: Path) -> None:
+        manager = adk.LocalEvalSetResultsManager(str(folder / "agents"))
+        with pytest.raises(AssertionError, match="response_match_score for None Failed"):
+            await evaluate(
+                build_set(say("What is 15 + 27?", "43")),
+                app_name="calculator",
+                eval_set_results_manager=manager,
+                print_detailed_results=False,
+            )
+
+        [result_id] = manager.list_eval_set_results("calculator")
+        stored = manager.get_eval_set_result("calculator", result_id)
+        assert stored.eval_set_id == "arithmetic_suite"
+        statuses = [each.final_eval_status for each in stored.eval_case_results]
+        assert statuses == [adk.EvalStatus.FAILED] * 2
+
+    async def test_a_manager_needs_the_name_of_the_app(self) -> None:
+        manager = adk.LocalEvalSetResultsManager("agents")
+        with pytest.raises(
+            ValueError, match="app_name is required when eval_set_results_manager is provided"
+        ):
+            await evaluate(build_set(say(*RIGHT)), eval_set_results_manager=manager)
+
     async def test_a_sub_agent_in_the_place_of_the_root(self) -> None:
         await evaluate(build_set(say("hi", "I am special.")), agent_name="specialist_bot")
         with pytest.raises(AssertionError, match="Sub-Agent `nobody` not found"):

@@ -37,6 +37,7 @@ def test_minimal_example_and_assertions(adk: str, tmp_path: Path) -> None:
     for name in ("test_arithmetic", "test_agent_regression", "test_wrong_expectation", "test_sub_agent"):
         assert f"{name} passed" in said
     assert "AssertionError: Following are all the test failures." in said
+    assert "Google's manager stored: ['FAILED', 'FAILED']" in said
     assert "response_match_score for None Failed. Expected 0.8, but got 0.0." in said
     assert "| EvalStatus.FAILED" in said or "| FAILED" in said
 

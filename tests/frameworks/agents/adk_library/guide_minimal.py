@@ -4,6 +4,7 @@ import asyncio
 from evalgate.api.adk import AgentEvaluator
 from google.adk.evaluation.eval_case import EvalCase, Invocation, SessionInput
 from google.adk.evaluation.eval_set import EvalSet
+from google.adk.evaluation.local_eval_set_results_manager import LocalEvalSetResultsManager
 from google.adk.evaluation.eval_metrics import PrebuiltMetrics
 from google.adk.evaluation.eval_config import EvalConfig
 from google.genai import types
@@ -74,14 +75,22 @@ async def test_agent_regression():
 async def test_wrong_expectation():
     wrong = eval_set.model_copy(deep=True)
     wrong.eval_cases[0].conversation[0].final_response.parts[0].text = "43"
+    manager = LocalEvalSetResultsManager(agents_dir="agents")
     try:
         await AgentEvaluator.evaluate_eval_set(
-            agent_module="my_package.agent", eval_set=wrong, eval_config=eval_config
+            agent_module="my_package.agent",
+            eval_set=wrong,
+            eval_config=eval_config,
+            app_name="calculator",
+            eval_set_results_manager=manager,
         )
     except AssertionError as error:
         print("AssertionError:", error)
     else:
         raise RuntimeError("nothing was asserted")
+    (result_id,) = manager.list_eval_set_results("calculator")
+    stored = manager.get_eval_set_result("calculator", result_id).eval_case_results
+    print("Google's manager stored:", [each.final_eval_status.name for each in stored])
 
 
 async def test_sub_agent():

@@ -1,6 +1,6 @@
 """Each method of Google's classes, next to the library's method of that name: parameters, kinds and defaults.
 
-Prints one line per difference, then the number of equal methods. Parameters that the library adds may follow.
+Prints one line per difference, then the number of equal methods. Keywords that the library adds may follow.
 """
 
 import importlib
@@ -26,6 +26,13 @@ def describe(method):
     return [(each.name, each.kind.name, repr(each.default)) for each in found]
 
 
+def is_equal(found, expected):
+    ours, theirs = describe(found), describe(expected)
+    is_longer = all(kind == "KEYWORD_ONLY" for _, kind, _ in ours[len(theirs) :])
+    is_async = inspect.iscoroutinefunction(found), inspect.iscoroutinefunction(expected)
+    return ours[: len(theirs)] == theirs and is_longer and is_async[0] == is_async[1]
+
+
 equal = 0
 for name, module in MODULES.items():
     theirs = getattr(importlib.import_module(f"google.adk.evaluation.{module}"), name)
@@ -33,11 +40,7 @@ for name, module in MODULES.items():
         expected, found = getattr(theirs, method), getattr(getattr(adk, name), method, None)
         if not callable(expected):
             continue
-        if (
-            found is not None
-            and describe(found) == describe(expected)
-            and inspect.iscoroutinefunction(found) == inspect.iscoroutinefunction(expected)
-        ):
+        if found is not None and is_equal(found, expected):
             equal += 1
             continue
         missing = [each[0] for each in describe(expected) if each not in (describe(found) if found else [])]
