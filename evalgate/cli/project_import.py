@@ -388,17 +388,25 @@ def _convert_data_sets(workspace: Workspace, paths: list[Path], folder: Path) ->
     cases = [case for each in eval_sets for case in each.cases]
     if any(case.expects_tool_calls for case in cases) and not criteria:
         criteria["trajectory_recall"] = {"threshold": 0.5, "ignore_args": True}
-    if any(turn.expected.response for case in cases for turn in case.turns):
+    has_responses = any(turn.expected.response for case in cases for turn in case.turns)
+    if has_responses and "exact_match" not in metrics.checks:
         criteria["response_match_score"] = 0.8
+    lost += [*metrics.lost]
+    checks = dict(metrics.checks)
+    if not has_responses and "exact_match" in checks:
+        del checks["exact_match"]
+        lost.append("metric ExactMatchMetric: no golden has an expected output")
     return ProjectImport(
         f"DeepEval ({', '.join(map(workspace.format_path, paths))})",
         f": {pluralize(len(cases), 'case')}",
         tuple(files),
         files=files,
         criteria=criteria,
-        own_criteria="`trajectory_recall` is DeepEval's ToolCorrectnessMetric",
+        own_criteria="DeepEval's metrics; `trajectory_recall` is its ToolCorrectnessMetric",
+        checks=checks,
         environment=_find_variables(folder),
-        lost=(*lost, *metrics.lost),
+        lost=tuple(lost),
+        notes=(_EXTRA,) if "pattern_match" in checks else (),
     )
 
 

@@ -1,14 +1,27 @@
 """Metrics that a project's tests construct from DeepEval, read from the source text without running it."""
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from evalgate.core.frozen import frozen
+from evalgate.core.types import JsonObject
+from evalgate.datasets.promptfoo_patterns import UnknownPatternError
+from evalgate.datasets.promptfoo_values import NotCarriedError
+from evalgate.datasets.python_patterns import translate_full_match
+from evalgate.documents.re2_patterns import InvalidPatternError, RegexEngineMissingError, compile_pattern
 from evalgate.system.files import read_text
 
 _DEFAULT_THRESHOLD = 0.5
 _LONGEST_SOURCE = 1_000_000
+_GLOBBING = frozenset("*?[")
+_REASONS = {
+    "JsonCorrectnessMetric": "its schema is a class, which only its code knows",
+    "AgentLoopDetectionMetric": "no check has its measure of repetition",
+    "ToolCorrectnessMetric": "with the order of calls, or with a model that grades them",
+}
+_GRADED = "a model grades it from 0 to 1"
 
 
 @frozen
@@ -17,6 +30,8 @@ class DeepEvalMetrics:
 
     criteria: dict[str, object]
     """Metric of evalgate to its threshold or options."""
+    checks: dict[str, JsonObject]
+    """Name to the content of a check, which is for every case."""
     lost: tuple[str, ...]
     """One sentence for each metric without a counterpart, `file:line` first."""
 
@@ -25,20 +40,30 @@ def read_metrics(paths: Iterable[Path], format_path: Callable[[Path], str]) -> D
     """Return the metrics that these Python files construct. Files that cannot be read or parsed are skipped.
 
     `ToolCorrectnessMetric` is the share of expected tools that were called, as `trajectory_recall` is. If
-    several tests give it different thresholds, the highest applies.
+    several tests give it different thresholds, the highest applies. A check that several tests make with
+    different options is lost: which cases are meant is decided in code.
     """
     criteria: dict[str, object] = {}
     lost: list[str] = []
+    checks: dict[str, list[tuple[str, JsonObject]]] = {}
     strictest = -1.0
     for path in paths:
         for name, call in _iter_metrics(path):
-            where = f"{format_path(path)}:{call.lineno}"
-            options = {each.arg: each.value for each in call.keywords if each.arg}
+            where = f"{format_path(path)}:{call.lineno}: metric {name}"
+            options = _read_options(name, call)
+            if name in _CONVERTERS:
+                try:
+                    check = _CONVERTERS[name](options)
+                except (NotCarriedError, UnknownPatternError) as error:
+                    lost.append(f"{where} {error}")
+                else:
+                    checks.setdefault(name, []).append((where, check))
+                continue
             if name != "ToolCorrectnessMetric" or {*options} & {
                 "should_consider_ordering",
                 "available_tools",
             }:
-                lost.append(f"{where}: metric {name}")
+                lost.append(f"{where} ({_REASONS.get(name, _GRADED)})")
                 continue
             threshold = (
                 1.0 if _is_true(options.get("strict_mode")) else _get_threshold(options.get("threshold"))
@@ -49,7 +74,11 @@ def read_metrics(paths: Iterable[Path], format_path: Callable[[Path], str]) -> D
                 has_args = "INPUT_PARAMETERS" in ast.dump(options.get("evaluation_params") or ast.List([]))
                 metric = "trajectory_exact_match" if exact else "trajectory_recall"
                 criteria = {metric: {"threshold": threshold, "ignore_args": not has_args}}
-    return DeepEvalMetrics(criteria, tuple(lost))
+    for found in checks.values():
+        if any(check != found[0][1] for _, check in found):
+            lost += [f"{where} with other options in other tests" for where, _ in found]
+    kept = {name: found[0][1] for name, found in checks.items() if all(c == found[0][1] for _, c in found)}
+    return DeepEvalMetrics(criteria, {_NAMES[name]: check for name, check in kept.items()}, tuple(lost))
 
 
 def _iter_metrics(path: Path) -> Iterator[tuple[str, ast.Call]]:
@@ -82,3 +111,93 @@ def _is_true(value: ast.expr | None) -> bool:
 def _get_threshold(value: ast.expr | None) -> float:
     is_number = isinstance(value, ast.Constant) and isinstance(value.value, int | float)
     return float(value.value) if is_number and isinstance(value, ast.Constant) else _DEFAULT_THRESHOLD  # type: ignore[arg-type]
+
+
+# --- checks -------------------------------------------------------------------------------------------------
+
+
+def _read_options(name: str, call: ast.Call) -> dict[str, ast.expr]:
+    positional = dict(zip(_PARAMETERS.get(name, ()), call.args, strict=False))
+    return positional | {each.arg: each.value for each in call.keywords if each.arg}
+
+
+def _read_value(options: Mapping[str, ast.expr], name: str, default: object) -> Any:
+    """Return the value of an option.
+
+    Raises:
+        NotCarriedError: it is computed.
+    """
+    if name not in options:
+        return default
+    try:
+        return ast.literal_eval(options[name])
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise NotCarriedError(f"with a `{name}` that is computed") from None
+
+
+def _require_threshold(options: Mapping[str, ast.expr], least: float) -> None:
+    """Raise NotCarriedError if a score below 1 can pass, of scores that are 0 or at least `least`."""
+    threshold = _read_value(options, "threshold", 1)
+    if threshold is not None and not (isinstance(threshold, int | float) and least < threshold <= 1):
+        raise NotCarriedError(f"with the threshold {threshold}")
+
+
+def _convert_exact_match(options: Mapping[str, ast.expr]) -> JsonObject:
+    _require_threshold(options, 0)
+    return {"response": {"similar": {"by": "edit_distance", "max_edits": 0}}}
+
+
+def _convert_pattern_match(options: Mapping[str, ast.expr]) -> JsonObject:
+    _require_threshold(options, 0)
+    pattern = _read_value(options, "pattern", None)
+    if not isinstance(pattern, str):
+        raise NotCarriedError("without a pattern")
+    ignore_case = _read_value(options, "ignore_case", default=False)
+    translated = translate_full_match(pattern.strip(), ignore_case=bool(ignore_case))
+    try:
+        compile_pattern(translated)
+    except InvalidPatternError as error:
+        raise NotCarriedError(f"with a pattern that RE2 does not read: {error}") from None
+    except RegexEngineMissingError:
+        pass  # `evalgate validate` says what to install
+    return {"response": {"matches": translated}}
+
+
+def _convert_permission(options: Mapping[str, ast.expr]) -> JsonObject:
+    if not _is_true(options.get("strict_mode")):
+        _require_threshold(options, 1 - 1e-9)
+    allowed = _read_value(options, "allowed_tools", None)
+    denied = _read_value(options, "denied_tools", None)
+    for listed in (allowed, denied):
+        if listed is not None and not _is_list_of_names(listed):
+            raise NotCarriedError("with tools that are no list of names")
+    if allowed is None and not denied:
+        raise NotCarriedError("without tools")
+    if allowed == []:
+        return {"tools": {"forbid": ["*"]}}
+    found = {"only": allowed, "forbid": denied}
+    return {"tools": {key: value for key, value in found.items() if value}}
+
+
+def _is_list_of_names(found: object) -> bool:
+    return isinstance(found, list) and all(
+        isinstance(name, str) and name and not _GLOBBING & set(name) for name in found
+    )
+
+
+_CONVERTERS: Mapping[str, Callable[[Mapping[str, ast.expr]], JsonObject]] = {
+    "ExactMatchMetric": _convert_exact_match,
+    "PatternMatchMetric": _convert_pattern_match,
+    "ToolPermissionMetric": _convert_permission,
+}
+_NAMES = {
+    "ExactMatchMetric": "exact_match",
+    "PatternMatchMetric": "pattern_match",
+    "ToolPermissionMetric": "tool_permission",
+}
+_PARAMETERS = {
+    "ExactMatchMetric": ("threshold",),
+    "PatternMatchMetric": ("pattern", "ignore_case", "threshold"),
+    "ToolPermissionMetric": ("allowed_tools", "denied_tools", "threshold"),
+}
+"""Names of the parameters that may be given by position."""

@@ -23,6 +23,10 @@ _DEFAULT_LIKENESS = 0.75
 _DEFAULT_EDITS = 5
 _GRADED = frozenset({"similar", "similar:cosine", "llm-rubric", "model-graded-closedqa", "assert-set"})
 """Assertions with scores between 0 and 1, of which a threshold for several makes a mean."""
+_LONGEST_COUNT = 1000
+"""Most repetitions in a regular expression of RE2."""
+_UNREAD = "no check reads a text of this kind"
+_MEASURED = "a model grades it from 0 to 1"
 _REASONS = {
     "javascript": "code",
     "python": "code",
@@ -31,6 +35,15 @@ _REASONS = {
     "contains-json": "a check reads JSON only in a whole response",
     "rouge-n": "it divides and counts words in another way than ROUGE-1 here",
     "is-valid-openai-tools-call": "no check compares all arguments with the declaration of a tool",
+    "tool-call-f1": "it reads calls from the text of the output",
+    **dict.fromkeys(("similar:dot", "similar:euclidean"), "only the cosine of embeddings is compared"),
+    **dict.fromkeys(("bleu", "gleu", "meteor"), "no check has this measure of likeness"),
+    **dict.fromkeys(("perplexity", "perplexity-score"), "a run has no probabilities of tokens"),
+    **dict.fromkeys(("is-sql", "contains-sql", "is-xml", "contains-xml"), _UNREAD),
+    **dict.fromkeys(("is-html", "contains-html"), _UNREAD),
+    "is-refusal": "its list of phrases is a part of promptfoo",
+    **dict.fromkeys(("g-eval", "factuality", "model-graded-factuality", "answer-relevance"), _MEASURED),
+    **dict.fromkeys(("context-faithfulness", "context-recall", "context-relevance", "pi"), _MEASURED),
 }
 
 
@@ -313,6 +326,21 @@ def _convert_word_count(assertion: Mapping[str, object], _: AssertionContext) ->
     return found
 
 
+def _convert_ends_with(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
+    return {"matches": re.escape(_render(assertion, context)) + r"\z"}
+
+
+def _convert_character_count(assertion: Mapping[str, object], _: AssertionContext) -> JsonObject:
+    value = assertion.get("value")
+    least, most = (value.get("min", 0), value.get("max")) if isinstance(value, Mapping) else (value, value)
+    counts = [each for each in (least, most) if each is not None]
+    if not counts or any(isinstance(each, bool) or not isinstance(each, int) or each < 0 for each in counts):
+        raise NotCarriedError("with a value that is no number of characters")
+    if any(isinstance(each, int) and each > _LONGEST_COUNT for each in counts):
+        raise NotCarriedError(f"(a regular expression counts to {_LONGEST_COUNT:,})")
+    return {"matches": rf"(?s)\A.{{{least},{'' if most is None else most}}}\z"}
+
+
 _Converter = Callable[[Mapping[str, object], AssertionContext], JsonObject]
 _CONVERTERS: Mapping[str, _Converter] = {
     "contains": _convert_contains,
@@ -321,6 +349,8 @@ _CONVERTERS: Mapping[str, _Converter] = {
     "icontains-all": _convert_all,
     "equals": _convert_equals,
     "starts-with": _convert_starts_with,
+    "ends-with": _convert_ends_with,
+    "character-count": _convert_character_count,
     "regex": _convert_regex,
     "is-json": _convert_json,
     "levenshtein": _convert_levenshtein,

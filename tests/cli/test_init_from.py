@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from evalgate.cli.main import cli
 from evalgate.core.errors import InvalidInputError
+from evalgate.datasets.python_patterns import translate_full_match
 from tests.cli.test_cli import AGENT, Done, eval_set, evalgate
 from tests.cli.test_init import ADK, config, terminal
 
@@ -182,7 +183,7 @@ def test_goldens_of_deepeval_are_gated_with_its_tool_correctness(tmp_path: Path)
     assert done.code == 0, done.err
     assert left_out(done) == [
         "data/goldens.json: `context` is not carried over (1 time)",
-        "tests/test_desk.py:3: metric AnswerRelevancyMetric",
+        "tests/test_desk.py:3: metric AnswerRelevancyMetric (a model grades it from 0 to 1)",
     ]
     found = config(tmp_path)
     assert found["eval_sets"] == ["evals/goldens.evalset.json"]
@@ -216,6 +217,64 @@ def test_options_of_tool_correctness_are_read(options: str, criterion: object, t
     write(tmp_path, {"test_desk.py": text, "broken.py": "import deepeval\ndef ("})
     found = read_metrics([tmp_path / "test_desk.py", tmp_path / "broken.py"], lambda path: path.name)
     assert (found.criteria, found.lost) == (criterion, ())
+
+
+def test_metrics_of_deepeval_without_a_model_become_checks(tmp_path: Path) -> None:
+    metrics = dedent("""\
+        from deepeval.metrics import ExactMatchMetric, PatternMatchMetric, ToolPermissionMetric
+
+        METRICS = [
+            ExactMatchMetric(),
+            PatternMatchMetric(r"\\w+(, .{,5})?", ignore_case=True),
+            ToolPermissionMetric(allowed_tools=["end"], denied_tools=["drop"]),
+        ]
+        """)
+    goldens = [{"input": "bye", "expected_output": "bye", "expected_tools": ["end"]}]
+    files = {"goldens.json": json.dumps(goldens), "test_desk.py": metrics, "agent.py": WITH_CALLS}
+    write(tmp_path, files)
+    done = init(tmp_path, "--from", ".", "--agent", "python:agent.py:answer")
+    assert (done.code, left_out(done)) == (0, []), done.err
+    found = config(tmp_path)
+    assert found["criteria"] == {"trajectory_recall": {"threshold": 0.5, "ignore_args": True}}
+    assert found["checks"] == {
+        "exact_match": {"response": {"similar": {"by": "edit_distance", "max_edits": 0}}},
+        "pattern_match": {"response": {"matches": translate_full_match(r"\w+(, .{,5})?", ignore_case=True)}},
+        "tool_permission": {"tools": {"only": ["end"], "forbid": ["drop"]}},
+    }
+    ran = evalgate("run", cwd=tmp_path)
+    assert ran.code == 0, ran.out + ran.err
+    (tmp_path / "agent.py").write_text(WITH_CALLS.replace('"name": "end"', '"name": "drop"'))
+    ran = evalgate("run", cwd=tmp_path)
+    assert ran.code == 1
+    assert "check/tool_permission" in ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    ("source", "lost"),
+    [
+        ("PatternMatchMetric(PATTERN)", "with a `pattern` that is computed"),
+        ("PatternMatchMetric('(?=a)b')", "with a pattern that RE2 does not read"),
+        ("PatternMatchMetric('(')", "with a pattern that Python does not read"),
+        (r"PatternMatchMetric(r'\bword\b')", r"with `\b`"),
+        ("ToolPermissionMetric(allowed_tools=['a'], threshold=0.5)", "with the threshold 0.5"),
+        ("ExactMatchMetric(0)", "with the threshold 0"),
+        ("[ToolPermissionMetric(['a']), ToolPermissionMetric(['b'])]", "with other options in other tests"),
+        ("GEval(name='x', criteria='y')", "(a model grades it"),
+        ("JsonCorrectnessMetric(expected_schema=Answer)", "(its schema is a class"),
+    ],
+)
+def test_metrics_of_deepeval_that_have_no_check_are_named(source: str, lost: str, tmp_path: Path) -> None:
+    from evalgate.datasets.deepeval_metrics import read_metrics
+
+    (tmp_path / "test_desk.py").write_text(
+        f"from deepeval.metrics import *\nMETRICS = {source}\n".replace(
+            "*", "ExactMatchMetric, GEval, JsonCorrectnessMetric, PatternMatchMetric, ToolPermissionMetric", 1
+        )
+    )
+    found = read_metrics([tmp_path / "test_desk.py"], lambda path: path.name)
+    assert found.checks == {}
+    assert all(sentence.startswith("test_desk.py:2: metric ") and lost in sentence for sentence in found.lost)
+    assert found.lost
 
 
 def test_an_adk_project_keeps_its_eval_sets_and_criteria(tmp_path: Path) -> None:
