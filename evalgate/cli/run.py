@@ -95,6 +95,12 @@ _CHOICES = (
         help="Run N cases that are drawn from all eval sets and tags. Such a run has no verdict.",
     ),
     click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of the sample.  [default: 0]"),
+    click.option(
+        "--watch",
+        is_flag=True,
+        help="Run again whenever a file changes: the edited cases of an eval set, or after other changes the "
+        "cases that failed, else all.",
+    ),
 )
 
 
@@ -179,9 +185,21 @@ def _parse_shard(
 @reports_folder
 @project_directory
 @click.make_pass_decorator(InterruptHandler, ensure=True)
-def run(
+def run(interrupts: InterruptHandler, /, watch: bool, **options: Any) -> int:
+    """Run the eval sets against the agent and print a verdict.
+
+    EVAL_SETS are files, folders or globs; `file.evalset.json:case_a,case_b` selects cases. If there is
+    none, the thresholds file names them.
+    """
+    if watch:
+        from evalgate.cli.watch import watch_run
+
+        return watch_run(click.get_current_context(), options)
+    return _run_once(interrupts, **options)
+
+
+def _run_once(
     interrupts: InterruptHandler,
-    /,
     eval_sets: tuple[str, ...],
     resume: bool,
     shard: tuple[int, int] | None,
@@ -189,11 +207,7 @@ def run(
     working_directory: str,
     **options: Any,
 ) -> int:
-    """Run the eval sets against the agent and print a verdict.
-
-    EVAL_SETS are files, folders or globs; `file.evalset.json:case_a,case_b` selects cases. If there is
-    none, the thresholds file names them.
-    """
+    """Run the cases once, publish the record and return the exit code."""
     from evalgate.runner.pipeline import RunOptions
     from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher

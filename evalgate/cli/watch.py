@@ -1,0 +1,312 @@
+"""`evalgate run --watch`: run cases again whenever a file changes.
+
+Files are polled, which works on every file system and with editors that replace files. Each run is a process
+of its own, so the agent's code, plugins and settings are read anew.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+from click.core import ParameterSource
+
+from evalgate.cli.redacted_output import print_sentence
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.exit_codes import ExitCode
+from evalgate.core.formatting import pluralize
+from evalgate.core.types import CaseKey
+
+if TYPE_CHECKING:
+    from evalgate.config.cli_overrides import Overrides
+
+_POLL_S = 0.5
+_SETTLED_S = 0.2
+_IGNORED_FOLDERS = frozenset({"__pycache__", "node_modules"})
+_IGNORED_ENDINGS = (".pyc", ".pyo", "~", ".swp", ".tmp")
+_NAMED = 3
+_SELECTING = ("tags", "keyword", "failed", "sample", "seed")
+
+Snapshot: TypeAlias = Mapping[str, tuple[int, int, int]]
+"""Path of each file to its time of change in nanoseconds, its size and its inode."""
+
+
+@dataclass
+class WatchedCases:
+    """The cases that a command line selects, and how their newest runs ended."""
+
+    fingerprints: dict[CaseKey, str] = field(default_factory=dict)
+    patterns: dict[CaseKey, str] = field(default_factory=dict)
+    """Case to `FILE:CASE`."""
+    failed: set[CaseKey] = field(default_factory=set)
+    """Cases that did not pass in their newest run."""
+
+    def update_cases(
+        self, fingerprints: Mapping[CaseKey, str], patterns: Mapping[CaseKey, str]
+    ) -> set[CaseKey]:
+        """Take over the cases as they are now; return those that are new or were edited."""
+        edited = {key for key, value in fingerprints.items() if self.fingerprints.get(key) != value}
+        self.fingerprints, self.patterns = dict(fingerprints), dict(patterns)
+        self.failed &= self.fingerprints.keys()
+        return edited
+
+    def update_results(self, passed: Mapping[CaseKey, bool]) -> None:
+        """Take over the results of a run."""
+        self.failed -= passed.keys()
+        self.failed |= {key for key, is_passed in passed.items() if not is_passed}
+
+    def choose_cases(self, edited: Collection[CaseKey], *, is_code: bool) -> list[CaseKey]:
+        """Return the cases to run after a change.
+
+        `is_code`: other files than eval sets changed, such as the agent: the cases that failed, else all.
+        """
+        wanted = set(edited) | (self.failed or set(self.fingerprints) if is_code else set())
+        return [key for key in self.fingerprints if key in wanted]
+
+
+@dataclass
+class FileWatcher:
+    """Files of a project, without the reports and what tools leave behind."""
+
+    root: Path
+    reports: Path
+    further: tuple[Path, ...] = ()
+    """Files outside of `root`."""
+
+    def take_snapshot(self) -> Snapshot:
+        """Return the present state of all files."""
+        return dict(_iter_states(self.root, self.reports, self.further))
+
+    def wait_for_change(self, before: Snapshot) -> set[str]:
+        """Wait until files differ from a snapshot and no longer change; return their paths."""
+        while True:
+            started = time.monotonic()
+            now = self.take_snapshot()
+            took = time.monotonic() - started
+            if compare_snapshots(before, now):
+                while compare_snapshots(now, later := self._take_later_snapshot()):
+                    now = later
+                return compare_snapshots(before, now)
+            time.sleep(max(_POLL_S, 5 * took))  # a large project may not keep a core busy
+
+    def _take_later_snapshot(self) -> Snapshot:
+        time.sleep(_SETTLED_S)
+        return self.take_snapshot()
+
+
+def compare_snapshots(before: Snapshot, after: Snapshot) -> set[str]:
+    """Return the paths of the files that were changed, added or removed."""
+    return {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+
+
+def _iter_states(
+    root: Path, reports: Path, further: Iterable[Path]
+) -> Iterator[tuple[str, tuple[int, int, int]]]:
+    folders = [root]
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") or entry.name in _IGNORED_FOLDERS:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    path = Path(entry.path)
+                    if path != reports and not (path / "pyvenv.cfg").exists():
+                        folders.append(path)
+                elif not entry.name.endswith(_IGNORED_ENDINGS):
+                    with suppress(OSError):
+                        yield entry.path, _describe_state(entry.stat())
+    for path in further:
+        with suppress(OSError):
+            yield str(path), _describe_state(path.stat())
+
+
+def _describe_state(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+# --- the loop -----------------------------------------------------------------------------------------------
+
+
+def watch_run(context: click.Context, values: Mapping[str, Any]) -> int:
+    """Run the cases of `evalgate run`, and again after each change, until the user interrupts.
+
+    `values` are the parameters of the command by name. Returns 0 if interrupted between two runs, else 130.
+
+    Raises:
+        UsageError: an option makes no sense here.
+    """
+    _reject_options(values)
+    loop = _WatchLoop(context, values)
+    try:
+        loop.run_forever()
+    except KeyboardInterrupt:
+        if loop.child is None:
+            print_sentence("Stopped watching.", err=True)
+            return ExitCode.OPEN
+        loop.stop_child()
+        raise
+    return ExitCode.OPEN
+
+
+def _reject_options(values: Mapping[str, Any]) -> None:
+    names = {"failed": "--failed", "sample": "--sample", "resume": "--resume", "shard": "--shard"}
+    names |= {"comment": "--comment", "check": "--check"}
+    for name, option in names.items():
+        if values[name]:
+            raise click.UsageError(f"--watch cannot be combined with {option}.")
+
+
+class _WatchLoop:
+    def __init__(self, context: click.Context, values: Mapping[str, Any]) -> None:
+        self._context, self._values = context, values
+        self._folder = Path(values["working_directory"]).resolve()
+        self._cases = WatchedCases()
+        self._sets: set[str] = set()
+        self._watcher = FileWatcher(self._folder, self._folder / values["out"])
+        self.child: subprocess.Popen[bytes] | None = None
+
+    def run_forever(self) -> None:
+        """Run everything once, then what each change concerns."""
+        before = self._watcher.take_snapshot()
+        wanted: Sequence[CaseKey] | None = () if self._load_cases() is None else None
+        while True:
+            if wanted is None or wanted:
+                self._run_cases(wanted)
+                before = self._note_changes(before)
+            print_sentence(self._describe_wait(), err=True)
+            changed = self._watcher.wait_for_change(before)
+            before = self._watcher.take_snapshot()
+            print_sentence(f"Changed: {_format_names(changed, self._folder)}", err=True)
+            wanted = self._choose_cases(changed)
+
+    def stop_child(self) -> None:
+        """End the run that is under way, as Ctrl-C does, and wait for its reports."""
+        if self.child is not None:
+            with suppress(ProcessLookupError):
+                self.child.terminate()
+            self.child.wait()
+
+    def _choose_cases(self, changed: Collection[str]) -> Sequence[CaseKey]:
+        edited = self._load_cases()
+        if edited is None:
+            return ()
+        return self._cases.choose_cases(edited, is_code=bool(set(changed) - self._sets))
+
+    def _load_cases(self) -> set[CaseKey] | None:
+        """Read the eval sets; return the cases that are new or edited, or None if something is wrong."""
+        from evalgate.runner.plan import build_plan
+
+        try:
+            plan = build_plan(
+                build_watch_overrides(self._values),
+                thresholds=self._values["thresholds"],
+                folder=self._folder,
+                environ=os.environ,
+            )
+        except InvalidInputError as error:
+            print_sentence(str(error), err=True)
+            return None
+        fingerprints: dict[CaseKey, str] = {}
+        patterns: dict[CaseKey, str] = {}
+        for suite in plan.suites:
+            path = (self._folder / suite.eval_set.path).resolve()
+            self._sets |= {str(path), str(_find_notes(path))}
+            for case, value in zip(suite.eval_set.cases, suite.fingerprints, strict=True):
+                key = (suite.eval_set.eval_set_id, case.eval_id)
+                fingerprints[key] = value
+                patterns[key] = f"{suite.eval_set.path}:{case.eval_id}"
+        outside = {Path(path) for path in self._sets if not Path(path).is_relative_to(self._folder)}
+        self._watcher.further = tuple(sorted(outside))
+        return self._cases.update_cases(fingerprints, patterns)
+
+    def _run_cases(self, wanted: Sequence[CaseKey] | None) -> None:
+        """Run the cases, or all that the command line selects, and read their results."""
+        is_all = wanted is None or len(wanted) == len(self._cases.fingerprints)
+        skipped = {"watch"} if is_all else {"watch", *_SELECTING}
+        options = list_typed_options(self._context, self._values, skipped)
+        sets = self._values["eval_sets"] if is_all else [self._cases.patterns[key] for key in wanted or ()]
+        self.child = subprocess.Popen([sys.executable, "-m", "evalgate", "run", *options, "--", *sets])
+        if self.child.wait() == ExitCode.INTERRUPTED:
+            raise KeyboardInterrupt
+        self.child = None
+        self._read_results()
+
+    def _read_results(self) -> None:
+        from evalgate.datasets.results_io import read_record
+
+        with suppress(InvalidInputError):  # the run printed why there is none
+            record = read_record(self._watcher.reports / "results.json", "results.json")
+            self._cases.update_results({case.key: case.status == "passed" for case in record.cases})
+
+    def _note_changes(self, before: Snapshot) -> Snapshot:
+        """Return the snapshot to wait with, after a run during which files changed.
+
+        Eval sets count as changed by the user. Other files may be the agent's own: running again for them
+        would never end.
+        """
+        now = self._watcher.take_snapshot()
+        changed = compare_snapshots(before, now)
+        if others := changed - self._sets:
+            names = _format_names(others, self._folder)
+            print_sentence(
+                f"Changed while cases ran: {names}. Save once more to run again, if that was you.", err=True
+            )
+        return {path: state for path, state in now.items() if path not in changed & self._sets}
+
+    def _describe_wait(self) -> str:
+        failed = len(self._cases.failed)
+        state = f"{pluralize(failed, 'case')} did not pass. " if failed else ""
+        return f"{state}Waiting for a change; Ctrl-C ends."
+
+
+def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":
+    """Return the options of the command line that say which cases there are."""
+    from evalgate.config.cli_overrides import Overrides, SelectionOptions
+
+    return Overrides(
+        eval_sets=values["eval_sets"],
+        agent=values["agent"],
+        format=values["format_name"],
+        initial_session=values["initial_session"],
+        judge=values["judge"],
+        simulated_user=values["simulated_user"],
+        policy=values["policy"],
+        selection=SelectionOptions(values["tags"], values["keyword"]),
+    )
+
+
+def list_typed_options(
+    context: click.Context, values: Mapping[str, Any], skipped: Collection[str]
+) -> list[str]:
+    """Return the options that the user typed as words of a command line; `values` are theirs by name."""
+    words: list[str] = []
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        is_typed = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if not isinstance(parameter, click.Option) or not is_typed or name in skipped:
+            continue
+        option = max(parameter.opts, key=len)
+        if parameter.is_flag:
+            words.append(option)
+        else:
+            found = values[name] if parameter.multiple else (values[name],)
+            words += [word for value in found for word in (option, str(value))]
+    return words
+
+
+def _find_notes(eval_set: Path) -> Path:
+    from evalgate.datasets.loading import build_notes_name
+
+    return eval_set.with_name(build_notes_name(eval_set.name))
+
+
+def _format_names(paths: Collection[str], folder: Path) -> str:
+    names = sorted(os.path.relpath(path, folder) for path in paths)
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"

@@ -1,0 +1,126 @@
+"""`evalgate run --watch`: which cases a change concerns, and the loop as a user meets it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalgate.__main__ import main
+from evalgate.cli.watch import FileWatcher, WatchedCases, compare_snapshots
+from tests.runner.test_case_selection import build_set
+
+A, B, C = ("s", "a"), ("s", "b"), ("s", "c")
+
+
+def test_a_change_concerns_the_edited_the_failed_or_all_cases() -> None:
+    cases = WatchedCases()
+    assert cases.update_cases({A: "1", B: "1", C: "1"}, {}) == {A, B, C}
+
+    cases.update_results({A: True, B: False, C: True})
+    assert cases.choose_cases(cases.update_cases({A: "1", B: "1", C: "2"}, {}), is_code=False) == [C]
+    assert cases.choose_cases((), is_code=False) == []
+    assert cases.choose_cases((), is_code=True) == [B]
+    assert cases.choose_cases({C}, is_code=True) == [B, C]
+    cases.update_results({B: True})
+    assert cases.choose_cases((), is_code=True) == [A, B, C]
+    cases.update_results({A: False})
+    cases.update_cases({B: "1", C: "2"}, {})
+    assert cases.failed == set()
+
+
+def test_files_that_tools_leave_behind_are_no_change(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("1")
+    (tmp_path / "venv").mkdir()
+    (tmp_path / "venv/pyvenv.cfg").write_text("")
+    watcher = FileWatcher(tmp_path, tmp_path / "evalgate-report", (tmp_path.parent / "outside.json",))
+    before = watcher.take_snapshot()
+    assert set(before) == {str(tmp_path / "agent.py")}
+
+    for name in ("__pycache__/a.pyc", ".git/index", "evalgate-report/results.json", "venv/a.py", "agent.py~"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    assert compare_snapshots(before, watcher.take_snapshot()) == set()
+
+    (tmp_path / "new.py").write_text("2")
+    (tmp_path / "new.py").replace(tmp_path / "agent.py")  # as many editors save a file
+    assert watcher.wait_for_change(before) == {str(tmp_path / "agent.py")}
+
+
+@pytest.mark.parametrize(
+    "option", [["--failed"], ["--sample", "2"], ["--resume"], ["--shard", "1/2"], ["--check"]]
+)
+def test_options_that_make_no_sense_are_refused(
+    option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "--watch", *option, "-C", str(tmp_path)]) == 2
+    assert f"--watch cannot be combined with {option[0]}." in capsys.readouterr().err
+
+
+@pytest.fixture
+def watching(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    (tmp_path / "shop.evalset.json").write_text(json.dumps(build_set()))
+    (tmp_path / "recorded.evalset.json").write_text(json.dumps(build_set(wrong=("greets",))))
+    (tmp_path / "evalgate.yaml").write_text(
+        "agent: {kind: replay, path: recorded.evalset.json}\neval_sets: [shop.evalset.json]\n"
+        "criteria: {response_match_score: 1.0}\n"
+    )
+    command = [sys.executable, "-m", "evalgate", "run", "--watch", "--runs", "1"]
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    timer = threading.Timer(120, process.kill)
+    timer.start()
+    yield process
+    timer.cancel()
+    process.kill()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def read_until(process: "subprocess.Popen[str]", words: str) -> str:
+    """Return what a process prints up to the line with these words."""
+    text = ""
+    for line in process.stdout or ():
+        text += line
+        if words in line:
+            return text
+    raise AssertionError(text)
+
+
+def test_the_loop_runs_what_changed_until_ctrl_c(watching: "subprocess.Popen[str]", tmp_path: Path) -> None:
+    first = read_until(watching, "Waiting for a change")
+    assert "5 cases: 4 passed, 1 failed" in first
+    assert "1 case did not pass. Waiting for a change; Ctrl-C ends." in first
+
+    (tmp_path / "recorded.evalset.json").write_text(json.dumps(build_set()))
+    second = read_until(watching, "Waiting for a change")
+    assert "Changed: recorded.evalset.json" in second
+    assert "1 case: 1 passed" in second
+    assert "did not pass" not in second
+
+    edited = build_set(wrong=("history",))
+    (tmp_path / "new.json").write_text(json.dumps(edited))
+    (tmp_path / "new.json").replace(tmp_path / "shop.evalset.json")
+    third = read_until(watching, "Waiting for a change")
+    assert "Changed: shop.evalset.json" in third
+    assert "1 case: 1 failed" in third
+
+    (tmp_path / "shop.evalset.json").write_text("{")
+    assert "shop.evalset.json:1:2" in read_until(watching, "Waiting for a change")
+
+    os.killpg(watching.pid, signal.SIGINT)
+    assert "Stopped watching." in read_until(watching, "Stopped watching.")
+    assert watching.wait() == 0
