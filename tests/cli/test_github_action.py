@@ -180,7 +180,7 @@ def test_every_input_reaches_its_own_option() -> None:
     assert len(read) == len(values)
 
 
-FOR_A_PERSON = {"help", "tags", "keyword", "failed", "sample", "seed", "watch"}
+FOR_A_PERSON = {"help", "live_tools", "tags", "keyword", "failed", "sample", "seed", "watch"}
 """Options that are not inputs: a job runs every case, or those of `eval-sets`."""
 
 
