@@ -188,7 +188,7 @@ def _build_conditions(kind: str, assertion: Mapping[str, object], context: Asser
         return {"response": _CONVERTERS[kind](assertion, context)}
     if kind in _SEVERAL:
         return _SEVERAL[kind](assertion, context)
-    raise NotCarriedError(f"({_REASONS[kind]})" if kind in _REASONS else "")
+    raise NotCarriedError(f"({_REASONS.get(kind, 'no check has its meaning')})")
 
 
 def _negate(content: JsonObject, kind: str) -> JsonObject:

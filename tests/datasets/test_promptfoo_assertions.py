@@ -233,7 +233,7 @@ def test_a_set_of_assertions_passes_by_its_threshold(
         ("a", "[0] an assertion without a type"),
         ({"type": "javascript", "value": "output.length"}, "[0] assert `javascript` (code)"),
         ({"type": "cost"}, "[0] assert `cost` with no `threshold` above 0"),
-        ({"type": "not-latency", "threshold": 5}, "[0] assert `not-latency`"),
+        ({"type": "not-latency", "threshold": 5}, "[0] assert `not-latency` (no check has its meaning)"),
         (
             {"type": "assert-set", "threshold": 0.5, "assert": [A, {"type": "cost", "threshold": 1}]},
             "[0] one of several assertions, of which one is a limit of cost or latency",
