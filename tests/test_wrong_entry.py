@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import AGENT, RUN, eval_set, evalgate
+from tests.cli.test_cli import AGENT, RUN, eval_set
+from tests.commands import evalgate
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from evalgate.core.registry import AGENTS
 from tests.agents.containers.test_docker import connect_client
 from tests.agents.matrix import FOLDER, KINDS, RECORD, Kind, told
 from tests.agents.play import MARK, left, running
-from tests.cli.test_cli import Done, evalgate, record
+from tests.cli.test_cli import record
+from tests.commands import Done, evalgate
 from tests.frameworks.venvs import python_with
 from tests.ports import free_port
 

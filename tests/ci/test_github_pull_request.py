@@ -3,8 +3,6 @@
 import io
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +20,7 @@ from evalgate.runner.publish import Publisher, post_record
 from evalgate.system.workspace import Workspace
 from tests.ci.conftest import TOKEN
 from tests.ci.hosts import QUICK
+from tests.commands import evalgate
 from tests.github.server import FakeGitHub
 from tests.github.world import HEAD_SHA, PULL, REPOSITORY, Grant
 from tests.situations import green, hostile, huge, regression
@@ -238,23 +237,15 @@ def test_a_record_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pyt
         list(post_stored_record("results.json", PostOptions(comment=True), folder=tmp_path, environ={}))
 
 
-def evalgate(folder: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
-    command = [sys.executable, "-m", "evalgate", *arguments]
-    return subprocess.run(
-        command, cwd=folder, env=clean | environ, capture_output=True, text=True, timeout=600, check=False
-    )
-
-
 def test_the_command_posts_and_never_fails_for_it(github: FakeGitHub, tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text(dump_record(regression()), "utf-8")
     environ = environ_of(github, tmp_path, GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
-    posted = evalgate(tmp_path, "comment", "results.json", **environ)
-    assert (posted.returncode, posted.stdout) == (0, "")
-    assert "The comment is posted: " in posted.stderr
-    without = evalgate(tmp_path, "comment", "results.json", **environ | {"GITHUB_TOKEN": ""})
-    assert without.returncode == 0
-    assert without.stdout.startswith("::notice title=evalgate::The comment was not posted: there is no token")
+    posted = evalgate("comment", "results.json", cwd=tmp_path, **environ)
+    assert (posted.code, posted.out) == (0, "")
+    assert "The comment is posted: " in posted.err
+    without = evalgate("comment", "results.json", cwd=tmp_path, **environ | {"GITHUB_TOKEN": ""})
+    assert without.code == 0
+    assert without.out.startswith("::notice title=evalgate::The comment was not posted: there is no token")
     assert "The comment was not posted" in (tmp_path / "summary.md").read_text()
 
 
@@ -287,10 +278,10 @@ def test_a_run_posts_its_comment_and_check_and_keeps_its_verdict(github: FakeGit
     (tmp_path / "evalgate.json").write_text(json.dumps(THRESHOLDS))
     files = {"GITHUB_STEP_SUMMARY": str(tmp_path / "s.md"), "GITHUB_OUTPUT": str(tmp_path / "o.txt")}
     environ = environ_of(github, tmp_path, **files)
-    done = evalgate(tmp_path, "run", "--comment", "--check", "--name", "greeter", **environ)
-    assert done.returncode == 1, done.stderr
-    assert "The comment is posted: " in done.stderr
-    assert "The check run is posted: " in done.stderr
+    done = evalgate("run", "--comment", "--check", "--name", "greeter", cwd=tmp_path, **environ)
+    assert done.code == 1, done.err
+    assert "The comment is posted: " in done.err
+    assert "The check run is posted: " in done.err
     (body,) = github.world.comment_bodies()
     assert body.startswith("<!-- evalgate:v1 gate=greeter -->")
     assert "greetings/hello" in body

@@ -1,10 +1,7 @@
 """Posting to a merge request of GitLab: reports, errors, tokens and variables of the pipeline."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -22,6 +19,7 @@ from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.runner.publish import post_record
 from tests.ci.conftest import measure_timeouts
 from tests.ci.hosts import QUICK, GitLabHost
+from tests.commands import evalgate
 from tests.github.faults import Fault
 from tests.gitlab.quickactions import quick_actions
 from tests.gitlab.server import HOME, MERGE_REQUEST, PROJECT, FakeGitLab, Member
@@ -138,17 +136,9 @@ def test_the_command_posts_a_stored_record_and_never_fails(gitlab: FakeGitLab, t
     )
     assert notice.level == "info"
     assert "Reported by a run of the pull request's own code" in gitlab.bodies()[0]
-    done = subprocess.run(
-        [sys.executable, "-m", "evalgate", "comment", "results.json"],
-        cwd=tmp_path,
-        env={**os.environ, **gitlab.environ(GITLAB_TOKEN="gone"), "GITHUB_ACTIONS": ""},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "The note was not posted: GitLab answered 401" in done.stderr
+    done = evalgate("comment", "results.json", cwd=tmp_path, **gitlab.environ(GITLAB_TOKEN="gone"))
+    assert done.code == 0, done.err
+    assert "The note was not posted: GitLab answered 401" in done.err
     assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["schema_version"]
 
 

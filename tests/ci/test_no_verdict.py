@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from evalgate.ci.comment_sections import read_sections
-from tests.ci.test_github_pull_request import AGENT, EVAL_SET, THRESHOLDS, environ_of, evalgate
+from tests.ci.test_github_pull_request import AGENT, EVAL_SET, THRESHOLDS, environ_of
+from tests.commands import evalgate
 from tests.github.server import FakeGitHub
 
 SECRET = "hunter2-planted-secret"
@@ -32,16 +33,16 @@ def posted(github: FakeGitHub) -> str:
 def test_wrong_input_replaces_the_verdict_of_another_commit(github: FakeGitHub, project: Path) -> None:
     environ = environ_of(github, project)
     configure(project, criteria={"response_match_score": 0.0})
-    first = evalgate(project, "run", "--comment", "--check", "--html", **environ)
-    assert first.returncode == 0, first.stderr
+    first = evalgate("run", "--comment", "--check", "--html", cwd=project, **environ)
+    assert first.code == 0, first.err
     assert posted(github).startswith("### ✅ Gate open")
     assert "`report.html`" in posted(github)
 
     configure(project, criteria={"respons_match_score": 1.0}, runs="many")
     environ["GITHUB_RUN_ID"] = "18"
-    second = evalgate(project, "run", "--comment", "--check", **environ)
-    assert second.returncode == 2
-    assert second.stderr.startswith("The comment is updated: ")
+    second = evalgate("run", "--comment", "--check", cwd=project, **environ)
+    assert second.code == 2
+    assert second.err.startswith("The comment is updated: ")
     text = posted(github)
     assert text.startswith("### ⚠️ No verdict: evalgate.json:1:")
     assert "many" in text
@@ -54,8 +55,10 @@ def test_wrong_input_replaces_the_verdict_of_another_commit(github: FakeGitHub, 
 
 def test_the_post_lists_every_problem_and_no_secret(github: FakeGitHub, project: Path) -> None:
     configure(project, **{SECRET: 1, "other": 2})
-    done = evalgate(project, "run", "--comment", "--check", "--mask", SECRET, **environ_of(github, project))
-    assert done.returncode == 2
+    done = evalgate(
+        "run", "--comment", "--check", "--mask", SECRET, cwd=project, **environ_of(github, project)
+    )
+    assert done.code == 2
     text = posted(github)
     assert text.startswith("### ⚠️ No verdict")
     assert "other" in text
@@ -67,8 +70,8 @@ def test_the_post_lists_every_problem_and_no_secret(github: FakeGitHub, project:
 
 def test_an_unreadable_baseline_is_posted(github: FakeGitHub, project: Path) -> None:
     configure(project, gate={"baseline": "sftp://127.0.0.1:1/evals"})
-    done = evalgate(project, "run", "--comment", **environ_of(github, project))
-    assert done.returncode == 2
+    done = evalgate("run", "--comment", cwd=project, **environ_of(github, project))
+    assert done.code == 2
     text = posted(github)
     assert text.startswith("### ⚠️ No verdict: ")
     assert "needs a driver that is not installed" in text
@@ -76,21 +79,21 @@ def test_an_unreadable_baseline_is_posted(github: FakeGitHub, project: Path) -> 
 
 def test_a_failed_merge_is_posted(github: FakeGitHub, project: Path) -> None:
     configure(project)
-    done = evalgate(project, "merge", "missing.json", "--comment", **environ_of(github, project))
-    assert done.returncode == 2
+    done = evalgate("merge", "missing.json", "--comment", cwd=project, **environ_of(github, project))
+    assert done.code == 2
     assert "missing.json" in posted(github)
 
 
 def test_without_the_option_nothing_is_posted(github: FakeGitHub, project: Path) -> None:
     configure(project, runs="many")
-    assert evalgate(project, "run", **environ_of(github, project)).returncode == 2
+    assert evalgate("run", cwd=project, **environ_of(github, project)).code == 2
     assert github.exchanges == []
 
 
 def test_an_impossible_post_changes_no_exit_code(github: FakeGitHub, project: Path) -> None:
     configure(project, runs="many")
     environ = environ_of(github, project) | {"GITHUB_TOKEN": ""}
-    done = evalgate(project, "run", "--comment", **environ)
-    assert done.returncode == 2
-    assert "The comment was not posted: there is no token" in done.stdout
-    assert "evalgate.json:1:" in done.stderr
+    done = evalgate("run", "--comment", cwd=project, **environ)
+    assert done.code == 2
+    assert "The comment was not posted: there is no token" in done.out
+    assert "evalgate.json:1:" in done.err

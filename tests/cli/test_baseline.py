@@ -16,7 +16,7 @@ from evalgate.core.types import CaseMetric, Record, RunMetric, Status, Verdict
 from evalgate.datasets.results_io import dump_record
 from evalgate.runner.reevaluation import BaselineTarget, resolve_target
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
-from tests.cli.test_cli import evalgate
+from tests.commands import evalgate
 
 PLAIN = SaveOptions({}, commit="abc1234")
 

@@ -16,7 +16,7 @@ from evalgate.core.registry import get_formats
 from evalgate.core.types import EvalCase, ToolCall
 from evalgate.datasets.loading import load_eval_sets
 from evalgate.runner.chat import choose_case_id, select_turns
-from tests.cli.test_cli import evalgate
+from tests.commands import evalgate
 from tests.pseudo_terminal import PseudoTerminal
 
 PROMPT = "You    > "

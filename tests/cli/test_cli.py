@@ -12,11 +12,12 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.commands import evalgate
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,27 +30,6 @@ def answer(text):
 def wrong(text):
     return "something else entirely"
 """
-
-
-@dataclass(frozen=True)
-class Done:
-    code: int
-    out: str
-    err: str
-
-
-def evalgate(*arguments: str, cwd: Path, **environ: str) -> Done:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "evalgate", *arguments],
-        cwd=cwd,
-        env={**clean, **environ},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    return Done(done.returncode, done.stdout, done.stderr)
 
 
 def eval_set(*texts: str, **changes: object) -> str:

@@ -31,7 +31,7 @@ from evalgate.documents.strict_json import parse_json
 from evalgate.integrations.adk.evalset import AdkFormat
 from evalgate.integrations.adk.legacy_evalset import AdkLegacyFormat
 from evalgate.integrations.adk.writer import AdkWriter
-from tests.cli.test_cli import evalgate
+from tests.commands import evalgate
 from tests.conformance import shared_folder
 from tests.integrations.reading import read
 

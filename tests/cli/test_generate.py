@@ -16,7 +16,7 @@ from evalgate.documents.strict_json import read_json
 from evalgate.integrations.adk.evalset import AdkFormat
 from evalgate.integrations.orchestrate.evalset import OrchestrateFormat
 from evalgate.integrations.trpc.evalset import TrpcFormat
-from tests.cli.test_cli import evalgate
+from tests.commands import evalgate
 from tests.integrations.trace_sources.exports import list_steps, to_otlp
 from tests.integrations.trace_sources.test_conversations import TURNS, strip_turns
 from tests.openai_server import Body, Completion, ErrorReply, OpenAIServer, Reply

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from evalgate.cli import init as scaffold
-from tests.cli.test_cli import AGENT, ROOT, eval_set, evalgate
+from tests.cli.test_cli import AGENT, ROOT, eval_set
+from tests.commands import evalgate
 
 ADK = "from google.adk.agents import Agent\n\nroot_agent = Agent(name='shop')\n"
 IGNORED = "evalgate-report/\n.evalgate/judge-cache.sqlite*\n__pycache__/\n"

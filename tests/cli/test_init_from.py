@@ -11,8 +11,9 @@ from click.testing import CliRunner
 from evalgate.cli.main import cli
 from evalgate.core.errors import InvalidInputError
 from evalgate.datasets.python_patterns import translate_full_match
-from tests.cli.test_cli import AGENT, Done, eval_set, evalgate
+from tests.cli.test_cli import AGENT, eval_set
 from tests.cli.test_init import ADK, config, terminal
+from tests.commands import Done, evalgate
 
 PROMPTFOO = dedent("""\
     prompts:
@@ -56,9 +57,9 @@ def init(folder: Path, *arguments: str) -> Done:
     """Run `evalgate init` in this process, which takes a tenth of the time."""
     done = CliRunner().invoke(cli, ["init", *arguments, "-C", str(folder)])
     if isinstance(done.exception, InvalidInputError):  # the program's entry point prints it
-        return Done(2, done.output, str(done.exception))
+        return Done(2, done.output, str(done.exception), folder)
     assert done.exception is None, done.exception
-    return Done(done.exit_code, done.output, "")
+    return Done(done.exit_code, done.output, "", folder)
 
 
 def left_out(done: Done) -> list[str]:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from evalgate.config.loader import find_project
-from tests.cli.test_cli import AGENT, eval_set, evalgate
+from tests.cli.test_cli import AGENT, eval_set
+from tests.commands import evalgate
 
 CONFIG = """\
 version: 1

@@ -1,10 +1,7 @@
 """Output of commands that quotes files of other people."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +10,7 @@ import pytest
 from evalgate.core.sanitize import strip_invisible
 from evalgate.datasets.results_io import dump_record
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
+from tests.commands import evalgate
 
 SECRET = "blue-monkey-4711-tango"
 KNOWN = "ghp_" + "a1B2c3D4e5F6" * 3
@@ -61,18 +59,11 @@ COMMANDS: Mapping[str, list[str]] = {
 def test_no_command_prints_a_runner_command_a_secret_or_invisible_text(
     folder: Path, command: list[str]
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "evalgate", *command],
-        cwd=folder,
-        env={**os.environ, "A_TOKEN": SECRET, "GITHUB_ACTIONS": ""},
-        capture_output=True,
-        timeout=600,
-        check=False,
-    )
-    said = (done.stdout + done.stderr).decode("utf-8")
+    done = evalgate(*command, cwd=folder, A_TOKEN=SECRET)
+    said = done.out + done.err
 
     assert said
-    assert b"Traceback" not in done.stderr
+    assert "Traceback" not in done.err
     assert not re.search(r"(?m)^\s*::|##(?:\[|vso\[|teamcity\[)", said)
     assert strip_invisible(said) == said
     assert SECRET not in said

@@ -25,7 +25,7 @@ from evalgate.reporting.results_history import (
     open_history,
 )
 from tests.builders import a_record
-from tests.cli.test_cli import evalgate
+from tests.commands import evalgate
 
 AGENT = "def answer(text):\n    return 'Hello'\n"
 EVAL_SET = {

@@ -2,15 +2,13 @@
 
 import base64
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import evalgate
+from tests import commands
 
 SECRET = "blue-monkey-4711-tango"
 AGENT = """
@@ -36,14 +34,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *options: str) -> tuple[str, dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "evalgate", "run", "a.evalset.json", "--env", "A_TOKEN", *options],
-        cwd=folder,
-        env={**os.environ, "A_TOKEN": SECRET, "GITHUB_ACTIONS": ""},
-        capture_output=True,
-        check=False,
+    done = commands.evalgate(
+        "run", "a.evalset.json", "--env", "A_TOKEN", *options, cwd=folder, A_TOKEN=SECRET
     )
-    assert b"Traceback" not in done.stderr
+    assert "Traceback" not in done.err
     text = (folder / "evalgate-report/results.json").read_text("utf-8")
     return text, json.loads(text)["cases"][0]["runs"][0]
 

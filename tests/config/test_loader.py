@@ -15,7 +15,8 @@ from evalgate.config.schema.thresholds import parse_adk_version
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.score_ranges import Range
 from evalgate.core.types import Criterion
-from tests.cli.test_cli import AGENT, eval_set, evalgate
+from tests.cli.test_cli import AGENT, eval_set
+from tests.commands import evalgate
 
 YAML = """\
 version: 1

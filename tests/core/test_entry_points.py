@@ -15,7 +15,8 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import Metric, MetricContext, MetricEnvironment, StoreContext
 from evalgate.core.types import Criterion
 from evalgate.runner import metric_binding
-from tests.cli.test_cli import ROOT, Done, evalgate
+from tests.cli.test_cli import ROOT
+from tests.commands import Done, evalgate
 
 THRESHOLDS = """\
 version: 1

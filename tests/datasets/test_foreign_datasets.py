@@ -10,7 +10,7 @@ import yaml
 from evalgate.core.types import EvalSet, Message, ToolCall, ToolResult
 from evalgate.documents.strict_json import read_json
 from evalgate.integrations.adk.evalset import AdkFormat
-from tests.cli.test_cli import evalgate
+from tests.commands import evalgate
 
 WEATHER: dict[str, Any] = {
     "messages": [

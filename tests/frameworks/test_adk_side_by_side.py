@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.cli.test_cli import evalgate
+from tests.commands import evalgate
 from tests.frameworks import AGENTS
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import evalgate
+from tests.commands import evalgate
 from tests.frameworks import AGENTS
 from tests.pseudo_terminal import PseudoTerminal
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.agents.play import running
-from tests.cli.test_cli import ROOT, evalgate, record
+from tests.cli.test_cli import ROOT, record
+from tests.commands import evalgate
 from tests.frameworks.frameworks import LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, Framework
 from tests.frameworks.venvs import python_with
 from tests.ports import free_port

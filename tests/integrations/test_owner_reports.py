@@ -24,7 +24,7 @@ from evalgate.integrations.orchestrate.recordings import read_conversations
 from evalgate.integrations.trpc.results import TrpcResultsFormat
 from evalgate.reporting.report_files import render_files
 from tests.builders import a_case_result, a_record, a_run_result
-from tests.cli.test_cli import evalgate
+from tests.commands import evalgate
 from tests.situations import GOLDEN
 
 OWNERS = ("adk", "adk-rs", "trpc", "orchestrate")

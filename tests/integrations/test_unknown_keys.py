@@ -11,7 +11,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalSet
 from evalgate.datasets.large.large_json import read_large_json
 from evalgate.documents.strict_json import parse_json
-from tests.cli.test_cli import evalgate
+from tests.commands import evalgate
 
 CALL = {"name": "find", "args": {"query": "shoes"}, "id": "1"}
 TURN: dict[str, Any] = {

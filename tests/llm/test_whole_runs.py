@@ -5,30 +5,18 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests import commands
+from tests.commands import Done
 from tests.openai_server import Body, Completion, ErrorReply, NoReply, OpenAIServer, Reply
 
 KEY = "sk-planted-0123456789-never-to-be-seen"
 AGENT = "def answer(text):\n    return text.upper()\n"
 TEXTS = ("tea", "cake", "milk")
-
-
-@dataclass(frozen=True)
-class Done:
-    code: int
-    out: str
-    err: str
-    folder: Path
-
-    @property
-    def record(self) -> Any:
-        return json.loads((self.folder / "evalgate-report/results.json").read_text())
 
 
 def project(folder: Path, url: str, metrics: object, **more: object) -> Path:
@@ -60,17 +48,7 @@ def project(folder: Path, url: str, metrics: object, **more: object) -> Path:
 
 
 def evalgate(folder: Path, *words: str, **environ: str) -> Done:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "evalgate", *words],
-        cwd=folder,
-        env={**clean, "MY_KEY": KEY, **environ},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    return Done(done.returncode, done.stdout, done.stderr, folder)
+    return commands.evalgate(*words, cwd=folder, **{"MY_KEY": KEY, **environ})
 
 
 def files_in(folder: Path) -> str:

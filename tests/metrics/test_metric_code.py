@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from evalgate.metrics.metric_code import hash_metric_code
-from tests.cli.test_cli import eval_set, evalgate
+from tests.cli.test_cli import eval_set
+from tests.commands import evalgate
 
 FILES = {
     "own/__init__.py": "",

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from evalgate.core.types import CaseMetric, Criterion, NotApplicable, ReliabilityRule, RunMetric, Status
 from evalgate.metrics.scoring import BoundMetric, estimate_reliability, score_case
 from tests.builders import a_case, a_run_result
-from tests.cli.test_cli import eval_set, evalgate, record
+from tests.cli.test_cli import eval_set, record
+from tests.commands import evalgate
 
 
 @given(st.integers(1, 8), st.data())

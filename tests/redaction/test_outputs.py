@@ -2,9 +2,6 @@
 
 import base64
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +13,7 @@ from evalgate.redaction.redactor import Redactor
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
 from evalgate.runner.plan import build_plan
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
+from tests.commands import evalgate
 
 OF_ENVIRONMENT = "blue-monkey-4711-tango"
 ASKED_FOR = "my dog is called Rex"
@@ -87,25 +85,17 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "GITHUB_OUTPUT": str(folder / "output.txt"),
         "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
     }
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
-
-    def evalgate(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "evalgate", *arguments]
-        return subprocess.run(
-            command, cwd=folder, env=clean | ours, capture_output=True, text=True, timeout=600, check=False
-        )
-
-    done = evalgate("run", "--html", "--mask", ASKED_FOR)
-    assert done.returncode in {1, 3}, done.stderr
-    saved = evalgate("baseline", "save", "--allow-failing", "--to", "baseline.json")
-    again = evalgate("report", "--out", "again")
+    done = evalgate("run", "--html", "--mask", ASKED_FOR, cwd=folder, **ours)
+    assert done.code in {1, 3}, done.err
+    saved = evalgate("baseline", "save", "--allow-failing", "--to", "baseline.json", cwd=folder, **ours)
+    again = evalgate("report", "--out", "again", cwd=folder, **ours)
     files = {
         str(path.relative_to(folder)): path.read_text("utf-8")
         for path in folder.rglob("*")
         if path.is_file() and path.suffix not in {".py", ".pyc"} and path.name not in INPUTS
     }
-    logs = {"log": done.stdout + done.stderr, "log of save": saved.stdout + saved.stderr}
-    return {**files, **logs, "log of report": again.stdout + again.stderr}
+    logs = {"log": done.out + done.err, "log of save": saved.out + saved.err}
+    return {**files, **logs, "log of report": again.out + again.err}
 
 
 INPUTS = ("a.evalset.json", "evalgate.json")

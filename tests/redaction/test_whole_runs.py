@@ -2,13 +2,12 @@
 
 import base64
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+
+from tests.commands import evalgate
 
 SECRET = "blue-monkey-4711/tango+x"
 LINES = "line-one-9a8b7c6d\nline-two-5e4f3a2b"
@@ -93,7 +92,6 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Name of a sink → what commands wrote to it."""
     folder = tmp_path_factory.mktemp("project")
     _project(folder)
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
     files = {"GITHUB_OUTPUT": str(folder / "output.txt"), "GITHUB_STEP_SUMMARY": str(folder / "summary.md")}
     secrets = {"AGENT_TOKEN": SECRET, "AGENT_SECRET": LINES, "GITHUB_ACTIONS": "true"}
     found: dict[str, str] = {}
@@ -106,17 +104,9 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         ["baseline", "save", "--allow-failing", "--to", "baseline.json"],
         ["run", f"nothing of {KNOWN}.json", "--out", "none"],
     ):
-        done = subprocess.run(
-            [sys.executable, "-m", "evalgate", *command],
-            cwd=folder,
-            env=clean | files | secrets,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-        assert done.returncode in {0, 1, 2, 3}, done.stderr
-        found[f"log of {' '.join(command)[:20]}"] = done.stdout + done.stderr
+        done = evalgate(*command, cwd=folder, **files, **secrets)
+        assert done.code in {0, 1, 2, 3}, done.err
+        found[f"log of {' '.join(command)[:20]}"] = done.out + done.err
     inputs = {FILE, "evalgate.json", "agent.py"}
     paths = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     return found | {

@@ -15,7 +15,8 @@ from tests.builders import (
     a_run_result,
     a_turn_result,
 )
-from tests.cli.test_cli import eval_set, evalgate
+from tests.cli.test_cli import eval_set
+from tests.commands import evalgate
 
 
 def failing_record() -> Record:

@@ -23,7 +23,7 @@ from evalgate.reporting.likely_causes import (
     describe_unrecorded_results,
 )
 from tests.agents.host.capture.provider import Provider
-from tests.cli.test_cli import evalgate
+from tests.commands import evalgate
 
 CALL = Reply("sunny", (ToolCall("get_forecast", {"city": "Paris"}),))
 QUIET = Reply("sunny")

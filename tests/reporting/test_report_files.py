@@ -2,7 +2,6 @@ import json
 import os
 import resource
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.report_files import ReportWriteError, check_writable, remove_reports, write_reports
 from evalgate.system.files import make_folder, write_atomically
 from tests.builders import a_record
+from tests.commands import evalgate
 from tests.situations import green
 
 
@@ -168,11 +168,10 @@ def test_an_agent_that_swaps_the_report_folder_closes_the_gate(tmp_path: Path) -
     (tmp_path / "a.evalset.json").write_text(json.dumps({"eval_set_id": "s", "eval_cases": [CASE]}))
     settings = {"version": 1, "eval_sets": ["a.evalset.json"], "agent": {"entry": "agent.py:answer"}}
     (tmp_path / "evalgate.json").write_text(json.dumps({**settings, "criteria": {"response_match_score": 1}}))
-    command = [sys.executable, "-m", "evalgate", "run"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "evalgate-report was replaced by a link or a file during the run" in done.stderr
-    assert "Traceback" not in done.stderr
+    done = evalgate("run", cwd=tmp_path)
+    assert done.code == 2, done.out + done.err
+    assert "evalgate-report was replaced by a link or a file during the run" in done.err
+    assert "Traceback" not in done.err
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 

@@ -12,7 +12,7 @@ from evalgate.core.registry import get_formats
 from evalgate.core.types import EvalSet, SessionInput
 from evalgate.datasets.loading import load_eval_sets
 from evalgate.runner.case_sessions import complete_sessions
-from tests.cli.test_cli import Done, evalgate
+from tests.commands import Done, evalgate
 
 TURNS = [{"query": "Hi", "reference": "home", "expected_tool_use": []}]
 NEW = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_cli import evalgate
+from tests.commands import evalgate
 
 OPTIONS = ("evals", "--thresholds", "metrics", "--agent", "python:agent.py:answer")
 

@@ -7,7 +7,8 @@ import pytest
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.documents.env_file import read_env_files
-from tests.cli.test_cli import Done, eval_set, evalgate
+from tests.cli.test_cli import eval_set
+from tests.commands import Done, evalgate
 
 SECRET = "kX93hd7wLq20vbTT"
 PYTHON = "import os\n\ndef answer(text):\n    return os.environ.get(text, 'none')\n"

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_cli import Done, eval_set, evalgate, wait_for
+from tests.cli.test_cli import eval_set, wait_for
+from tests.commands import Done, evalgate
 
 AGENT = """\
 import json, pathlib, time

@@ -12,7 +12,7 @@ from typing import IO
 import psutil
 import pytest
 
-from tests.cli.test_cli import Done
+from tests.commands import Done
 
 ROOT = Path(__file__).parents[3]
 MARK = "RAY_EVALGATE_TEST"
@@ -30,7 +30,7 @@ class Rays:
     def run(self, *arguments: str, cwd: Path, **environ: str) -> Done:
         with self.started(*arguments, cwd=cwd, **environ) as gate:
             out, err = gate.communicate(timeout=_LONGEST_S)
-        return Done(gate.returncode, out, err)
+        return Done(gate.returncode, out, err, cwd)
 
     def started(self, *arguments: str, cwd: Path, **environ: str) -> "subprocess.Popen[str]":
         clean = {

@@ -24,7 +24,7 @@ from evalgate.integrations.adk.metrics.vertex_trajectories import TrajectoryReca
 from evalgate.integrations.adk_rs.metrics import AdkRsResponseMatch
 from evalgate.integrations.trpc.evalset import TrpcFormat
 from tests.builders import a_call, a_case, a_reply, a_turn
-from tests.cli.test_cli import evalgate
+from tests.commands import evalgate
 from tests.datasets.lints import looking
 
 METRICS: dict[str, Metric] = {"words": ResponseMatch(), "tools": ToolTrajectory()}

@@ -15,7 +15,7 @@ from evalgate.integrations.adk.metrics.response_match import ResponseMatch
 from evalgate.integrations.adk.metrics.tool_trajectory import ToolTrajectory
 from evalgate.integrations.adk.metrics.vertex_trajectories import TrajectoryPrecision, TrajectoryRecall
 from tests.builders import a_call, a_case, a_turn
-from tests.cli.test_cli import evalgate
+from tests.commands import evalgate
 
 CALLED = a_case("called", a_turn("Find it.", Reply("Found.", (a_call("find"),))))
 QUIET = a_case("quiet", a_turn("Hi", Reply("Hello")), a_turn("Bye", Reply("Bye")))

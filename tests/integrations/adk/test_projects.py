@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import RUN, evalgate, project, record
+from tests.cli.test_cli import RUN, project, record
+from tests.commands import evalgate
 
 __all__ = ["project"]
 

@@ -17,7 +17,8 @@ import pytest
 
 from evalgate import __version__
 from evalgate.datasets.results_io import dump_record, load_record, read_record
-from tests.cli.test_cli import Done, eval_set, evalgate
+from tests.cli.test_cli import eval_set
+from tests.commands import Done, evalgate
 
 AGENT = """\
 import asyncio, pathlib

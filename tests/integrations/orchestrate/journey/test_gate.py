@@ -9,7 +9,7 @@ import pytest
 from evalgate.config.cli_overrides import Overrides
 from evalgate.documents.strict_json import read_json
 from evalgate.runner.plan import check_files
-from tests.cli.test_cli import evalgate
+from tests.commands import evalgate
 
 DATASET = {
     "agent": "hr",
