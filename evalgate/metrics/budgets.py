@@ -52,7 +52,8 @@ class Budget:
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the figure, 0 or more; not applicable if it is not known."""
-        del case
+        if self._measure is _measure_latency and (case.tool_mocks or case.tool_recording is not None):
+            return NotApplicable("tools were mocked, so the run has no latency")
         found = self._measure(run, self._context)
         return NotApplicable(found) if isinstance(found, str) else MetricScore(float(found))
 

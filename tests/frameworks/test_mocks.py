@@ -214,3 +214,68 @@ async def test_smolagents_tools_are_mocked() -> None:
 
     assert results(matching) == [LOST]
     assert (missing.outcome, missing.failure and missing.failure.kind) == ("faulted", "no_mock")
+
+
+async def test_openai_agents_answers_tools_of_mcp_servers_and_raises_recorded_errors() -> None:
+    python, folder = python_with(OPENAI_AGENTS.folder), AGENTS / OPENAI_AGENTS.folder
+    find = RecordedCall("find_order", {"order_id": "5"}, (RecordedAnswer("recorded"),))
+    refund = RecordedCall("refund", {}, (RecordedAnswer(error="no money then"),))
+    paid = replace(refund, answers=(RecordedAnswer("paid"),))
+
+    async def ask_shop(entry: str, *calls: RecordedCall, live: tuple[str, ...] = ()) -> CaseRun:
+        case = recording(*calls, live=live)
+        return (await play("python", {"entry": f"mocked.py:{entry}"}, python, folder, [case]))["case"]
+
+    answered = await ask_shop("agent", find, paid)
+    raised = await ask_shop("agent", find, refund)
+    searching = await ask_shop("searching")
+    allowed = await ask_shop("searching", live=("web_search*",))
+
+    assert answered.failure is None
+    assert answered.replies[0] is not None
+    assert answered.replies[0].response == "['recorded', 'paid']; called: []"
+    assert raised.outcome == "crashed"
+    assert raised.failure is not None
+    assert "no money then" in raised.failure.message
+    assert (searching.outcome, searching.failure and searching.failure.kind) == ("faulted", "unsupported")
+    assert allowed.failure is not None
+    assert allowed.failure.kind != "unsupported"
+
+
+async def test_pydantic_ai_compares_the_arguments_that_the_model_wrote() -> None:
+    python, folder = python_with(PYDANTIC_AI.folder), AGENTS / PYDANTIC_AI.folder
+    plan = RecordedCall("plan", {"day": "2026-11-23"}, (RecordedAnswer("free"),))
+    find = RecordedCall("find", {"text": "x"}, (RecordedAnswer(["y"]),))
+    entries = {
+        name: (await play("python", {"entry": f"mocked.py:{name}"}, python, folder, [recording(plan, find)]))
+        for name in ("agent", "searching")
+    }
+    answered, searching = entries["agent"]["case"], entries["searching"]["case"]
+
+    assert answered.failure is None
+    assert answered.replies[0] is not None
+    assert answered.replies[0].response == "free, ['y']; called: []"
+    assert (searching.outcome, searching.failure and searching.failure.kind) == ("faulted", "unsupported")
+
+
+@pytest.mark.parametrize(
+    ("entry", "tool", "sentence"),
+    [
+        ("searching", "google_search", "`google_search` of `searching` is not run with callbacks of tools"),
+        ("computing", "code_executor", "the code executor of agent `computing` cannot be mocked"),
+    ],
+)
+async def test_adk_refuses_tools_that_no_callback_can_answer(
+    adk: str, entry: str, tool: str, sentence: str
+) -> None:
+    async def ask_entry(case: EvalCase) -> CaseRun:
+        options = {"entry": f"mocked.py:{entry}"}
+        return (await play("python", options, adk, AGENTS / "adk", [case]))["case"]
+
+    refused = await ask_entry(recording())
+    allowed = await ask_entry(recording(live=(tool,)))
+
+    assert (refused.outcome, refused.failure and refused.failure.kind) == ("faulted", "unsupported")
+    assert refused.failure is not None
+    assert sentence in refused.failure.message
+    assert allowed.failure is None or allowed.failure.kind != "unsupported"

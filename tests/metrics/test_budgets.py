@@ -21,6 +21,8 @@ from evalgate.core.types import (
     NotApplicable,
     Reply,
     ToolCall,
+    ToolMock,
+    ToolRecording,
     TraceSpan,
     Usage,
 )
@@ -81,6 +83,15 @@ UNPRICED = replace(RUN, usage=Usage(1000, 200, None, ("acme-1",)))
 )
 def test_an_unknown_figure_is_not_applicable(name: str, run: CaseRun, reason: str) -> None:
     assert measure(name, run) == NotApplicable(reason)
+
+
+def test_a_run_with_mocked_tools_has_no_latency() -> None:
+    mocks = EvalCase("a", tool_mocks=(ToolMock("find", 1),))
+    recorded = EvalCase("a", tool_recording=ToolRecording("tools.json"))
+    for name, is_known in (("latency_s", False), ("tool_calls", True)):
+        metric = Budget.build(Criterion(f"budget/{name}", 9.0), CONTEXT)
+        for case in (mocks, recorded):
+            assert isinstance(asyncio.run(metric.score(case, RUN)), MetricScore) is is_known
 
 
 def test_a_recorded_run_has_no_latency_and_calls_of_tools_may_be_none() -> None:
