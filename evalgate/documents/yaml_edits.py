@@ -48,9 +48,10 @@ def set_yaml_value(text: str, path: Sequence[str], value: object, shown_as: str)
         else:
             changed = _replace_entry(text, nodes[-2], path[-1], new)
     if compose_yaml(changed, shown_as)[1] != _set_value(compose_yaml(text, shown_as)[1], path, value):
-        mark = nodes[-1].start_mark
+        mark = getattr(nodes[-1], "start_mark", None)
+        place = (mark.line + 1, mark.column + 1) if mark else (0, 0)
         message = f"evalgate cannot change `{path[-1]}` here: change the file by hand"
-        raise InvalidInputError([Problem(shown_as, mark.line + 1, mark.column + 1, message)])
+        raise InvalidInputError([Problem(shown_as, place[0], place[1], message)])
     return changed
 
 
@@ -202,15 +203,26 @@ def format_scalar(value: str) -> str:
 
 def dump_inline(value: object) -> str:
     """Return any JSON as YAML on one line."""
-    if value is None or isinstance(value, bool | int | float):
-        return json.dumps(value)
     if isinstance(value, str):
         text = yaml.safe_dump(value, default_style='"', allow_unicode=True, width=_NO_LIMIT)
+    elif value is None or isinstance(value, bool | int | float):
+        text = yaml.safe_dump(value).removesuffix("...\n")  # not as JSON: `1e+22` is a text in YAML
     else:
         text = yaml.safe_dump(
             value, default_flow_style=True, allow_unicode=True, width=_NO_LIMIT, sort_keys=False
         )
         if _BREAK.search(text.strip()):
-            # PyYAML breaks such lines, and loses some of the breaks. JSON is YAML, too.
-            text = _BREAK.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+            text = _dump_escaped(value)  # PyYAML breaks such lines, and loses some of the breaks
     return str(text).strip()
+
+
+def _dump_escaped(value: object) -> str:
+    """Return JSON as YAML on one line, with escapes for all breaks."""
+    if isinstance(value, str):
+        return _BREAK.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+    if isinstance(value, Mapping):
+        pairs = (f"{_dump_escaped(str(name))}: {_dump_escaped(each)}" for name, each in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_dump_escaped, value))}]"
+    return dump_inline(value)

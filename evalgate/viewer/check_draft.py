@@ -4,7 +4,6 @@ A condition that no field can hold as it is written, such as a text with a line 
 part of the YAML, so that a form that was not touched changes nothing.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -17,6 +16,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import ToolCall
 from evalgate.datasets.raw_edits import get_call_arguments
 from evalgate.documents.strict_yaml import compose_yaml
+from evalgate.documents.yaml_edits import dump_inline
 from evalgate.viewer.forms import Form, FormFields, normalize_lines
 
 LINES = {
@@ -139,17 +139,13 @@ def _take_values(rest: dict[str, Any]) -> list[DraftValue]:
 def _draft_value(tool: str, path: str, rule: object) -> DraftValue | None:
     """Return the fields of a condition; None if they cannot hold it as it is written."""
     if not isinstance(rule, dict):
-        return DraftValue(tool, path, "equals", _format_value(rule))
+        return DraftValue(tool, path, "equals", dump_inline(rule))
     test, value = next(iter(rule.items())) if len(rule) == 1 else ("", None)
     if test not in TESTS or (test == "equals" and not isinstance(value, dict)):
         return None
     if test not in _TEXT_TESTS:
-        return DraftValue(tool, path, test, _format_value(value))
+        return DraftValue(tool, path, test, dump_inline(value))
     return DraftValue(tool, path, test, str(value)) if _is_line(value) else None
-
-
-def _format_value(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def format_yaml(value: Mapping[str, Any]) -> str:
@@ -286,19 +282,25 @@ def _merge(one: dict[str, Any], other: dict[str, Any], name: str, errors: dict[s
 
 def forbid_tool(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
     """Return a check that forbids the tool of a call."""
-    return DraftCheck("", _choose_name(f"no_{call.name}", taken), {"tools.forbid": _escape(call.name)})
+    return _draft_new(f"no_{call.name}", {"tools": {"forbid": [_escape(call.name)]}}, taken)
 
 
 def require_call(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
     """Return a check that requires one call with these arguments; others of the tool may differ."""
-    name, tool, args = _choose_name(f"calls_{call.name}", taken), _escape(call.name), get_call_arguments(call)
+    tool, args = _escape(call.name), get_call_arguments(call)
     if not isinstance(args, Mapping) or not args:
-        return DraftCheck("", name, {"tools.require": tool})
-    if not all(map(_is_line, args)):
-        rule = {"calls": "some", "args": {tool: {key: {"equals": value} for key, value in args.items()}}}
-        return DraftCheck("", name, rest=format_yaml(rule))
-    values = [DraftValue(tool, key, "equals", _format_value(value)) for key, value in args.items()]
-    return DraftCheck("", name, values=values, rest="calls: some")
+        section: dict[str, Any] = {"tools": {"require": [tool]}}
+    else:
+        # In its long form a condition may have an object as its value.
+        rules = {key: {"equals": value} if isinstance(value, dict) else value for key, value in args.items()}
+        section = {"args": {tool: rules}, "calls": "some"}
+    return _draft_new(f"calls_{call.name}", section, taken)
+
+
+def _draft_new(name: str, section: Mapping[str, Any], taken: Sequence[DraftCheck]) -> DraftCheck:
+    draft = _draft_check(_choose_name(name, taken), section)
+    draft.source = ""
+    return draft
 
 
 def _escape(name: str) -> str:

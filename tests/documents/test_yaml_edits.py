@@ -3,6 +3,7 @@
 import pytest
 
 from evalgate.core.errors import InvalidInputError
+from evalgate.documents.strict_yaml import compose_yaml
 from evalgate.documents.yaml_edits import set_yaml_value
 
 BLOCK = """\
@@ -63,3 +64,10 @@ def test_a_long_value_is_written_on_several_lines() -> None:
 def test_an_alias_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="n:1:11: evalgate cannot change `c` here"):
         set_yaml_value("a: &x {c: 1}\nb: *x\n", ("b", "c"), 2, "n")
+
+
+@pytest.mark.parametrize("value", [1e22, 1e-7, -0.0, 10**30, "1e22", "a\x85\u2028\ufeff", None, True])
+def test_values_stay_themselves_next_to_breaks_in_a_new_file(value: object) -> None:
+    for whole in ([value], {"a\nb": [value]}, {"a": {"b": value}}):
+        text = set_yaml_value("# only a comment\n", ("x", "y"), whole, "n")
+        assert repr(compose_yaml(text, "n")[1]) == repr({"x": {"y": whole}})

@@ -90,20 +90,25 @@ def test_any_check_survives_the_form(check: dict[str, Any]) -> None:
 
 
 def test_calls_become_checks() -> None:
-    call = ToolCall("pay[x]", {"amount": 1.5, "to.name": "me", "note": None})
+    call = ToolCall("pay[x]", {"amount": 1e22, "to.name": "me", "note": None})
     forbidden, required = forbid_tool(call, []), require_call(call, [DraftCheck(name="calls_pay_x_")])
     built, errors = build_checks([forbidden, required, require_call(ToolCall("look", {}), [])], {})
     assert errors == {}
     assert built == {
         "no_pay_x_": {"tools": {"forbid": ["pay[[]x]"]}},
         "calls_pay_x__2": {
-            "args": {"pay[[]x]": {"amount": 1.5, "to.name": "me", "note": None}},
+            "args": {"pay[[]x]": {"amount": 1e22, "to.name": "me", "note": None}},
             "calls": "some",
         },
         "calls_look": {"tools": {"require": ["look"]}},
     }
+    lines = ToolCall("a\nb", {"x": {"y": 1}})
+    assert build_checks([forbid_tool(lines, []), require_call(lines, [])], {})[0] == {
+        "no_a_b": {"tools": {"forbid": ["a\nb"]}},
+        "calls_a_b": {"args": {"a\nb": {"x": {"equals": {"y": 1}}}}, "calls": "some"},
+    }
     odd = require_call(ToolCall("pay", {"a\nb": 1}), [])
-    assert build_checks([odd], {})[0]["calls_pay"]["args"] == {"pay": {"a\nb": {"equals": 1}}}
+    assert build_checks([odd], {})[0]["calls_pay"]["args"] == {"pay": {"a\nb": 1}}
 
 
 def test_a_wrong_check_is_named_at_its_field_and_nothing_is_saved(tmp_path: Path) -> None:
