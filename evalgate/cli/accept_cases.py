@@ -13,10 +13,9 @@ from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean, pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.registry import FINAL_STATE
 from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line
 from evalgate.core.types import CaseKey, CaseResult, EvalCase, JsonObject, Record
-from evalgate.datasets.acceptance import Acceptance, Part, accept_run, build_alternative, choose_run
+from evalgate.datasets.acceptance import Acceptance, Part, accept_run, build_alternative, choose_run, is_rule
 from evalgate.datasets.case_notes_edits import change_notes, set_note
 from evalgate.datasets.edit_history import EditHistory, FileChange
 from evalgate.datasets.eval_set_file import EvalSetFile, build_diff, edit_eval_set, open_eval_set
@@ -60,6 +59,8 @@ def accept_cases(options: AcceptOptions, folder: Path) -> int:
     redactor = Redactor.from_environment(os.environ)
     if redactor.redact_text(options.reason) != options.reason:
         raise InvalidInputError("the reason seems to hold a secret, and would be committed: leave it out")
+    if not any(character.isalnum() for character in options.reason):
+        raise InvalidInputError("--reason: say why the new behaviour is right")
     record = read_record(folder / options.results, options.results)
     chosen = _select_cases(record, options.cases)
     changes = _build_changes(chosen, record, options, folder)
@@ -217,8 +218,7 @@ def _iter_remaining_failures(chosen: Sequence[CaseResult]) -> Iterator[str]:
     """Yield a sentence for each failed metric that compares with no expectation of the case."""
     for case in chosen:
         for metric in case.metrics:
-            is_rule = metric.name.startswith(("check/", "budget/")) or metric.name == FINAL_STATE
-            if is_rule and metric.gating_status == "failed":
+            if is_rule(metric.name) and metric.gating_status == "failed":
                 yield (
                     f"{case.eval_id}: `{metric.name}` still fails: it is a rule of its own. {metric.reason}"
                 )

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.registry import FINAL_STATE
 from evalgate.core.types import (
     CaseResult,
     EvalCase,
@@ -67,6 +68,37 @@ def choose_run(result: CaseResult, accepted: Acceptance) -> RunResult:
             "with `--run N`"
         )
     return first
+
+
+def is_rule(metric: str) -> bool:
+    """Return True for a metric that compares with no expected reply, so that no acceptance can fix it."""
+    return metric.startswith(("check/", "budget/")) or metric == FINAL_STATE
+
+
+def is_acceptable(result: CaseResult) -> bool:
+    """Return True if a case failed because each run differs in the same way from what its turns expect."""
+    failed = [metric.name for metric in result.metrics if metric.gating_status == "failed"]
+    if result.status != "failed" or not result.path or all(map(is_rule, failed)):
+        return False
+    try:
+        run = choose_run(result, Acceptance())
+        pairs = [(turn.expected, turn.actual) for turn in run.turns if turn.expected and turn.actual]
+        for at, (_, actual) in enumerate(pairs):
+            _refuse_hidden(result.eval_id, at, actual)
+    except InvalidInputError:
+        return False
+    return any(_differs(expected, actual) for expected, actual in pairs)
+
+
+def _differs(expected: Reply, actual: Reply) -> bool:
+    return _describe_calls(expected) != _describe_calls(actual) or (
+        expected.response not in {None, actual.response}
+    )
+
+
+def _describe_calls(reply: Reply) -> list[tuple[str, object]]:
+    """Return the calls of a reply without their ids."""
+    return [(call.name, get_call_arguments(call)) for call in reply.tool_calls]
 
 
 def _select_parts(run: RunResult, accepted: Acceptance) -> list[object]:

@@ -16,6 +16,10 @@ _MOST_CASES = 100
 _OF_AN_AGENT = frozenset({"--env", "--python", "--setup", "--simulated-user", "--timeout"})
 
 
+ACCEPT = "If the new behaviour is right, make it the expectation"
+"""Words for the command of `build_accept_command`."""
+_OF_A_FOLDER = frozenset({"-C", "--working-directory", "-c", "--thresholds"})
+_DEFAULT_RECORD = "evalgate-report/results.json"
 _WITHOUT_COMMAND = "in_process"
 """Kind of agents that are objects of a Python program, which no command line can name."""
 
@@ -63,6 +67,23 @@ def build_replay_command(record: Record, case: CaseResult) -> str:
     return _build_command(case, f"replay:{resolve_record_path(record)}", [*chain.from_iterable(pairs)])
 
 
+def build_accept_command(record: Record, case: CaseResult) -> str:
+    """Return the command that makes what the agent did the expectation of a case, but for its reason.
+
+    Returns "" if no command line can hold the names, or the failure is none that can be accepted.
+    """
+    from evalgate.datasets.acceptance import is_acceptable
+
+    if case.protected or not is_acceptable(case):
+        return ""
+    pairs = [pair for pair in _iter_option_pairs(record.options) if pair[0] in _OF_A_FOLDER]
+    path = resolve_record_path(record)
+    if path not in {"results.json", _DEFAULT_RECORD}:
+        pairs.append(("--from", path))
+    words = [f"{case.path}:{case.eval_id}", *chain.from_iterable(pairs)]
+    return f'evalgate accept {shlex.join(words)} --reason "…"' if _can_be_typed(case, words) else ""
+
+
 def resolve_record_path(record: Record) -> str:
     """Return the path of the run's record, relative to the folder in which the commands are run.
 
@@ -84,11 +105,13 @@ def _iter_option_pairs(options: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _build_command(case: CaseResult, agent: str, options: Sequence[str]) -> str:
     words = [f"{case.path}:{case.eval_id}", "--agent", agent, *options]
+    return f"evalgate run {shlex.join(words)}" if _can_be_typed(case, words) else ""
+
+
+def _can_be_typed(case: CaseResult, words: Sequence[str]) -> bool:
     # The command line strips blanks around a name, and takes a path with a leading `-` for an option.
     is_named = case.path and case.eval_id and case.eval_id == case.eval_id.strip()
     if not is_named or case.path[0] == "-":
-        return ""
+        return False
     # A shell takes a tab for completion and a line end for the end of the command.
-    if any(_UNTYPEABLE.search(word) or strip_invisible(word) != word for word in words):
-        return ""
-    return f"evalgate run {shlex.join(words)}"
+    return not any(_UNTYPEABLE.search(word) or strip_invisible(word) != word for word in words)

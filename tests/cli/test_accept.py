@@ -2,7 +2,9 @@
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 import evalgate
 from evalgate.__main__ import main
+from evalgate.core.sanitize import to_md_code
 from evalgate.core.types import (
     CaseTurn,
     EvalCase,
@@ -22,6 +25,7 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.datasets.eval_set_file import create_eval_set
+from evalgate.reporting.repro_command import build_accept_command
 
 LOOKUP, REFUND = ToolCall("lookup", {"order": "7"}), ToolCall("refund", {"order": "7", "amount": 5})
 WAYS: dict[str, Reply] = {
@@ -214,13 +218,40 @@ def test_hostile_ids_and_the_notes_that_are_there(folder: Path) -> None:
     name = "-it's `$(x)` [a]*"
     write_set(folder, "adk", EvalCase(name, OLD))
     (folder / "a.cases.yaml").write_text(f"# mine\ncases:\n  {json.dumps(name)}:\n    tags: [x]  # kept\n")
-    run(folder)
-    assert accept("--yes", "--", f"a:{name}") == 0
+    record = run(folder)
+    assert accept("--dry-run", "--", f"a:{name}") == 0
+    # The command of the reports, as a shell reads it.
+    command = build_accept_command(record, record.cases[0])
+    assert to_md_code(command, 500) in record.to_markdown()
+    evalgate_command, *words = shlex.split(command.replace("…", "new flow"))
+    assert (evalgate_command, main([*words, "--yes"])) == ("evalgate", 0)
     lines = (folder / "a.cases.yaml").read_text().splitlines()
     assert lines[0] == "# mine"
     assert lines[3] == "    tags: [x]  # kept"
     assert lines[4].startswith("    accepted: {reason: new flow, when: 20")
     assert run(folder).passed
+
+
+def test_reports_name_the_command_only_for_what_can_be_accepted(folder: Path) -> None:
+    write_set(folder, "adk", EvalCase("late", OLD))
+    record = run(folder)
+    (case,) = record.cases
+    first = case.runs[0]
+    assert 'evalgate accept a.evalset.json:late --reason "…"' in record.to_html().replace("&quot;", '"')
+    other = replace(first, run=2, turns=(replace(first.turns[0], actual=OLD[0].expected), first.turns[1]))
+    hidden = replace(first.turns[0], actual=Reply("The key is ***."))
+    rule = replace(case.metrics[0], name="check/x")
+    for wrong in (
+        replace(case, protected=True),
+        replace(case, path=""),
+        replace(case, runs=(first, other)),
+        replace(case, runs=(replace(first, outcome="crashed"),)),
+        replace(case, runs=(replace(first, turns=(hidden, first.turns[1])),)),
+        replace(case, runs=(replace(first, turns=first.turns[1:]),)),
+        replace(case, metrics=(rule,)),
+    ):
+        assert build_accept_command(record, wrong) == ""
+    assert build_accept_command(record, replace(case, runs=(first, replace(first, run=2)))) != ""
 
 
 PAGE = Path(__file__).parents[2].joinpath("docs/accept.md").read_text("utf-8")

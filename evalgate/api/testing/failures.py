@@ -14,9 +14,13 @@ _MARK = "E   "
 """What pytest writes before the lines of an assertion."""
 
 
-def describe_failure(case: CaseResult, commands: Sequence[str]) -> str:
-    """Return the text of a case that failed: its faults, the turn, the differences, and how to repeat it."""
-    return "\n".join([*_iter_lines(case), *(f"run it again: {command}" for command in commands)])
+def describe_failure(case: CaseResult, commands: Sequence[str], accept: str = "") -> str:
+    """Return the text of a case that failed: its faults, the turn, the differences, and how to repeat it.
+
+    `accept` is the command that makes what the agent did the expectation; "" for none.
+    """
+    accepted = [f"if the new behaviour is right: {accept}"] if accept else []
+    return "\n".join([*_iter_lines(case), *(f"run it again: {command}" for command in commands), *accepted])
 
 
 def _iter_lines(case: CaseResult) -> Iterator[str]:

@@ -20,7 +20,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import AgentInfo, CaseKey, CaseResult, EvalSet, RunResult
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.reporting.repro_command import build_repro_command
+from evalgate.reporting.repro_command import build_accept_command, build_repro_command
 from evalgate.runner.checkpoint.row_codec import dump_run, load_run
 from evalgate.runner.pipeline import GateRun, build_record_from_runs
 from evalgate.runner.plan import Plan
@@ -135,6 +135,17 @@ class CaseGroup:
         agent = AgentInfo(self._plan.agent.settings.kind, self._plan.agent.what)
         record = replace(EMPTY_RECORD, agent=agent, options=self.project.run_options)
         return build_repro_command(record, case)
+
+    def build_accept_command(self, case: CaseResult) -> str:
+        """Return the command that accepts what the agent did.
+
+        Return "" if it cannot be accepted, or no report is written that it can be taken from.
+        """
+        folder = self.project.report_folder
+        if self.name or not folder:
+            return ""
+        options = (*self.project.run_options, "--out", f"{folder}/again")
+        return build_accept_command(replace(EMPTY_RECORD, options=options), case)
 
 
 def build_redacted_record(gate_run: GateRun) -> Record:

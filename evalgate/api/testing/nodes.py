@@ -181,7 +181,8 @@ def _fail_item(item: pytest.Item, case: SelectedCase, outcome: CaseResult) -> No
     node = f"{os.path.relpath(item.config.rootpath / file)}{colons}{name}"
     again = ["pytest", *list_options(item.config), node]
     commands = [shlex.join(again), case.group.build_run_command(outcome)]
-    pytest.fail(describe_failure(outcome, list(filter(None, commands))), pytrace=False)
+    accept = case.group.build_accept_command(outcome)
+    pytest.fail(describe_failure(outcome, list(filter(None, commands)), accept), pytrace=False)
 
 
 def list_options(config: pytest.Config) -> list[str]:

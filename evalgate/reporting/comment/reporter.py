@@ -58,6 +58,7 @@ _OPEN = 3  # blocks that are not collapsed
 _LISTED = 50  # groups with a line of their own, after the blocks
 _FOR_THE_LIST = 8_000  # bytes that the blocks leave to the lines
 _LIST_SIZES = (10, 4, 1)  # entries of the lists around the cases, tried in this order
+_LONGEST_ACCEPTANCE = 300  # characters
 _FOR_REMARKS = 400  # bytes for headings and for the sentence about what was left out
 
 
@@ -83,9 +84,11 @@ class CommentReport:
     def render(self, record: Record) -> str:
         """Return at most `limit` bytes of GitHub-flavoured Markdown."""
         before, after = self._render_fitting_frame(record)
-        available = self._limit - _count_bytes(before) - _count_bytes(after) - _FOR_REMARKS
         groups = group_findings(list_findings(record))
-        return before + _render_cases(record, groups, available, commands=self.is_trusted) + after
+        after = (_render_acceptance(record, groups) if self.is_trusted else "") + after
+        available = self._limit - _count_bytes(before) - _count_bytes(after) - _FOR_REMARKS
+        cases = _render_cases(record, groups, available, commands=self.is_trusted)
+        return before + cases + after
 
     @property
     def _limit(self) -> int:
@@ -159,6 +162,19 @@ def _render_cases(record: Record, groups: Sequence[FindingGroup], available: int
             break
         text, shown = text + block, shown + 1
     return text + _render_list(groups[shown:], available - _count_bytes(text), more="more " if shown else "")
+
+
+def _render_acceptance(record: Record, groups: Sequence[FindingGroup]) -> str:
+    """Return a line with the command that accepts the first case that can be; "" if there is none."""
+    if not groups:
+        return ""
+    from evalgate.reporting.repro_command import build_accept_command
+
+    for group in groups[:_DETAILED]:
+        command = build_accept_command(record, group.first.case)
+        if 0 < len(command) <= _LONGEST_ACCEPTANCE:
+            return f"If the new behaviour is right: {to_md_code(command, _LONGEST_ACCEPTANCE)}\n\n"
+    return ""
 
 
 def _render_fitting_case(

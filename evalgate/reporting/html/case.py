@@ -25,6 +25,8 @@ from evalgate.reporting.html.conversation import (
 from evalgate.reporting.html.groups import CaseMarks
 from evalgate.reporting.html.trace import RunTrace, build_run_trace
 from evalgate.reporting.repro_command import (
+    ACCEPT,
+    build_accept_command,
     build_group_command,
     build_replay_command,
     build_repro_command,
@@ -108,6 +110,7 @@ def _list_commands(record: Record, entry: CaseEntry) -> tuple[tuple[str, str], .
             f"Reproduce it offline, with this run's record at {resolve_record_path(record)}",
             build_replay_command(record, case),
         ),
+        (ACCEPT, build_accept_command(record, case)),
     )
     return tuple((words, command) for words, command in commands if 0 < len(command) < _LONGEST_COMMAND)
 

@@ -11,7 +11,12 @@ from evalgate.core.types import Record, RunResult
 from evalgate.reporting.findings import CHANGES, describe_faults
 from evalgate.reporting.html.case_list import CaseEntry
 from evalgate.reporting.html.conversation import build_case_scores
-from evalgate.reporting.repro_command import build_replay_command, build_repro_command
+from evalgate.reporting.repro_command import (
+    ACCEPT,
+    build_accept_command,
+    build_replay_command,
+    build_repro_command,
+)
 from evalgate.viewer.case_query import CaseQuery, select_cases
 from evalgate.viewer.case_views import (
     build_case_line,
@@ -170,6 +175,7 @@ def _list_commands(record: Record, entry: CaseEntry) -> list[tuple[str, str]]:
     commands = (
         ("Run this case alone", build_repro_command(record, entry.case)),
         ("Reproduce it offline, with this run's record", build_replay_command(record, entry.case)),
+        (ACCEPT, build_accept_command(record, entry.case)),
     )
     return [(words, command) for words, command in commands if 0 < len(command) < _LONGEST_COMMAND]
 
