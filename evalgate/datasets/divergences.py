@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_one_line
+from evalgate.core.score_ranges import BUDGETS
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
     CaseMetric,
@@ -35,6 +36,7 @@ FailureKind: TypeAlias = Literal[
     "extra_turn",
     "check",
     "rubric",
+    "budget",
     "metric",
     "crash",
     "timeout",
@@ -56,6 +58,7 @@ _LABELS: Mapping[FailureKind, str] = {
     "extra_turn": "a turn that the case does not have",
     "check": "the check `{detail}` does not hold",
     "rubric": "the rubric `{detail}` is not met",
+    "budget": "the budget `{detail}` is exceeded",
     "metric": "`{detail}` is not met",
     "crash": "crashed: `{detail}`",
     "timeout": "timed out",
@@ -169,8 +172,8 @@ def _find_case_fault(metrics: Sequence[CaseMetric]) -> Divergence:
 
 
 def _find_odd_turn(run: RunResult, failed: Sequence[RunMetric]) -> Divergence | None:
-    """Return the divergence of a run with fewer or more turns than its case; checks compare no turns."""
-    if all(metric.name.startswith(_CHECK) for metric in failed):
+    """Return the divergence of a run with fewer or more turns than its case; budgets compare no turns."""
+    if all(metric.name.startswith(_CHECK) or metric.name in BUDGETS for metric in failed):
         return None
     is_played = all(turn.expected is None for turn in run.turns)  # by a simulated user
     for turn in run.turns:
@@ -196,6 +199,8 @@ def _find_judged_fault(run: RunResult, failed: Sequence[RunMetric]) -> Divergenc
 def _name_metric(name: str) -> Divergence:
     if name.startswith(_CHECK):
         return Divergence("check", detail=_clean_name(name.removeprefix(_CHECK)))
+    if name in BUDGETS:
+        return Divergence("budget", detail=_clean_name(_get_base_name(name)))
     return Divergence("metric", detail=_clean_name(name))
 
 

@@ -85,14 +85,18 @@ def _list_stored_divergences(
 ) -> frozenset[str] | None:
     """Return the divergences of all failed runs in the baseline; None if that of one is not known."""
     own: dict[CaseKey, dict[str, float]] = {}
-    highest: dict[str, float] = {}
+    strictest: dict[str, float] = {}
     for case in cases:
-        own[case.key] = {each.name: each.threshold if each.gates else -inf for each in case.metrics}
-        for name, threshold in own[case.key].items():
-            highest[name] = max(highest.get(name, -inf), threshold)
+        thresholds = own[case.key] = {}
+        for metric in case.metrics:
+            never_missed = inf if metric.range.lower_is_better else -inf
+            threshold = metric.threshold if metric.gates else never_missed
+            thresholds[metric.name] = threshold
+            known = strictest.get(metric.name, never_missed)
+            strictest[metric.name] = max(known, threshold, key=metric.range.rank)
     found: set[str] = set()
     for key, old in before.items():
-        thresholds = own.get(key, highest)
+        thresholds = own.get(key, strictest)
         for run in old.runs:
             if run.divergence:
                 found.add(run.divergence)

@@ -116,6 +116,7 @@ def test_other_failures_are_named_by_what_failed() -> None:
     judged = RunMetric("rubric_based_final_response_quality_v1", 0.5, "failed", details=rubrics)
     assert describe_metrics(judged) == "the rubric `kind` is not met"
     assert describe_metrics(RunMetric("safety_v1", 0.0, "failed")) == "`safety_v1` is not met"
+    assert describe_metrics(RunMetric("budget/tokens", 7.0, "failed")) == "the budget `tokens` is exceeded"
     outage = RunMetric("safety_v1", None, "errored")
     assert describe_metrics(outage) == "`safety_v1` could not be evaluated"
     assert describe_metrics(outage, response) == "only the response differs"

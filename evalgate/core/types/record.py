@@ -344,7 +344,8 @@ class FailureGroup:
     """The divergence in words, with names in backticks."""
     kind: str
     """A stable word: missing_call, extra_call, other_tool, order, argument, missing_argument, extra_argument,
-    response, missing_turn, extra_turn, check, rubric, metric, crash, timeout, not_run, not_scored or unknown.
+    response, missing_turn, extra_turn, check, rubric, budget, metric, crash, timeout, not_run, not_scored or
+    unknown.
     """
     newly_failing: int
     """Number of its cases that passed in the baseline."""
