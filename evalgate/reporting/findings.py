@@ -324,13 +324,17 @@ def format_change_counts(record: Record, comparison: Comparison) -> str:
     )
 
 
+def count_compared_cases(record: Record) -> int:
+    """Return the most cases that Δ of a metric is over, if some cases of it cannot be compared; else 0."""
+    return max((each.compared for each in record.metrics if 0 < each.compared < each.n), default=0)
+
+
 def explain_delta(record: Record) -> Iterator[str]:
     """Yield the reasons why Δ is not simply the score minus the baseline."""
-    compared = {metric.compared for metric in record.metrics if 0 < metric.compared < metric.n}
-    if compared:
-        yield f"Δ is over the {pluralize(max(compared), 'case')} that can be compared."
-    if any(metric.errors and metric.delta for metric in record.metrics):
-        yield "Δ counts a run without an answer as 0; the score is over the answers."
+    if compared := count_compared_cases(record):
+        yield f"Δ is over the {pluralize(compared, 'case')} that can be compared."
+    if any(metric.errors and metric.compared_score != metric.score for metric in record.metrics):
+        yield "The baseline and Δ count a run without an answer as 0; the score is over the answers."
 
 
 def describe_missing_baseline(record: Record) -> str:

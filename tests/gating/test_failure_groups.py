@@ -200,6 +200,19 @@ def test_every_failing_case_is_in_one_group(cases: list[tuple[str, bool]]) -> No
     assert not lines.lines or sum(line.size for line in lines.lines) + rest_of == len(failing)
 
 
+def test_a_crash_counts_alike_on_both_sides_of_a_comparison(tmp_path: Path) -> None:
+    record = a_record(a_pass("a"), a_pass("b"), a_crash("c"), a_crash("d"))
+    write_record(tmp_path / "a.json", replace(record, created_at="2026-11-19T00:00:00Z"))
+    write_record(tmp_path / "evalgate-report/results.json", record)
+    client = open_client(create_viewer(tmp_path, "a.json"))
+    ids = re.findall(r'<option value="([^"]*)"', client.get("/compare?b=last").text)
+    before_id = next(each for each in ids if each != "last")
+    text = to_text(client.get(f"/compare?a={before_id}&b=last").text)
+    assert f"{TRAJECTORY}passed0.500.50±0.00" in text
+    assert "A run without an answer counts as 0 on both sides." in text
+    assert "0.00 → 0.00" in text
+
+
 def test_alike_cases_are_what_makes_a_summary() -> None:
     both = a_record(a_failure("a", *SWAPPED), a_failure("b", *SWAPPED), a_failure("c", *MISSING))
     summary = summarize_failure_groups(both)

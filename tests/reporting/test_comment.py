@@ -244,9 +244,13 @@ def test_a_quarantined_case_is_not_still_failing() -> None:
 def test_a_delta_that_counts_crashes_is_explained() -> None:
     crashed = a_summary(TRAJECTORY, 1.0, 0.9, "failed", n=4, errors=1, baseline=1.0, delta=-0.25, compared=4)
     text = comment_of(a_record(metrics=(crashed,), comparison=Comparison("b.json")))
-    assert "Δ counts a run without an answer as 0; the score is over the answers." in text
+    explained = "The baseline and Δ count a run without an answer as 0; the score is over the answers."
+    assert explained in text
+    # The same cases crashed before: nothing changed, and yet the score is higher than the baseline.
+    as_before = replace(crashed, score=0.5, baseline=0.25, delta=0.0)
+    assert explained in comment_of(a_record(metrics=(as_before,), comparison=Comparison("b.json")))
     whole = replace(crashed, errors=0, score=0.75)
-    assert "Δ counts" not in comment_of(a_record(metrics=(whole,), comparison=Comparison("b.json")))
+    assert explained not in comment_of(a_record(metrics=(whole,), comparison=Comparison("b.json")))
 
 
 def test_noise_has_the_digits_of_the_delta_and_is_never_zero() -> None:

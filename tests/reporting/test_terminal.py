@@ -80,7 +80,7 @@ def test_a_delta_that_counts_crashes_is_explained() -> None:
     record = a_record(metrics=(crashed,), comparison=Comparison("baseline.json"))
     text = TerminalReport().render(record)
     assert (
-        "Compared with baseline.json: 0 unchanged\n  Δ counts a run without an answer as 0; the score is over the answers.\n"
+        "Compared with baseline.json: 0 unchanged\n  The baseline and Δ count a run without an answer as 0; the score is over the answers.\n"
         in text
     )
 

@@ -101,6 +101,8 @@ class Baseline:
         return {case.key: case for case in self.cases}
 
 
+_ROUNDING = 1e-9  # of a sum of means
+
 REPORT_ONLY = "report only"
 """Mark of a metric that does not gate, in reports."""
 SCHEMA_VERSION = 1
@@ -174,6 +176,17 @@ class MetricSummary:
         if self.mean_judged_by == "baseline":
             return None
         return self.threshold if self.min_mean is None else self.min_mean
+
+    @property
+    def compared_score(self) -> float | None:
+        """Return the mean now over the cases of `baseline`, and like it with 0 for a run without an answer.
+
+        It is `score` if nothing is compared.
+        """
+        if self.baseline is None or self.delta is None:
+            return self.score
+        found = self.baseline + self.delta
+        return self.score if self.score is not None and abs(found - self.score) < _ROUNDING else found
 
     @property
     def label(self) -> str:

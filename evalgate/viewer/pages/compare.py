@@ -6,8 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from evalgate.core.types import CaseMetric
-from evalgate.reporting.findings import CHANGES, Finding
+from evalgate.core.types import CaseMetric, MetricSummary
+from evalgate.reporting.findings import CHANGES, Finding, count_compared_cases
 from evalgate.reporting.html.case_list import CaseEntry
 from evalgate.reporting.html.conversation import build_case_scores
 from evalgate.reporting.summary_lines import STATUSES, list_changed_cases, summarize_record
@@ -75,11 +75,23 @@ def _describe_comparison(compared: ComparedRecord, before: str) -> dict[str, obj
         "status": record.verdict.status,
         "before_title": compared.before_title,
         "after_title": compared.opened.title,
-        "metrics": [(line, STATUSES[line.status]) for line in summary.metrics],
+        "metrics": [
+            (line, STATUSES[line.status], *_format_sides(metric))
+            for line, metric in zip(summary.metrics, record.metrics, strict=False)
+        ],
+        "compared": count_compared_cases(record),
+        "has_errors": any(metric.errors and metric.delta is not None for metric in record.metrics),
         "rows": [_build_row(compared, before, entry) for entry in entries[:_MOST_ROWS]],
         "more": max(0, len(entries) - _MOST_ROWS),
         "removed": removed,
     }
+
+
+def _format_sides(metric: MetricSummary) -> tuple[str, str]:
+    """Return the means before and now, both over the cases that are compared; a crash counts as 0 in both."""
+    then, now = metric.baseline, metric.compared_score
+    beside = (now, then) if metric.delta else (None, None)
+    return metric.range.format(then, beside=beside[0]), metric.range.format(now, beside=beside[1])
 
 
 def _rank_change(compared: ComparedRecord, entry: CaseEntry) -> tuple[int, float]:
@@ -113,12 +125,13 @@ def _format_change(metric: CaseMetric) -> tuple[str, str, str, str]:
     """Return name, earlier score, score, and the direction as a class of the style sheet."""
     standing = metric.standing
     then = standing.baseline_mean if standing else None
+    now = standing.mean if standing else metric.score
     decline = metric.decline
     direction = "same" if not decline else "worse" if decline > 0 else "better"
     return (
         metric.name,
-        metric.range.format(then, beside=metric.score),
-        metric.range.format(metric.score, beside=then),
+        metric.range.format(then, beside=now),
+        metric.range.format(now, beside=then),
         direction,
     )
 
