@@ -41,6 +41,8 @@ class Range(NamedTuple):
 
     def clamp(self, score: float) -> float:
         """Return the score, moved to the end of the range if rounding alone put it outside."""
+        if self.low <= score <= self.high:
+            return score  # as nearly always
         if self.low - _ROUNDING <= score < self.low:
             return self.low
         return self.high if self.high < score <= self.high + _ROUNDING else score

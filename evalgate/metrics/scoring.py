@@ -63,6 +63,8 @@ def validate_result(result: object) -> MetricResult:
             return result
         return MetricFailure(f"the metric gave no result, but a value of type {type(result).__name__}")
     scores: list[object] = [result.score]
+    if not result.turns and type(result.score) is float and math.isfinite(result.score):
+        return result  # as nearly always
     if result.turns:
         scores += [turn.score for turn in result.turns if turn.score is not None]
     for score in scores:

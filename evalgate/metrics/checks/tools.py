@@ -42,11 +42,10 @@ class ToolsCondition:
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each condition that does not hold."""
-        calls = transcript.calls
+        calls, names = transcript.calls, transcript.names
         if self._forbid or self._only:
-            yield from self._find_unwanted_calls(calls)
+            yield from self._find_unwanted_calls(calls, names)
         # `map` stays in C: conditions hold nearly always, and only then nothing has to be described.
-        names = [made.call.name for made in calls]
         for glob, matches in self._require:
             if not any(map(matches, names)):
                 yield f"expected a call of `{glob}`, found {describe_calls(calls)}"
@@ -59,8 +58,7 @@ class ToolsCondition:
         if self._no_repeats:
             yield from _find_repeats(calls)
 
-    def _find_unwanted_calls(self, calls: Sequence[MadeCall]) -> Iterator[str]:
-        names = [made.call.name for made in calls]
+    def _find_unwanted_calls(self, calls: Sequence[MadeCall], names: Sequence[str]) -> Iterator[str]:
         for glob, matches in self._forbid:
             for made in calls if any(map(matches, names)) else ():
                 if matches(made.call.name):

@@ -78,6 +78,8 @@ class Transcript:
     calls: Sequence[MadeCall]
     answers: Mapping[Question, Answer] = field(default_factory=dict)
     """Answers that are known already."""
+    names: Sequence[str] = ()
+    """Names of the called tools."""
     missing: str = ""
     """Sentence about the first turn of the case without a reply."""
 
@@ -104,7 +106,8 @@ class Transcript:
             raise DoesNotApplyError(f"the conversation has no turn {number}")
         chosen = [(at, reply) for at, reply in self.turns if at == number]
         calls = [made for made in self.calls if made.turn == number]
-        return Transcript(self.case, self.run, chosen, calls, self.answers)
+        names = [made.call.name for made in calls]
+        return Transcript(self.case, self.run, chosen, calls, self.answers, names)
 
 
 def _find_missing_reply(case: EvalCase, run: CaseRun) -> str:
@@ -123,7 +126,8 @@ def build_transcript(case: EvalCase, run: CaseRun) -> Transcript:
         for turn, reply in turns
         for number, call in enumerate(reply.tool_calls, 1)
     ]
-    return Transcript(case, run, turns, calls, missing=_find_missing_reply(case, run))
+    names = [made.call.name for made in calls]
+    return Transcript(case, run, turns, calls, names=names, missing=_find_missing_reply(case, run))
 
 
 @dataclass(slots=True)
