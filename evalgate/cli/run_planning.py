@@ -134,7 +134,7 @@ def build_gate_plan(request: PlanRequest, folder: Path) -> GatePlan:
         tuple(_plan_cost(label, design, size, baseline, concurrency) for label, design in designs.items()),
         concurrency,
         tuple(_iter_advice(metrics, request, size, min(counts, default=_ASSUMED_STORED))),
-        assumptions,
+        (*assumptions, *_describe_exact_comparison(target)),
     )
 
 
@@ -264,6 +264,14 @@ def _describe_assumptions() -> Iterator[str]:
         f"There is no baseline. Assumed: pass or fail, {_ASSUMED_AVERAGE:.0%} of the runs of every case pass "
         f"at random, and a baseline of {_ASSUMED_STORED} runs of each case. Most suites vary less."
     )
+
+
+def _describe_exact_comparison(target: BaselineTarget) -> Iterator[str]:
+    if target.config.gate.deterministic:
+        yield (
+            "`gate.deterministic` compares exactly while runs agree: a drop of `max_regression` or more "
+            "closes the gate with one run of each case. The table is for runs that do not agree."
+        )
 
 
 def _describe_history_limits(baseline: Baseline, request: PlanRequest) -> Iterator[str]:

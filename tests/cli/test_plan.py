@@ -88,6 +88,14 @@ def test_without_history_the_assumptions_are_printed(
     assert "none.json: there is no baseline yet" in capsys.readouterr().err
 
 
+def test_an_exact_comparison_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = project / "evalgate.yaml"
+    rules.write_text(rules.read_text().replace("max_runs: 4", "deterministic: true"))
+
+    assert main(["plan", "-C", str(project)]) == 0
+    assert "- `gate.deterministic` compares exactly while runs agree" in capsys.readouterr().out
+
+
 def test_few_stored_runs_are_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / ".evalgate/baseline.json").write_text(dump_baseline(build_baseline(40, 1)))
 
