@@ -227,7 +227,7 @@ def test_the_comment_of_a_gate_that_a_budget_closed(folder: Path, request: pytes
         and replace(record.comparison, source="b.json", created_at="2026-11-19", then=None, now=None),
     )
     text = CommentReport().render(fixed)
-    path = Path(__file__).parent / "golden" / "budget_grew.md"
+    path = Path(__file__).parent / "golden" / "budgets" / "budget_grew.md"
     if request.config.getoption("--update-golden"):
         path.write_text(text, "utf-8")
     assert text == path.read_text("utf-8")
