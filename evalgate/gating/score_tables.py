@@ -101,8 +101,10 @@ def build_score_tables(
     before = baseline.index_cases() if baseline else {}
     keep = policy.parameters.baseline_keep
     pools: dict[str, dict[MetricKey, GatingMetric]] = {}
+    has_budgets = False
     for key, members in group_by_metric(cases).items():
         if not key.gates or members.metrics[0].range.lower_is_better:
+            has_budgets = has_budgets or key.gates
             continue
         rows = {
             build_row_name(case): _build_row(case, metric, before.get(case.key), keep)
@@ -116,7 +118,8 @@ def build_score_tables(
     for name, lines in pools.items():
         if all(_is_unit(row) for line in lines.values() for row in line.cases.values()):
             found.update(_pool_tables(name, lines, cases))
-    for name, figures in collect_budget_figures(cases, baseline, policy).items():
+    budgets = collect_budget_figures(cases, baseline, policy) if has_budgets else {}
+    for name, figures in budgets.items():
         if figures.metric in policy.criteria and figures.limits.max_increase is not None:
             found[name] = figures.build_table(policy)
     return found

@@ -5,11 +5,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from evalgate.baselines.failing_since import describe_already_failing, drop_runs_before_breaks
+from evalgate.baselines.failing_since import (
+    describe_already_failing,
+    drop_runs_before_breaks,
+    score_run_pass,
+)
 from evalgate.baselines.history import add_run, join_baselines, prune_runs, split_baseline
 from evalgate.baselines.serialization import dump_baseline, load_baseline_or_results
 from evalgate.config.schema.gate import GateConfig
-from evalgate.core.types import Baseline, BaselineSource, FailingSince, Record
+from evalgate.core.types import Baseline, BaselineRun, BaselineSource, FailingSince, Record
 from evalgate.runner.reevaluation import GateRules, reevaluate
 from tests.builders import RESPONSE, a_record
 from tests.runner.test_reevaluation import case
@@ -113,3 +117,10 @@ def test_a_case_that_passes_here_is_no_news_of_the_break() -> None:
     known = drop_runs_before_breaks(history("+++++", "-----"), HELD)
     assert list(describe_already_failing(result(9, "+++++").cases, known)) == []
     assert len(list(describe_already_failing(result(9, "-----").cases, known))) == 1
+
+
+def test_a_budget_passes_below_its_limit_and_without_one() -> None:
+    run = BaselineRun(0, "answered", {"budget/tokens": 900.0, "budget/latency_s": 3.0})
+    assert score_run_pass(run, {"budget/tokens": 1000.0}, 1.0) == 1.0
+    assert score_run_pass(run, {"budget/tokens": 800.0}, 1.0) == 0.0
+    assert score_run_pass(run, {}, 1.0) == 1.0
