@@ -78,6 +78,8 @@ def collect_budget_figures(
     measured: dict[str, list[float]] = {}
     for key, members in group_by_metric(cases).items():
         for case, metric in members if members.metrics[0].range.lower_is_better else ():
+            if not case.runs:  # of another shard: a row would ask for its runs
+                continue
             name = build_pool_name(key.name, key.fingerprint)
             row, lost = _build_row(case, metric, before.get(case.key))
             metrics[name] = key.name

@@ -13,6 +13,8 @@ import evalgate
 from evalgate import CaseTurn, EvalCase, Record, Reply, UserMessage
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.types import MetricSummary
+from evalgate.gating.budgets import collect_budget_figures
+from evalgate.gating.score_tables import StatisticalPolicy
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.runner.plan import build_plan
 
@@ -240,3 +242,10 @@ def test_the_worst_cases_come_first_by_the_largest_figure(folder: Path) -> None:
     assert declines["c3"] is None
     ranks = [each.range.rank(each.score) for each in (case.metrics[1] for case in record.cases) if each.score]
     assert ranks == [-case.metrics[1].score for case in record.cases if case.metrics[1].score]
+
+
+def test_cases_of_another_shard_have_no_row(folder: Path) -> None:
+    record = run(folder, consume(), TOKENS)
+    cases = [replace(case, runs=()) if case.eval_id == "c3" else case for case in record.cases]
+    (figures,) = collect_budget_figures(cases, None, StatisticalPolicy()).values()
+    assert len(figures.rows) == 11
