@@ -232,3 +232,16 @@ def look_at(page: "Page", name: str) -> None:
     page.set_viewport_size({"width": 1280, "height": 800})
     page.emulate_media(color_scheme="light")
     save_picture(page, f"view-{name}-1280")
+
+
+def test_a_budget_has_a_largest_figure_or_none_and_no_slider(tmp_path: Path) -> None:
+    config = yaml.safe_load((write_project(tmp_path) / "evalgate.yaml").read_text())
+    config["criteria"] |= {"budget/turns": 4, "budget/tool_calls": {"max_increase": 0.1}}
+    (tmp_path / "evalgate.yaml").write_text(yaml.safe_dump(config))
+    client = open_client(create_viewer(tmp_path))
+    forms = client.get("/run").text.split('<div class="threshold">')
+    turns, calls = (next(each for each in forms if name in each) for name in ("budget/turns", "budget/tool"))
+    assert "at most <input" in turns
+    assert 'value="4"' in turns
+    assert "in the file no limit" in calls
+    assert "data-step" not in turns + calls.partition("</section>")[0]

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.formatting import pluralize
+from evalgate.core.score_ranges import UNLIMITED
 from evalgate.core.types import CaseKey
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.plan import Plan
@@ -122,7 +123,7 @@ def _list_metrics(plan: Plan, given: Mapping[str, tuple[str, ...]] | None) -> It
             "word": "at most" if range_.lower_is_better else "at least",
             "low": f"{min(range_):g}",
             "high": f"{max(range_):g}",
-            "step": "1" if range_.lower_is_better else f"{range_.width / 100:g}",
+            "step": "" if range_.lower_is_better else f"{range_.width / 100:g}",  # "": without a slider
             "is_ticked": given is None or bound.name in given.get("metric", ()),
         }
 
@@ -140,7 +141,7 @@ def _list_thresholds(plan: Plan, name: str) -> list[str]:
     found = [
         bound.criterion.threshold for suite in plan.suites for bound in suite.metrics if bound.name == name
     ]
-    return [f"{threshold:g}" for threshold in dict.fromkeys(found)]
+    return ["" if threshold == UNLIMITED else f"{threshold:.12g}" for threshold in dict.fromkeys(found)]
 
 
 async def start_run(request: Request) -> Response:

@@ -2,7 +2,7 @@
 "use strict";
 
 function addSliders() {
-  for (const number of document.querySelectorAll(".threshold input[type=number]")) {
+  for (const number of document.querySelectorAll(".threshold input[data-step]")) {
     const slider = document.createElement("input");
     slider.type = "range";
     slider.min = number.min;
