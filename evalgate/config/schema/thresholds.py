@@ -187,4 +187,7 @@ class Thresholds:
         """
         if self.dialect == "evalgate":
             return self.criteria
-        return tuple(replace(each, min_mean=each.threshold) for each in self.criteria)
+        return tuple(
+            each if is_budget(each.metric) else replace(each, min_mean=each.threshold)
+            for each in self.criteria
+        )
