@@ -45,6 +45,7 @@ OPTIONS = (
     "shard",
     "keep-results",
     "out",
+    "otlp",
     "working-directory",
 )
 """Inputs that are one option of the same name."""

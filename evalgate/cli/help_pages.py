@@ -46,6 +46,7 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
         "section",
         "token_env",
         "comment_author",
+        "otlp",
     ),
 }
 """Parameter names of `run` and `merge` by the heading of their section, in the order of the help page."""

@@ -9,11 +9,13 @@ import click
 
 from evalgate.cli.help_pages import SectionedCommand
 from evalgate.cli.options import (
+    add_destination_options,
     add_plan_options,
     add_posting_options,
     build_overrides,
     html_page,
     owner_reports,
+    pop_destinations,
     pop_post_options,
     pop_requested_reports,
     project_directory,
@@ -37,6 +39,7 @@ from evalgate.cli.run import add_case_filters, build_repro_options, pop_case_fil
 @add_plan_options
 @add_case_filters
 @add_posting_options
+@add_destination_options
 @html_page
 @owner_reports
 @reports_folder
@@ -63,7 +66,7 @@ def merge(
 
     thresholds, folder = options.pop("thresholds"), Path(working_directory)
     posting, requested = pop_post_options(options), pop_requested_reports(options)
-    filters = pop_case_filters(options)
+    filters, destinations = pop_case_filters(options), pop_destinations(options)
     overrides, files = build_overrides(eval_sets, options, filters), find_shards(shards, base=folder)
     redactor = build_redactor(overrides.mask)
     with pause_gc():  # all that is read here stays to the end
@@ -71,6 +74,7 @@ def merge(
             plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
             streams = (sys.stdout, sys.stderr)
             publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, requested)
+            publisher.destinations = destinations
             records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]
             record = merge_shards(plan, records, publisher.build_progress())
             repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)

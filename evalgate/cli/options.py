@@ -1,6 +1,7 @@
 """Options that commands share, and their conversion."""
 
 import functools
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from evalgate.ci.posting import PostOptions
     from evalgate.config.cli_overrides import Overrides, SelectionOptions
+    from evalgate.runner.destinations import Destinations
 
 DEFAULT_OUT = "evalgate-report"
 DEFAULT_RESULTS = f"{DEFAULT_OUT}/results.json"
@@ -322,6 +324,35 @@ def build_overrides(
 
     name = options.pop("format_name", None)
     return Overrides(eval_sets=eval_sets, format=name, selection=selection or EVERY_CASE, **options)
+
+
+# --- the servers that a run is sent to ----------------------------------------------------------------------
+
+_DESTINATIONS = (
+    _nonempty_option(
+        "--otlp",
+        metavar="URL",
+        help="Send each score and the verdict to this OpenTelemetry endpoint (OTLP over HTTP); `env` takes "
+        "the address from OTEL_EXPORTER_OTLP_ENDPOINT.",
+    ),
+)
+
+
+def add_destination_options(command: _Command) -> _Command:
+    """Add the options that name servers to send a run to."""
+    for option in reversed(_DESTINATIONS):
+        command = option(command)
+    return command
+
+
+def pop_destinations(options: dict[str, Any]) -> "Destinations | None":
+    """Remove the options that name servers from `options` and check them; None if there is no server."""
+    otlp = options.pop("otlp")
+    if otlp is None:
+        return None
+    from evalgate.runner.destinations import resolve_destinations
+
+    return resolve_destinations(otlp, os.environ)
 
 
 # --- the options of a post ----------------------------------------------------------------------------------

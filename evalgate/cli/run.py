@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from evalgate.cli.help_pages import SectionedCommand
 from evalgate.cli.options import (
     DEFAULT_RESULTS,
+    add_destination_options,
     add_plan_options,
     add_posting_options,
     build_overrides,
@@ -21,6 +22,7 @@ from evalgate.cli.options import (
     html_page,
     kept_results,
     owner_reports,
+    pop_destinations,
     pop_post_options,
     pop_requested_reports,
     project_directory,
@@ -178,6 +180,7 @@ def _parse_shard(
     help="Run part I of N; `evalgate merge` combines the parts.",
 )
 @add_posting_options
+@add_destination_options
 @html_page
 @detailed_results
 @kept_results
@@ -214,6 +217,7 @@ def _run_once(
 
     thresholds, folder = options.pop("thresholds"), Path(working_directory)
     posting, reports = pop_post_options(options), pop_requested_reports(options)
+    destinations = pop_destinations(options)
     kept, details = options.pop("keep_results"), options.pop("details")
     out = choose_out(click.get_current_context(), folder, out, options["agent"])
     selection = pop_selection_options(options, out, is_shard=shard is not None, is_resumed=resume)
@@ -227,9 +231,9 @@ def _run_once(
     ):
         plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
         _keep_recordings(plan, folder / out)
-        publisher = Publisher(
-            plan.workspace, out, os.environ, sys.stdout, sys.stderr, redactor, posting, reports, kept, details
-        )
+        streams = (sys.stdout, sys.stderr)
+        publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, reports, kept)
+        publisher.details, publisher.destinations = details, destinations
         run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, published)
         # Before the run, because the agent may remove the folder that this looks at.
         repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)

@@ -40,6 +40,7 @@ from evalgate.system.workspace import Workspace, has_working_folder, resolve_wor
 
 if TYPE_CHECKING:
     from evalgate.ci.posting import Annotation, PostContent, PostNotice, PostOptions, PostTimeouts
+    from evalgate.runner.destinations import Destinations
 
 
 def post_record(
@@ -191,6 +192,8 @@ class Publisher:
     """Results of the newest runs to keep; None: `DEFAULT_KEPT`, and none where the variable CI is set."""
     details: bool = False
     """True: the terminal shows every case, and the invocations of each metric that fails."""
+    destinations: "Destinations | None" = None
+    """Servers that the record is sent to; None: there are none."""
     _out: AnchoredFolder = field(init=False, repr=False)
     """Folder of the reports, opened before an agent can put a link in its place."""
     _history: AnchoredFolder | None = field(init=False, repr=False)
@@ -284,7 +287,15 @@ class Publisher:
                 record, self.post_options, comment, redact, environ=self.environ, folder=folder
             ):
                 show_post(notice, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
+        if self.destinations is not None:
+            self._send_record(record, self.destinations)
         return record.verdict.exit_code
+
+    def _send_record(self, record: Record, destinations: "Destinations") -> None:
+        from evalgate.runner.destinations import send_record
+
+        for sentence in send_record(record, destinations, self.workspace.folder, self.environ):
+            self.print_notice(sentence)
 
     def _keep_result(self, record: Record) -> None:
         default = 0 if self.environ.get("CI") else DEFAULT_KEPT

@@ -1,0 +1,145 @@
+"""Send a finished run to a telemetry backend. No failure changes the verdict: each becomes a notice."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.frozen import frozen
+from evalgate.core.types import Record
+from evalgate.reporting.evaluation_events import iter_requests
+from evalgate.system.git import read_branch, read_commit
+from evalgate.system.http_post import HttpPostError, HttpTarget, post_json
+
+FROM_ENVIRONMENT = "env"
+"""Value of `--otlp` that takes the address from the variables of OpenTelemetry."""
+_LOGS_PATH = "/v1/logs"
+_LOGS_VARIABLE = "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"
+_BASE_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_HEADERS_VARIABLE = "OTEL_EXPORTER_OTLP_HEADERS"
+_DEFAULT_TIMEOUT_MS = 10_000
+
+
+@frozen
+class Destinations:
+    """Servers that a run is sent to, checked before the run."""
+
+    otlp: HttpTarget | None = None
+    """Receiver of OpenTelemetry events."""
+
+
+def resolve_destinations(otlp: str | None, environ: Mapping[str, str]) -> Destinations:
+    """Check the addresses of the command line, and complete them with the variables of OpenTelemetry.
+
+    Raises:
+        InvalidInputError: an address is not one of http or https, or a variable is missing or wrong.
+    """
+    return Destinations(None if otlp is None else _build_otlp_target(otlp, environ))
+
+
+def send_record(
+    record: Record, destinations: Destinations, folder: Path, environ: Mapping[str, str]
+) -> Iterator[str]:
+    """Send a redacted record, and yield a notice about each server that did not take all of it.
+
+    One part of a sharded run is not sent: `evalgate merge` sends the whole run.
+    """
+    if record.shard is None and destinations.otlp is not None:
+        yield from _send_events(record, destinations.otlp, folder, environ)
+
+
+def _send_events(
+    record: Record, target: HttpTarget, folder: Path, environ: Mapping[str, str]
+) -> Iterator[str]:
+    for body in iter_requests(record, _build_resource(folder, environ)):
+        try:
+            answer = post_json(target, body)
+        except HttpPostError as error:
+            yield f"Not all results were sent to OpenTelemetry: {error}. The verdict stands."
+            return
+        if rejected := _read_rejection(answer):
+            yield f"{target.host} did not take all OpenTelemetry events: {rejected}. The verdict stands."
+
+
+def _read_rejection(answer: str) -> str:
+    """Return why a receiver left out events of a request that it accepted; "" if it took all."""
+    try:
+        partial = json.loads(answer or "{}").get("partialSuccess") or {}
+        count = int(partial.get("rejectedLogRecords") or 0)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return ""
+    return f"{count} rejected ({partial.get('errorMessage') or 'no reason given'})" if count else ""
+
+
+def _build_otlp_target(otlp: str, environ: Mapping[str, str]) -> HttpTarget:
+    url = otlp
+    if otlp == FROM_ENVIRONMENT:
+        url = environ.get(_LOGS_VARIABLE, "").strip() or environ.get(_BASE_VARIABLE, "").strip()
+        if not url:
+            raise InvalidInputError(f"`--otlp env` needs the variable {_BASE_VARIABLE} or {_LOGS_VARIABLE}")
+    _check_url("--otlp", url)
+    # The variable of one signal holds its whole address, that of all signals their common beginning.
+    is_whole = otlp == FROM_ENVIRONMENT and bool(environ.get(_LOGS_VARIABLE, "").strip())
+    if not is_whole and not urlsplit(url).path.endswith(_LOGS_PATH):
+        url = f"{url.rstrip('/')}{_LOGS_PATH}"
+    return HttpTarget(
+        url,
+        dict(_parse_pairs(_HEADERS_VARIABLE, _read_setting(_HEADERS_VARIABLE, environ))),
+        timeout_s=_read_timeout(environ),
+        ca_file=_read_ca_file(environ),
+        compress=_read_setting("OTEL_EXPORTER_OTLP_COMPRESSION", environ) == "gzip",
+    )
+
+
+def _read_setting(name: str, environ: Mapping[str, str]) -> str:
+    """Return the variable, or if it is set the one of the signal `logs` alone; "" if neither is."""
+    own = name.replace("_OTLP_", "_OTLP_LOGS_")
+    return (environ.get(own) or environ.get(name) or "").strip()
+
+
+def _parse_pairs(name: str, text: str) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of `key=value,key=value` with percent-encoded values."""
+    for part in filter(None, map(str.strip, text.split(","))):
+        key, sign, value = part.partition("=")
+        if not sign or not key.strip():
+            raise InvalidInputError(f"{name} must be pairs `key=value`, separated by commas")
+        yield key.strip(), unquote(value.strip())
+
+
+def _read_timeout(environ: Mapping[str, str]) -> float:
+    text = _read_setting("OTEL_EXPORTER_OTLP_TIMEOUT", environ) or str(_DEFAULT_TIMEOUT_MS)
+    if not text.isdecimal() or int(text) == 0:
+        raise InvalidInputError("OTEL_EXPORTER_OTLP_TIMEOUT must be a number of milliseconds above 0")
+    return int(text) / 1000
+
+
+def _read_ca_file(environ: Mapping[str, str]) -> str:
+    path = _read_setting("OTEL_EXPORTER_OTLP_CERTIFICATE", environ)
+    if path and not Path(path).is_file():
+        raise InvalidInputError(f"OTEL_EXPORTER_OTLP_CERTIFICATE names no file: {path}")
+    return path
+
+
+def _build_resource(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes of the resource; those of `OTEL_RESOURCE_ATTRIBUTES` count more than ours."""
+    known = {
+        "service.name": "evalgate",
+        "vcs.ref.head.revision": read_commit(folder, environ) or "",
+        "vcs.ref.head.name": read_branch(folder, environ) or "",
+        **dict(_parse_pairs("OTEL_RESOURCE_ATTRIBUTES", environ.get("OTEL_RESOURCE_ATTRIBUTES", ""))),
+    }
+    if name := environ.get("OTEL_SERVICE_NAME", "").strip():
+        known["service.name"] = name
+    return {key: value for key, value in known.items() if value}
+
+
+def _check_url(option: str, url: str) -> None:
+    """Raise InvalidInputError unless the text is an address of http or https with a host."""
+    try:
+        parts = urlsplit(url)
+        is_valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid or not url.isprintable() or " " in url:
+        raise InvalidInputError(f"`{option}` must be an address that begins with http:// or https://")
