@@ -100,7 +100,7 @@ def describe_suspects(metric: MetricDecision, context: MessageContext) -> tuple[
     listed = ", ".join(context.quote(name) for name in names[:_NAMED])
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     whose = "its" if len(names) == 1 else "their"
-    return (f"{len(names):,} {noun} scored lower, which {whose} runs cannot tell from luck: {listed}{more}.",)
+    return (f"{len(names):,} {noun} scored lower; taken alone, {whose} runs could be luck: {listed}{more}.",)
 
 
 def _describe_check(part: RuleCheck, metric: MetricDecision, context: MessageContext) -> Iterator[str]:

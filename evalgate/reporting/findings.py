@@ -325,8 +325,12 @@ def format_change_counts(record: Record, comparison: Comparison) -> str:
 
 
 def count_compared_cases(record: Record) -> int:
-    """Return the most cases that Δ of a metric is over, if some cases of it cannot be compared; else 0."""
-    return max((each.compared for each in record.metrics if 0 < each.compared < each.n), default=0)
+    """Return the most cases that Δ of a metric is over, if some cases of it cannot be compared; else 0.
+
+    Budgets have sentences of their own about it.
+    """
+    scores = [each for each in record.metrics if not each.range.lower_is_better]
+    return max((each.compared for each in scores if 0 < each.compared < each.n), default=0)
 
 
 def explain_delta(record: Record) -> Iterator[str]:

@@ -301,7 +301,7 @@ def test_suspects_are_listed_after_what_broke() -> None:
     metric = replace(METRIC, checks=(RuleCheck("cases", "fail", "case_broke"),), cases=cases)
 
     assert describe_metric(metric, MAIN)[1:] == (
-        "2 other cases scored lower, which their runs cannot tell from luck: `a`, `b`.",
+        "2 other cases scored lower; taken alone, their runs could be luck: `a`, `b`.",
     )
 
 
@@ -309,7 +309,7 @@ def test_a_long_list_of_suspects_is_cut() -> None:
     cases = {name: outcome("suspect", (6, 10), (0, 1)) for name in "abcdefg"}
 
     assert describe_metric(replace(METRIC, cases=cases), MAIN)[1] == (
-        "7 cases scored lower, which their runs cannot tell from luck: `a`, `b`, `c`, `d`, `e` and 2 more."
+        "7 cases scored lower; taken alone, their runs could be luck: `a`, `b`, `c`, `d`, `e` and 2 more."
     )
 
 
@@ -323,7 +323,7 @@ def test_the_words_are_the_teams_own() -> None:
             "Can't tell. The average is 6 points lower, but this suite's noise is about ±9 points after 5 runs per "
             "case. Blocking, as on_inconclusive: fail asks. Add cases or raise runs for a clear answer."
         ),
-        "1 case scored lower, which its runs cannot tell from luck: <a>.",
+        "1 case scored lower; taken alone, its runs could be luck: <a>.",
     )
     assert describe_metric(METRIC, words)[0].startswith("No sign of a regression: 0.86 vs 0.87 on release/2 ")
 
@@ -392,7 +392,7 @@ def test_from_scores_to_words() -> None:
             "Regression: the average fell 10 points (1.00 → 0.90) over 20 cases × 3 runs. "
             "Run-to-run noise alone would do this about 1 time in 200,000."
         ),
-        "2 cases scored lower, which their runs cannot tell from luck: `c0`, `c1`.",
+        "2 cases scored lower; taken alone, their runs could be luck: `c0`, `c1`.",
     )
     assert fixed.metrics["m"].named == ("c0", "c1")
 

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from evalgate.core.score_ranges import Range
 from evalgate.core.types import (
     AgentInfo,
     CaseChange,
@@ -24,6 +25,7 @@ from evalgate.reporting.findings import (
     Finding,
     describe_comparisons,
     describe_faults,
+    explain_delta,
     explain_not_evaluated,
     format_case_counts,
     format_change_counts,
@@ -312,3 +314,17 @@ def test_an_undecided_metric_is_listed_next_to_a_deciding_one() -> None:
     assert list(describe_comparisons(silent)) == [("a", "It fell.")]
     for reporter in (TerminalReport(), CommentReport()):
         assert "It may be luck." in reporter.render(record)
+
+
+@pytest.mark.parametrize(
+    ("compared", "score_range", "said"),
+    [
+        (12, Range(0, 1), []),
+        (4, Range(0, 1), ["Δ is over the 4 cases that can be compared."]),
+        (4, Range(1e15, 0), []),  # a budget says itself which cases it compares
+    ],
+)
+def test_delta_names_the_cases_that_it_is_over(compared: int, score_range: Range, said: list[str]) -> None:
+    partial = replace(a_summary(), n=12, compared=compared, range=score_range)
+    whole = replace(a_summary(), n=12, compared=12)
+    assert list(explain_delta(a_record(metrics=(whole, partial)))) == said

@@ -161,7 +161,7 @@ def test_a_single_flaky_failure_does_not_close_the_gate(steady: Path) -> None:
     found = record(steady)
     assert done.code == 0, done.out
     assert found["cases"][3]["metrics"][0]["standing"]["status"] == "suspect"
-    assert "scored lower, which its runs cannot tell from luck: case_3" in done.out
+    assert "scored lower; taken alone, its runs could be luck: case_3" in done.out
     assert found["cases"][3]["status"] == "failed"
 
 
