@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -90,14 +90,12 @@ class FileWatcher:
             now = self.take_snapshot()
             took = time.monotonic() - started
             if compare_snapshots(before, now):
-                while compare_snapshots(now, later := self._take_later_snapshot()):
-                    now = later
-                return compare_snapshots(before, now)
+                while True:
+                    time.sleep(_SETTLED_S)
+                    earlier, now = now, self.take_snapshot()
+                    if not compare_snapshots(earlier, now):
+                        return compare_snapshots(before, now)
             time.sleep(max(_POLL_S, 5 * took))  # a large project may not keep a core busy
-
-    def _take_later_snapshot(self) -> Snapshot:
-        time.sleep(_SETTLED_S)
-        return self.take_snapshot()
 
 
 def compare_snapshots(before: Snapshot, after: Snapshot) -> set[str]:
@@ -200,6 +198,7 @@ class _WatchLoop:
 
     def _load_cases(self) -> set[CaseKey] | None:
         """Read the eval sets; return the cases that are new or edited, or None if something is wrong."""
+        from evalgate.datasets.loading import build_notes_name
         from evalgate.runner.plan import build_plan
 
         try:
@@ -216,7 +215,7 @@ class _WatchLoop:
         patterns: dict[CaseKey, str] = {}
         for suite in plan.suites:
             path = (self._folder / suite.eval_set.path).resolve()
-            self._sets |= {str(path), str(_find_notes(path))}
+            self._sets |= {str(path), str(path.with_name(build_notes_name(path.name)))}
             for case, value in zip(suite.eval_set.cases, suite.fingerprints, strict=True):
                 key = (suite.eval_set.eval_set_id, case.eval_id)
                 fingerprints[key] = value
@@ -266,19 +265,13 @@ class _WatchLoop:
 
 
 def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":
-    """Return the options of the command line that say which cases there are."""
+    """Return the options of the command line that say which cases there are and how they are run."""
     from evalgate.config.cli_overrides import Overrides, SelectionOptions
 
-    return Overrides(
-        eval_sets=values["eval_sets"],
-        agent=values["agent"],
-        format=values["format_name"],
-        initial_session=values["initial_session"],
-        judge=values["judge"],
-        simulated_user=values["simulated_user"],
-        policy=values["policy"],
-        selection=SelectionOptions(values["tags"], values["keyword"]),
-    )
+    known = {each.name for each in fields(Overrides)}
+    given = {name: value for name, value in values.items() if name in known}
+    selection = SelectionOptions(values["tags"], values["keyword"])
+    return Overrides(**given, format=values["format_name"], selection=selection)
 
 
 def list_typed_options(
@@ -298,12 +291,6 @@ def list_typed_options(
             found = values[name] if parameter.multiple else (values[name],)
             words += [word for value in found for word in (option, str(value))]
     return words
-
-
-def _find_notes(eval_set: Path) -> Path:
-    from evalgate.datasets.loading import build_notes_name
-
-    return eval_set.with_name(build_notes_name(eval_set.name))
 
 
 def _format_names(paths: Collection[str], folder: Path) -> str:

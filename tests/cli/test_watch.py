@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from evalgate.__main__ import main
-from evalgate.cli.watch import FileWatcher, WatchedCases, compare_snapshots
+from evalgate.cli.run import run
+from evalgate.cli.watch import FileWatcher, WatchedCases, build_watch_overrides, compare_snapshots
+from evalgate.config.cli_overrides import Overrides, SelectionOptions
 from tests.runner.test_case_selection import build_set
 
 A, B, C = ("s", "a"), ("s", "b"), ("s", "c")
@@ -60,6 +62,17 @@ def test_options_that_make_no_sense_are_refused(
 ) -> None:
     assert main(["run", "--watch", *option, "-C", str(tmp_path)]) == 2
     assert f"--watch cannot be combined with {option[0]}." in capsys.readouterr().err
+
+
+def test_cases_are_looked_up_with_the_options_of_the_runs() -> None:
+    words = ["--watch", "--live-tools", "--env-file", "a.env", "--format", "trpc", "-k", "late", "s.json"]
+    assert build_watch_overrides(run.make_context("run", words).params) == Overrides(
+        eval_sets=("s.json",),
+        env_file=("a.env",),
+        format="trpc",
+        live_tools=True,
+        selection=SelectionOptions(keyword="late"),
+    )
 
 
 @pytest.fixture
