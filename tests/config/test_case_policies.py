@@ -90,9 +90,9 @@ def test_tags_add_up_and_the_later_rule_wins(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problems"),
     [
-        ("cases: [{ids: lamps}]\n", ["evalgate.yaml:2:9: no case is called `lamps`"]),
+        ("cases: [{ids: lamps, tag: x}]\n", ["evalgate.yaml:2:9: no case is called `lamps`"]),
         (
-            "cases: [{ids: lamps, tags: [x]}]\n",
+            "cases: [{ids: lamps, tags: [x], weight: 2}]\n",
             ["evalgate.yaml:2:9: no case is called `lamps` or tagged `x`"],
         ),
         (
@@ -105,6 +105,10 @@ def test_tags_add_up_and_the_later_rule_wins(tmp_path: Path) -> None:
             ],
         ),
         ("cases: [{weight: 2}]\n", ["evalgate.yaml:2:9: `cases[0]` must select cases with `ids` or `tags`"]),
+        (
+            "cases: [{ids: lights, tags: [dark]}]\n",
+            ["evalgate.yaml:2:9: `cases[0]` sets nothing: `tags` selects cases, and `tag` gives them a tag"],
+        ),
         (
             "cases: [{ids: lights, weight: 0}]\n",
             ["evalgate.yaml:2:23: `cases[0].weight` should be greater than 0"],

@@ -74,6 +74,12 @@ class CaseRule(ConfigSection):
             raise ValueError("must select cases with `ids` or `tags`")
         return self
 
+    @model_validator(mode="after")
+    def _require_a_setting(self) -> Self:
+        if not self.tag and not self.criteria and self.weight is None and self.protected is None:
+            raise ValueError("sets nothing: `tags` selects cases, and `tag` gives them a tag")
+        return self
+
 
 def _validate_json_value(value: JsonValue) -> JsonValue:
     """Reject `.nan` and `.inf`, which YAML has and the JSON for the agent has not."""
