@@ -32,7 +32,9 @@ from evalgate.cli.project_folder import FILE
     "--only", type=click.Choice(["tools", "response"]), help="Accept the tool calls or the responses only."
 )
 @click.option(
-    "--alternative", is_flag=True, help="Keep the old way: the case passes with either. In the case notes."
+    "--alternative",
+    is_flag=True,
+    help="Keep the old expectation, too, and add the new one to the case notes: the case passes with either.",
 )
 @click.option("--run", type=click.IntRange(min=1), metavar="N", help="Run to accept if the runs disagree.")
 @click.option("--protected", is_flag=True, help="Also accept cases that are `protected`.")
@@ -43,8 +45,8 @@ from evalgate.cli.project_folder import FILE
 def accept(working_directory: str, **options: Any) -> int:
     """Make what the agent did the new expectation of cases.
 
-    CASES are ids, `eval set:id`, `file:id` or globs; a glob means those that failed. The eval sets change in
-    their files, and nothing else in them does. Prints the changes and asks before it saves all or none.
+    CASES are ids, `eval set:id`, `file:id` or globs; a glob means those that failed. The eval sets are
+    edited in their files, which stay the same otherwise. Prints the changes, and asks before it saves them.
     """
     from evalgate.cli.accept_cases import AcceptOptions, accept_cases
 

@@ -24,7 +24,7 @@ from evalgate.cli.redacted_output import build_redactor, print_json, print_repor
     default=0.8,
     show_default=True,
     metavar="SHARE",
-    help="How often it should catch the drop.",
+    help="Share of the gate's runs that should catch such a drop.",
 )
 @click.option(
     "--cases",
@@ -57,8 +57,8 @@ def plan(
 ) -> int:
     """Plan the cases and runs that show a drop, and their cost.
 
-    Nothing is run: the figures follow from the stored runs of the baseline, without one from assumptions that
-    are printed.
+    Runs nothing. Computes the figures from the stored runs of the baseline, or if there is none from
+    assumptions that it prints.
     """
     from evalgate.cli.run_planning import PlanRequest, build_gate_plan, format_gate_plan
 

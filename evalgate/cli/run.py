@@ -81,7 +81,7 @@ _FILTERS = (
         "keyword",
         metavar="EXPRESSION",
         callback=require_nonempty,
-        help="Run the cases that match the expression, as of pytest: parts of ids, eval sets and tags, with "
+        help="Run the cases that match the expression, as pytest's: parts of ids, eval sets and tags, with "
         "`and`, `or`, `not` and parentheses.",
     ),
 )
@@ -94,7 +94,7 @@ _CHOICES = (
         "--sample",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Run N cases that are drawn from all eval sets and tags. Such a run has no verdict.",
+        help="Run N cases, drawn from each eval set and combination of tags. Such a run has no verdict.",
     ),
     click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of the sample.  [default: 0]"),
     click.option(
