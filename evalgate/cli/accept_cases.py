@@ -24,6 +24,7 @@ from evalgate.datasets.results_io import read_record
 from evalgate.documents.strict_yaml import compose_yaml
 from evalgate.documents.validation_errors import list_case_names
 from evalgate.redaction.redactor import Redactor
+from evalgate.reporting.repro_command import iter_option_pairs
 from evalgate.runner.plan import load_suites
 from evalgate.system.git import read_commit
 
@@ -121,7 +122,7 @@ def _build_changes(
     if missing := [case.eval_id for case in chosen if not case.path]:
         raise InvalidInputError(f"{missing[0]!r} is in no file: its eval set was made by a program")
     paths = tuple(dict.fromkeys(case.path for case in chosen))
-    suites = load_suites(Overrides(eval_sets=paths), thresholds=options.thresholds, folder=folder)
+    suites = load_suites(_build_overrides(paths, record), thresholds=options.thresholds, folder=folder)
     fingerprints = {
         (suite.eval_set.eval_set_id, case.eval_id): (fingerprint, suite.get_policy(case).protected)
         for suite in suites
@@ -143,6 +144,17 @@ def _build_changes(
     if problems:
         raise InvalidInputError(problems)
     return changes
+
+
+def _build_overrides(paths: tuple[str, ...], record: Record) -> Overrides:
+    """Return the eval sets with those options of the run that decide what a case sends and expects."""
+    options = dict(iter_option_pairs(record.options))
+    return Overrides(
+        eval_sets=paths,
+        format=options.get("--format"),
+        initial_session=options.get("--initial-session"),
+        live_tools="--live-tools" in record.options,
+    )
 
 
 @frozen

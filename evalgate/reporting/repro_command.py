@@ -63,7 +63,7 @@ def build_replay_command(record: Record, case: CaseResult) -> str:
     answered = any(run.outcome == "answered" for run in case.runs)
     if not answered or record.agent.kind in {"replay", _WITHOUT_COMMAND}:
         return ""
-    pairs = (pair for pair in _iter_option_pairs(record.options) if pair[0] not in _OF_AN_AGENT)
+    pairs = (pair for pair in iter_option_pairs(record.options) if pair[0] not in _OF_AN_AGENT)
     return _build_command(case, f"replay:{resolve_record_path(record)}", [*chain.from_iterable(pairs)])
 
 
@@ -76,7 +76,7 @@ def build_accept_command(record: Record, case: CaseResult) -> str:
 
     if case.protected or not is_acceptable(case):
         return ""
-    pairs = [pair for pair in _iter_option_pairs(record.options) if pair[0] in _OF_A_FOLDER]
+    pairs = [pair for pair in iter_option_pairs(record.options) if pair[0] in _OF_A_FOLDER]
     path = resolve_record_path(record)
     if path not in {"results.json", _DEFAULT_RECORD}:
         pairs.append(("--from", path))
@@ -95,11 +95,12 @@ def resolve_record_path(record: Record) -> str:
 
 @lru_cache(maxsize=8)  # the options of all commands of a record are the same
 def _resolve_record_path(options: tuple[str, ...]) -> str:
-    again = dict(_iter_option_pairs(options)).get("--out", "results.json")
+    again = dict(iter_option_pairs(options)).get("--out", "results.json")
     return str(PurePosixPath(again).parent / "results.json")
 
 
-def _iter_option_pairs(options: Sequence[str]) -> Iterator[tuple[str, str]]:
+def iter_option_pairs(options: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield name and value of each option of a record; the one without a value is last and left out."""
     return zip(options[::2], options[1::2], strict=False)
 
 

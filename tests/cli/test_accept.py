@@ -134,6 +134,16 @@ def test_an_alternative_keeps_the_old_way(
     assert sorted(metric.status for metric in mixed.metrics) == ["failed", "passed"]
 
 
+def test_a_run_with_live_tools_is_accepted_although_a_recording_is_named(folder: Path) -> None:
+    path = write_set(folder, "adk", EvalCase("late", OLD))
+    record = replace(run(folder), options=("--out", "evalgate-report/again", "--live-tools"))
+    write_results(record)
+    (folder / "tools.json").write_text(record.to_json(), "utf-8")
+    (folder / "evalgate.yaml").write_text("tool_mocks: {from: tools.json}\n")
+    assert accept("late", "--yes") == 0
+    assert '"refund"' in path.read_text()
+
+
 def test_only_parts_are_accepted(folder: Path) -> None:
     path = write_set(folder, "adk", EvalCase("late", OLD))
     run(folder)
