@@ -5,8 +5,7 @@ the `Plan`, never the user's input.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,11 +14,10 @@ from evalgate.agents.factory import (
     AgentSpec,
     check_executor,
     describe_sample_agent,
-    find_agent_problems,
     resolve_agent,
 )
 from evalgate.config.cli_overrides import Overrides, apply_overrides, apply_user_override
-from evalgate.config.loader import InvalidThresholdsError, add_env_files
+from evalgate.config.loader import add_env_files
 from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig
 from evalgate.config.schema.budget import UsageMeter
 from evalgate.config.schema.criteria import list_recordings
@@ -38,7 +36,7 @@ from evalgate.metrics.scoring import BoundMetric
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.base_branch import BaseBranchPolicy
-from evalgate.runner.metric_binding import find_criterion_problems
+from evalgate.runner.plan_problems import check_judges, collect_all_problems
 from evalgate.runner.suite_warnings import describe_default_criteria, iter_plan_notices, iter_warnings
 from evalgate.runner.suites import (
     NOTHING_GIVEN,
@@ -176,7 +174,7 @@ def build_plan(
     workspace = resolve_workspace(folder)
     with (
         BaseBranchPolicy(workspace.folder, environ, overrides.policy) as base,
-        _collect_all_problems(overrides) as known,
+        collect_all_problems(overrides) as known,
     ):
         rules = known.rules = given.rules or base.load_chosen_thresholds(thresholds)
         plan = _build_checked_plan(overrides, base, rules, workspace, environ, given)
@@ -185,37 +183,6 @@ def build_plan(
     from evalgate.runner.case_selection import select_plan_cases
 
     return select_plan_cases(plan, overrides.selection)
-
-
-@dataclass
-class _LoadedRules:
-    """Thresholds file as far as it was read."""
-
-    rules: Thresholds | None = None
-
-
-@contextmanager
-def _collect_all_problems(overrides: Overrides) -> Iterator[_LoadedRules]:
-    """Add all problems of the thresholds file to an error, so that users can fix them in one go.
-
-    Without this, the first error would end the check: each section is checked by the code that uses it, one
-    section after the other.
-    """
-    known = _LoadedRules()
-    try:
-        yield known
-    except InvalidInputError as error:
-        rules = error.rest if isinstance(error, InvalidThresholdsError) else known.rules
-        if rules is None or not (rules.file or rules.criteria):
-            raise
-        agent = apply_overrides(rules.config, overrides).agent
-        more = [
-            *find_agent_problems(agent, overrides.kind_and_what[1], rules),
-            *find_criterion_problems(rules),
-        ]
-        if not set(more) - set(error.problems):
-            raise
-        raise InvalidInputError(sorted({*error.problems, *more})) from None
 
 
 def _build_checked_plan(
@@ -234,7 +201,7 @@ def _build_checked_plan(
     suites, notices = _apply_quarantine(suites, rules, config, workspace, base)
     users = _build_users(overrides, rules, config, suites, resolver, base)
     base.note_local_plugins()
-    _check_judges(resolver, rules)
+    check_judges(resolver, rules)
     check_executor(config.executor, rules)
     return Plan(
         workspace=workspace,
@@ -367,16 +334,6 @@ def _read_anchors(
     )
 
 
-def _check_judges(judge_resolver: JudgeResolver, rules: Thresholds) -> None:
-    """Raise the error of a judge that could not be asked, before anything runs."""
-    try:
-        judge_resolver.judges.check_reserved()
-    except InvalidInputError as error:
-        where = rules.find_position(("judge",)) if rules.config.judge else (0, 0)
-        file = rules.file if rules.config.judge else ""
-        raise InvalidInputError(Problem(file, *where, found.message) for found in error.problems) from None
-
-
 def _format_metric_name(bound: BoundMetric) -> str:
     return bound.name if bound.criterion.gates else f"{bound.name} ({REPORT_ONLY})"
 
@@ -404,7 +361,7 @@ def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -
     """
     workspace = resolve_workspace(folder)
     base = BaseBranchPolicy(workspace.folder, {})
-    with _collect_all_problems(overrides) as known:
+    with collect_all_problems(overrides) as known:
         rules = known.rules = base.load_chosen_thresholds(thresholds)
         yield from _check_files(overrides, rules, workspace, base)
 
