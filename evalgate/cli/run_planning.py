@@ -17,7 +17,6 @@ from evalgate.core.types import Baseline, Criterion
 from evalgate.datasets.loading import load_eval_sets
 from evalgate.gating.score_tables import build_statistical_policy
 from evalgate.runner.cost_estimate import (
-    CostEstimate,
     estimate_cost,
     format_money,
     format_time,
@@ -25,7 +24,6 @@ from evalgate.runner.cost_estimate import (
 )
 from evalgate.runner.plan import MEASURED_RUNS
 from evalgate.runner.reevaluation import BaselineTarget, resolve_target
-from evalgate.statistics.parameters import Parameters
 from evalgate.statistics.run_planning import CaseNoise, DropModel, RunDesign, measure_case_noise
 
 _FIXED_RUNS = (1, 3, 5)
@@ -36,7 +34,7 @@ _ASSUMED_STORED = 10
 
 @frozen
 class PlanRequest:
-    """Options of `evalgate plan`."""
+    """Options of `evalgate plan`; see its help."""
 
     drop: float
     power: float
@@ -192,8 +190,11 @@ def _plan_metrics(
         allowed = _find_allowed_drop(criteria.get(metric), own, gate.max_regression)
         # A drop that is allowed is never caught reliably: a smaller one must be allowed to catch it.
         wanted = min(allowed, request.drop / 2) if request.drop <= allowed else allowed
-        model = _build_model(cases, parameters, allowed, len(noise))
-        stricter = _build_model(cases, parameters, wanted, len(noise))
+        model = DropModel(cases, parameters, max_drop=allowed, metrics=len(noise))
+        stricter = DropModel(cases, parameters, max_drop=wanted, metrics=len(noise))
+        smallest = {
+            label: model.find_smallest_drop(design, request.power, size) for label, design in designs.items()
+        }
         yield MetricPower(
             metric,
             own.to_score(model.average),
@@ -204,7 +205,7 @@ def _plan_metrics(
             tuple(
                 DesignPower(
                     label,
-                    _scale_drop(model.find_smallest_drop(design, request.power, size), own),
+                    None if (drop := smallest[label]) is None else round(drop * own.width, 6),
                     stricter.find_cases(request.drop, design, request.power),
                 )
                 for label, design in designs.items()
@@ -212,21 +213,11 @@ def _plan_metrics(
         )
 
 
-def _build_model(
-    cases: Sequence[CaseNoise], parameters: Parameters, max_drop: float, metrics: int
-) -> DropModel:
-    return DropModel(cases, parameters, max_drop=max_drop, metrics=metrics)
-
-
 def _find_allowed_drop(criterion: Criterion | None, own: Range, usual: float) -> float:
     """Return the allowed drop of a metric's mean, as a share of its range."""
     if criterion is None or criterion.max_regression is None:
         return usual
     return criterion.max_regression / own.width
-
-
-def _scale_drop(drop: float | None, own: Range) -> float | None:
-    return None if drop is None else round(drop * own.width, 6)
 
 
 # --- cost ---------------------------------------------------------------------------------------------------
@@ -237,7 +228,12 @@ def _plan_cost(
 ) -> DesignCost:
     least, most = (1 if design.is_auto else design.runs), design.runs
     agent_runs = size * least, size * most
-    low, high = (_estimate_runs(baseline, runs, size, concurrency) for runs in (least, most))
+    low, high = (
+        estimate_cost({case.key: runs for case in baseline.cases}, baseline, min(concurrency, size * runs))
+        if baseline is not None
+        else None
+        for runs in (least, most)
+    )
     if low is None or high is None:
         return DesignCost(label, agent_runs, None, None, None)
     usage, scale = (low.whole, high.whole), size / (low.runs / least)
@@ -248,12 +244,6 @@ def _plan_cost(
         (usage[0].usd * scale, usage[1].usd * scale) if usage[1].usd else None,
         (low.seconds * scale / 60, high.seconds * scale / 60),
     )
-
-
-def _estimate_runs(baseline: Baseline | None, runs: int, size: int, concurrency: int) -> CostEstimate | None:
-    if baseline is None:
-        return None
-    return estimate_cost({case.key: runs for case in baseline.cases}, baseline, min(concurrency, size * runs))
 
 
 # --- sentences ----------------------------------------------------------------------------------------------
@@ -356,8 +346,8 @@ def _iter_lines(plan: GatePlan) -> Iterator[str]:
         rows = [
             (
                 design.runs,
-                _format_drop(design.smallest_drop),
-                _format_cases(design.cases),
+                "–" if design.smallest_drop is None else f"{design.smallest_drop:.3f}",
+                "–" if design.cases is None else f"{design.cases:,}",
             )
             for design in each.designs
         ]
@@ -388,14 +378,6 @@ def _join_bounds(bounds: Sequence[str] | None) -> str:
     if bounds is None:
         return "unknown"
     return bounds[0] if bounds[0] == bounds[1] else " to ".join(bounds)
-
-
-def _format_cases(cases: int | None) -> str:
-    return "none" if cases is None else f"{cases:,}"
-
-
-def _format_drop(drop: float | None) -> str:
-    return "none" if drop is None else f"{drop:.3f}"
 
 
 def _format_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -82,6 +82,11 @@ def test_without_history_the_assumptions_are_printed(
     assert "Planned for 200 cases without a baseline" in text
     assert "Assumed: pass or fail, 90% of the runs of every case pass at random" in text
 
+    assert main(["plan", "-C", str(tmp_path), "--cases", "200", "--drop", "0.95"]) == 0
+    text = capsys.readouterr().out
+    assert re.findall(r"^  5 .*  (\S+)$", text, re.MULTILINE)[0] == "–"
+    assert "No number of cases is enough." in text
+
     assert main(["plan", "-C", str(tmp_path)]) == 2
     assert "Say how many cases there would be with --cases N" in capsys.readouterr().err
     assert main(["plan", "-C", str(tmp_path), "--baseline", "none.json", "--cases", "9"]) == 2
