@@ -15,14 +15,17 @@ from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import Baseline, BaselineCase, BaselineRun, BaselineSource, CaseResult, FailingSince
 from evalgate.statistics.threshold_test import Flakiness, measure_flakiness
 
+Limits: TypeAlias = Mapping[str, float | None]
+"""The worst passing score of each metric; None: the metric is only reported, and fails no run."""
+
 
 def measure_baseline_flakiness(
-    baseline: Baseline, thresholds: Mapping[str, float], pass_score: float
+    baseline: Baseline, thresholds: Limits, pass_score: float
 ) -> dict[tuple[str, str], Flakiness]:
     """Return the flakiness of each case with at least two runs, by ids of eval set and case.
 
     A run passes if the agent answered and every score is at or above its threshold; `pass_score` is the
-    threshold of metrics without one. A run without any score does not count.
+    threshold of metrics without one. A run without any score does not count, nor do reported metrics.
     """
     history = {
         case.key: [score_run_pass(run, thresholds, pass_score) for run in case.runs]
@@ -32,23 +35,20 @@ def measure_baseline_flakiness(
     return {key: by_name["\0".join(key)] for key in history if by_name["\0".join(key)].runs > 1}
 
 
-def score_run_pass(run: BaselineRun, thresholds: Mapping[str, float], pass_score: float) -> float | None:
-    """Return 1.0 for a run that passed, 0.0 for one that failed, None for one without any score."""
+def score_run_pass(run: BaselineRun, thresholds: Limits, pass_score: float) -> float | None:
+    """Return 1.0 for a run that passed, 0.0 for one that failed, None for one without a score that counts."""
     if run.outcome != "answered":
         return 0.0
-    scores = {name: score for name, score in run.scores.items() if score is not None}
-    if not scores:
-        return None
-    return float(
-        all(_has_passed(name, score, thresholds.get(name), pass_score) for name, score in scores.items())
-    )
-
-
-def _has_passed(name: str, score: float, threshold: float | None, pass_score: float) -> bool:
-    known = get_score_range(name)
-    if threshold is None and known.lower_is_better:
-        return True  # a budget that is only reported has no limit
-    return known.is_met(score, known.to_score(pass_score) if threshold is None else threshold)
+    met = [
+        known.is_met(score, limit)
+        for name, score in run.scores.items()
+        if score is not None
+        for known in [get_score_range(name)]
+        # A budget that has no limit any more cannot fail: its best figure, 0, is no threshold.
+        for limit in [thresholds.get(name, None if known.lower_is_better else known.to_score(pass_score))]
+        if limit is not None
+    ]
+    return float(all(met)) if met else None
 
 
 _LUCK = 0.05
@@ -60,19 +60,22 @@ _FEWEST = 2
 _NAMED = 5
 _SHOWN_OF_COMMIT = 12
 
-Thresholds: TypeAlias = Mapping[tuple[str, str], Mapping[str, float]]
-"""Lowest passing scores, by (eval set id, case id) and by metric name."""
+Thresholds: TypeAlias = Mapping[tuple[str, str], Limits]
+"""The limits of each case, by ids of eval set and case."""
 
 
 def collect_thresholds(cases: Sequence[CaseResult]) -> Thresholds:
-    """Return the thresholds of all cases of a record, without metrics that are only reported."""
-    return {case.key: {each.name: each.threshold for each in case.metrics if each.gates} for case in cases}
+    """Return the thresholds of all cases of a record."""
+    return {
+        case.key: {each.name: each.threshold if each.gates else None for each in case.metrics}
+        for case in cases
+    }
 
 
 def find_break(
     case: BaselineCase,
     sources: Sequence[BaselineSource],
-    thresholds: Mapping[str, float],
+    thresholds: Limits,
     pass_score: float = 1.0,
 ) -> FailingSince | None:
     """Return the gate run since which a case fails on the default branch; None if there is no such break.
@@ -162,7 +165,7 @@ def format_failing_since(since: FailingSince) -> str:
 
 
 def _group_outcomes(
-    runs: Sequence[BaselineRun], thresholds: Mapping[str, float], pass_score: float
+    runs: Sequence[BaselineRun], thresholds: Limits, pass_score: float
 ) -> dict[int, list[bool]]:
     """Return, by source, whether each run passed; runs without a score are left out."""
     found: dict[int, list[bool]] = {}

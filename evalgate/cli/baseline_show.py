@@ -92,7 +92,7 @@ def _choose_default_runs(baseline: Baseline) -> int | Literal["auto"]:
 
 def _find_breaks(baseline: Baseline, destination: BaselineTarget) -> Iterator[tuple[str, FailingSince]]:
     """Yield every case that passed until a commit and has failed since, as `evalgate flaky` finds them."""
-    thresholds = {criterion.metric: criterion.threshold for criterion in destination.criteria}
+    thresholds = {each.metric: each.threshold if each.gates else None for each in destination.criteria}
     pass_score = destination.config.gate.statistics.pass_score
     for case in baseline.cases:
         if since := find_break(case, baseline.sources, thresholds, pass_score):

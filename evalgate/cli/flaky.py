@@ -1,11 +1,12 @@
 """`evalgate flaky`: rank cases by how often their runs disagree, and propose quarantines."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from itertools import groupby
 
 from evalgate.baselines.failing_since import (
+    Limits,
     find_break,
     format_failing_since,
     measure_baseline_flakiness,
@@ -47,9 +48,7 @@ class FlakyCase:
         return not is_steady and (self.found.flip_rate or 0.0) >= PROPOSED
 
 
-def rank_flaky_cases(
-    baseline: Baseline, thresholds: Mapping[str, float], *, pass_score: float
-) -> list[FlakyCase]:
+def rank_flaky_cases(baseline: Baseline, thresholds: Limits, *, pass_score: float) -> list[FlakyCase]:
     """Return every case with at least two runs, the flakiest first. A run passes if all its scores do."""
     cases = baseline.index_cases()
     found = [
@@ -64,7 +63,7 @@ def rank_flaky_cases(
     return sorted(found, key=lambda each: -(each.found.flip_rate or 0.0))
 
 
-def _has_alternating_outcomes(case: BaselineCase, thresholds: Mapping[str, float], pass_score: float) -> bool:
+def _has_alternating_outcomes(case: BaselineCase, thresholds: Limits, pass_score: float) -> bool:
     """Return True if the case failed at least twice, and not only in one stretch of failures.
 
     A single failure happens to stable cases, too, and one stretch of failures is a break, repaired or not.

@@ -375,7 +375,7 @@ def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int
 
     target = resolve_target(Path(working_directory), to, thresholds)
     rules = load_thresholds_or_default(target.workspace.folder, thresholds)
-    limits = {criterion.metric: criterion.threshold for criterion in rules.criteria}
+    limits = {each.metric: each.threshold if each.gates else None for each in rules.criteria}
     baseline = target.read()
     found = rank_flaky_cases(baseline, limits, pass_score=target.config.gate.statistics.pass_score)
     print_report(format_flaky_report(found, datetime.now(UTC).date(), of=len(baseline.cases)))

@@ -5,9 +5,9 @@ in it has its divergence stored. The mark is for cases that no report calls excu
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import inf
 
-from evalgate.baselines.failing_since import score_run_pass
+from evalgate.baselines.failing_since import Limits, collect_thresholds, score_run_pass
+from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import (
     Baseline,
     BaselineCase,
@@ -84,16 +84,8 @@ def _list_stored_divergences(
     cases: Iterable[CaseResult], before: Mapping[CaseKey, BaselineCase]
 ) -> frozenset[str] | None:
     """Return the divergences of all failed runs in the baseline; None if that of one is not known."""
-    own: dict[CaseKey, dict[str, float]] = {}
-    strictest: dict[str, float] = {}
-    for case in cases:
-        thresholds = own[case.key] = {}
-        for metric in case.metrics:
-            never_missed = inf if metric.range.lower_is_better else -inf
-            threshold = metric.threshold if metric.gates else never_missed
-            thresholds[metric.name] = threshold
-            known = strictest.get(metric.name, never_missed)
-            strictest[metric.name] = max(known, threshold, key=metric.range.rank)
+    own = collect_thresholds(tuple(cases))
+    strictest = _find_strictest(own.values())
     found: set[str] = set()
     for key, old in before.items():
         thresholds = own.get(key, strictest)
@@ -104,3 +96,14 @@ def _list_stored_divergences(
                 return None  # an older version stored it
     # A hidden part would differ from the same name as it is now.
     return None if any(REPLACEMENT in each for each in found) else frozenset(found)
+
+
+def _find_strictest(thresholds: Iterable[Limits]) -> Limits:
+    """Return the strictest threshold of each metric over all cases; None if none of them gates by it."""
+    found: dict[str, float | None] = {}
+    for own in thresholds:
+        for name, limit in own.items():
+            known, strictest = get_score_range(name), found.get(name)
+            is_stricter = limit is not None and (strictest is None or known.is_met(limit, strictest))
+            found[name] = limit if is_stricter else strictest
+    return found

@@ -142,11 +142,15 @@ class Plan:
         return replace(self, baseline=None, policy=self.policy.model_copy(update={"baseline": None}))
 
     @property
-    def thresholds(self) -> Mapping[tuple[str, str], Mapping[str, float]]:
-        """Return the score that a run must reach, by (eval set, case) and then by metric."""
+    def thresholds(self) -> Mapping[tuple[str, str], Mapping[str, float | None]]:
+        """Return the score that a run must reach, by (eval set, case) and then by metric.
+
+        It is None for metrics that are only reported.
+        """
         return {
             (suite.eval_set.eval_set_id, case.eval_id): {
-                bound.name: bound.criterion.threshold for bound in suite.get_metrics(case)
+                bound.name: bound.criterion.threshold if bound.criterion.gates else None
+                for bound in suite.get_metrics(case)
             }
             for suite in self.suites
             for case in suite.eval_set.cases

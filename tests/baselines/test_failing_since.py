@@ -1,7 +1,7 @@
 """A case that broke on the default branch is not flaky, and later changes are not blamed for it."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
@@ -12,8 +12,18 @@ from evalgate.baselines.failing_since import (
 )
 from evalgate.baselines.history import add_run, join_baselines, prune_runs, split_baseline
 from evalgate.baselines.serialization import dump_baseline, load_baseline_or_results
+from evalgate.cli.flaky import format_flaky_report, rank_flaky_cases
 from evalgate.config.schema.gate import GateConfig
-from evalgate.core.types import Baseline, BaselineRun, BaselineSource, FailingSince, Record
+from evalgate.core.score_ranges import BUDGET_RANGE
+from evalgate.core.types import (
+    Baseline,
+    BaselineRun,
+    BaselineSource,
+    CaseMetric,
+    FailingSince,
+    Record,
+    RunMetric,
+)
 from evalgate.runner.reevaluation import GateRules, reevaluate
 from tests.builders import RESPONSE, a_record
 from tests.runner.test_reevaluation import case
@@ -123,4 +133,43 @@ def test_a_budget_passes_below_its_limit_and_without_one() -> None:
     run = BaselineRun(0, "answered", {"budget/tokens": 900.0, "budget/latency_s": 3.0})
     assert score_run_pass(run, {"budget/tokens": 1000.0}, 1.0) == 1.0
     assert score_run_pass(run, {"budget/tokens": 800.0}, 1.0) == 0.0
-    assert score_run_pass(run, {}, 1.0) == 1.0
+    assert score_run_pass(run, {}, 1.0) is None
+    assert score_run_pass(run, {"budget/tokens": 800.0, "budget/turns": None}, 1.0) == 0.0
+    assert score_run_pass(run, {"budget/tokens": None}, 1.0) is None
+
+
+@pytest.mark.parametrize("gates", [False, None], ids=["reported", "removed since"])
+def test_a_reported_metric_or_a_budget_without_limit_breaks_no_case(gates: bool | None) -> None:
+    """A case does not fail since the day on which somebody began to look at its latency."""
+
+    def measured(record: Record) -> Record:
+        latency = "budget/latency_s"
+        run_metric = RunMetric(latency, 0.3, "failed", gates=False)
+        cases = tuple(
+            replace(
+                each,
+                metrics=(
+                    *each.metrics,
+                    CaseMetric(latency, 0.3, 0.1, "failed", gates=False, range=BUDGET_RANGE),
+                ),
+                runs=tuple(replace(run, metrics=(*run.metrics, run_metric)) for run in each.runs),
+            )
+            for each in record.cases
+        )
+        return replace(record, cases=cases)
+
+    found = history("+++++")
+    for at in (1, 2):
+        record = measured(result(at, "+++++"))
+        source = BaselineSource(record.created_at, f"commit{at}", "main", digest=str(at))
+        found = add_run(found, record, source)
+    assert found.cases[0].failing_since is None
+    limits = {
+        key: {**own} if gates is None else {**own, "budget/latency_s": None} for key, own in HELD.items()
+    }
+    kept = drop_runs_before_breaks(found, limits)
+    assert (len(kept.cases[0].runs), kept.cases[0].failing_since) == (15, None)
+    report = format_flaky_report(
+        rank_flaky_cases(found, limits[("travel", "a")], pass_score=1.0), date(2026, 11, 9)
+    )
+    assert "failing" not in report
