@@ -67,7 +67,7 @@ class ImportOptions:
 
 @frozen
 class ImportResult:
-    """Sentences about an import."""
+    """Outcome of an import, in sentences."""
 
     counts: tuple[str, ...]
     problems: tuple[str, ...]

@@ -133,13 +133,11 @@ def accept_run(case: EvalCase, run: RunResult, accepted: Acceptance) -> EvalCase
     for at, reply in replies.items():
         expected = case.turns[at].expected
         if not is_same_data(reply, expected):
-            changed = set_expected if case.journey is not None else _replace_expected
-            case = changed(case, at, reply)
+            if case.journey is not None:
+                case = set_expected(case, at, reply)
+            else:
+                case = replace_turn(case, at, replace(case.turns[at], expected=reply))
     return case
-
-
-def _replace_expected(case: EvalCase, at: int, reply: Reply) -> EvalCase:
-    return replace_turn(case, at, replace(case.turns[at], expected=reply))
 
 
 def build_alternative(case: EvalCase, run: RunResult, accepted: Acceptance) -> dict[str, object]:
@@ -215,14 +213,14 @@ def _take_over_calls(expected: Reply, actual: Reply) -> Reply:
         )
     ]
     if not has_results:
-        is_same = len(old) == len(calls) and all(map(_is_identical, old, calls))
+        is_same = len(old) == len(calls) and all(one is call for one, call in zip(old, calls, strict=True))
         return expected if is_same else set_calls(expected, calls)
     events: list[Event] = [event for event in expected.events if isinstance(event, Message)]
     left = [event for event in actual.events if isinstance(event, ToolResult)]
     known = [event for event in expected.events if isinstance(event, ToolResult)]
     for call, made in zip(calls, actual.tool_calls, strict=True):
         events.append(call)
-        found = next((each for each in left if _belongs(each, made)), None)
+        found = next((each for each in left if _is_result_of(each, made)), None)
         if found is not None:
             left.remove(found)
             same = (each for each in known if each.id == call.id and is_same_data(each.result, found.result))
@@ -231,16 +229,12 @@ def _take_over_calls(expected: Reply, actual: Reply) -> Reply:
     return expected if _sort_events(reply) == _sort_events(expected) else reply
 
 
-def _is_identical(one: object, other: object) -> bool:
-    return one is other
-
-
 def _sort_events(reply: Reply) -> tuple[list[Event], list[Event]]:
     calls = [event for event in reply.events if isinstance(event, ToolCall)]
     return [*calls], [event for event in reply.events if isinstance(event, ToolResult)]
 
 
-def _belongs(result: ToolResult, call: ToolCall) -> bool:
+def _is_result_of(result: ToolResult, call: ToolCall) -> bool:
     return result.id == call.id if result.id and call.id else result.name == call.name
 
 

@@ -79,7 +79,7 @@ class Acceptance(BaseModel):
 
 
 class CaseNote(BaseModel):
-    """Notes about one case."""
+    """Notes of a file about one of its cases."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject
-from evalgate.datasets.promptfoo_patterns import UnknownPatternError
+from evalgate.datasets.javascript_patterns import UnknownPatternError
 from evalgate.datasets.promptfoo_values import NotCarriedError
 from evalgate.datasets.python_patterns import translate_full_match
 from evalgate.documents.re2_patterns import InvalidPatternError, RegexEngineMissingError, compile_pattern

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject
+from evalgate.datasets.javascript_patterns import UnknownPatternError, translate_pattern
 from evalgate.datasets.promptfoo_budgets import BUDGETS, convert_budget
 from evalgate.datasets.promptfoo_calls import convert_call_assertion
-from evalgate.datasets.promptfoo_patterns import UnknownPatternError, translate_pattern
 from evalgate.datasets.promptfoo_values import (
     NotCarriedError,
     format_text,

@@ -3,7 +3,7 @@
 import re
 import warnings
 
-from evalgate.datasets.promptfoo_patterns import UnknownPatternError
+from evalgate.datasets.javascript_patterns import UnknownPatternError
 
 _BLANKS = r"\s\v\x{1C}-\x{1F}\x{85}\p{Z}"
 _CLASSES = {"d": r"\p{Nd}", "w": r"\p{L}\p{N}_", "s": _BLANKS}

@@ -110,7 +110,8 @@ def _format_entry(key: str, value: object, column: int) -> str:
     inline = f"{start} {_format_value(value)}\n"
     if not value or not isinstance(value, Mapping | list | tuple):
         return inline
-    if len(inline) <= _LONGEST_LINE and not (isinstance(value, Mapping) and _is_nested(value)):
+    inner = value.values() if isinstance(value, Mapping) else ()
+    if len(inline) <= _LONGEST_LINE and not any(isinstance(each, Mapping) and each for each in inner):
         return inline
     if isinstance(value, Mapping):
         return f"{start}\n" + "".join(_format_entry(name, each, column + 2) for name, each in value.items())
@@ -122,10 +123,6 @@ def _format_value(value: object) -> str:
     if isinstance(value, date):
         return value.isoformat()
     return format_scalar(value) if isinstance(value, str) else dump_inline(value)
-
-
-def _is_nested(value: Mapping[str, object]) -> bool:
-    return any(isinstance(each, Mapping) and each for each in value.values())
 
 
 def _format_item(value: object, column: int) -> str:

@@ -55,9 +55,10 @@ def summarize_failure_groups(record: Record, *, lines: int = MOST_LINES, names: 
         return FailureOverview()
     total, newly = _count_cases(groups), sum(group.newly_failing for group in groups)
     shown = [group for group in groups if len(group.cases) > 1 or group.newly_failing == newly == 1][:lines]
+    left, ways = total - _count_cases(shown), len(groups) - len(shown)
     return FailureOverview(
         tuple(_build_line(group, total, newly, names) for group in shown),
-        _describe_rest(total - _count_cases(shown), len(groups) - len(shown)),
+        f"{pluralize(left, 'more failing case')} in {pluralize(ways, 'other way')}" if left else "",
     )
 
 
@@ -83,7 +84,3 @@ def _format_share(some: int, total: int, noun: str) -> str:
     if some < total:
         return f"{some:,} of {pluralize(total, noun)}"
     return f"The {noun}" if total == 1 else f"Both {noun}s" if total == 2 else f"All {pluralize(total, noun)}"
-
-
-def _describe_rest(cases: int, ways: int) -> str:
-    return f"{pluralize(cases, 'more failing case')} in {pluralize(ways, 'other way')}" if cases else ""

@@ -158,7 +158,11 @@ def find_flaky_cases(record: Record) -> list[tuple[CaseResult, int, int]]:
 def count_passed_runs(case: CaseResult) -> tuple[int, int]:
     """Return the number of passed runs and of conclusive runs."""
     conclusive = [run for run in case.runs if _is_conclusive(run)]
-    passed = sum(run.outcome == "answered" and not _has_failed_metric(run) for run in conclusive)
+    passed = sum(
+        run.outcome == "answered"
+        and all(metric.gating_status not in {"failed", "errored"} for metric in run.metrics)
+        for run in conclusive
+    )
     return passed, len(conclusive)
 
 
@@ -421,10 +425,6 @@ def _describe_agent_fault(case: CaseResult) -> str:
 
 def _append_reason(sentence: str, reason: str) -> str:
     return f"{sentence}: {reason}" if reason else sentence
-
-
-def _has_failed_metric(run: RunResult) -> bool:
-    return any(metric.gating_status in {"failed", "errored"} for metric in run.metrics)
 
 
 def _is_bad(turn: TurnResult, reported: Collection[str]) -> bool:

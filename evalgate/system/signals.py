@@ -75,12 +75,8 @@ def ignore_end_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _ignore_number(_number: int) -> None:
-    """Ignore the number of a signal."""
-
-
 @contextmanager
-def cancel_on_signals(on_signal: Callable[[int], None] = _ignore_number) -> Iterator[None]:
+def cancel_on_signals(on_signal: Callable[[int], None] | None = None) -> Iterator[None]:
     """Cancel the current task at the first end signal in the block, then restore the handlers.
 
     `on_signal` gets the number of each signal, before the task is cancelled.
@@ -96,7 +92,8 @@ def cancel_on_signals(on_signal: Callable[[int], None] = _ignore_number) -> Iter
             task.cancel()
 
     def schedule_cancel(number: int, _frame: FrameType | None) -> None:
-        on_signal(number)
+        if on_signal is not None:
+            on_signal(number)
         # Not `task.cancel()` directly: the loop may be waiting for input, and this call wakes it.
         loop.call_soon_threadsafe(cancel_task)
 

@@ -51,7 +51,7 @@ class DraftValue:
 
 @dataclass(slots=True)
 class DraftCheck:
-    """A check."""
+    """A check of a case as the fields of a form."""
 
     source: str = ""
     """Its name in the case notes; "" for a new one."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evalgate.datasets.promptfoo_patterns import UnknownPatternError
+from evalgate.datasets.javascript_patterns import UnknownPatternError
 from evalgate.datasets.python_patterns import translate_full_match
 from evalgate.documents.re2_patterns import compile_pattern
 

@@ -109,7 +109,7 @@ class AgentFunction(pytest.Collector):
 
 
 class CaseItem(pytest.Item):
-    """One case."""
+    """One case as an item of pytest."""
 
     case: SelectedCase
 

@@ -169,7 +169,7 @@ ToolMocks = Annotated[tuple[ToolMockEntry, ...], WrapValidator(_wrap_one_recordi
 def list_recordings(
     mocks: tuple[ToolMockConfig | RecordedToolsConfig, ...],
 ) -> tuple[RecordedToolsConfig, ...]:
-    """Return the recordings only."""
+    """Return the recordings of tools, without the fixed results."""
     return tuple(each for each in mocks if isinstance(each, RecordedToolsConfig))
 
 

@@ -67,15 +67,11 @@ def _start_step(client: Any, messages: Any, options: Dict[str, Any]) -> Optional
     # `extra_create_args` may hold credentials.
     request = {
         "messages": list(messages),
-        "tools": [_describe_tool(each) for each in options.get("tools") or ()],
+        "tools": [getattr(each, "schema", each) for each in options.get("tools") or ()],
     }
     return recorder.start_span(
         "model", model, request={key: value for key, value in request.items() if value}
     )
-
-
-def _describe_tool(tool: Any) -> Any:
-    return getattr(tool, "schema", tool)
 
 
 @ignore_errors

@@ -13,7 +13,7 @@ _GROUPS = ("(?:", "(?=", "(?!", "(?<")
 
 
 class UnknownPatternError(ValueError):
-    """JavaScript does not read the pattern, or RE2 has nothing with its meaning; the text says which."""
+    """A pattern cannot be read, or RE2 has nothing with its meaning; the text says which."""
 
 
 def translate_pattern(pattern: str) -> str:
