@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -27,6 +28,8 @@ class Destinations:
 
     otlp: HttpTarget | None = None
     """Receiver of OpenTelemetry events."""
+    resource: Mapping[str, str] = field(default_factory=dict)
+    """Attributes of the events' resource that the environment names."""
 
 
 def resolve_destinations(otlp: str | None, environ: Mapping[str, str]) -> Destinations:
@@ -35,7 +38,9 @@ def resolve_destinations(otlp: str | None, environ: Mapping[str, str]) -> Destin
     Raises:
         InvalidInputError: an address is not one of http or https, or a variable is missing or wrong.
     """
-    return Destinations(None if otlp is None else _build_otlp_target(otlp, environ))
+    if otlp is None:
+        return Destinations()
+    return Destinations(_build_otlp_target(otlp, environ), _read_resource(environ))
 
 
 def send_record(
@@ -46,13 +51,13 @@ def send_record(
     One part of a sharded run is not sent: `evalgate merge` sends the whole run.
     """
     if record.shard is None and destinations.otlp is not None:
-        yield from _send_events(record, destinations.otlp, folder, environ)
+        commit, branch = read_commit(folder, environ), read_branch(folder, environ)
+        known = {"vcs.ref.head.revision": commit or "", "vcs.ref.head.name": branch or ""}
+        yield from _send_events(record, destinations.otlp, {**known, **destinations.resource})
 
 
-def _send_events(
-    record: Record, target: HttpTarget, folder: Path, environ: Mapping[str, str]
-) -> Iterator[str]:
-    for body in iter_requests(record, _build_resource(folder, environ)):
+def _send_events(record: Record, target: HttpTarget, resource: Mapping[str, str]) -> Iterator[str]:
+    for body in iter_requests(record, {key: value for key, value in resource.items() if value}):
         try:
             answer = post_json(target, body)
         except HttpPostError as error:
@@ -121,17 +126,11 @@ def _read_ca_file(environ: Mapping[str, str]) -> str:
     return path
 
 
-def _build_resource(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the attributes of the resource; those of `OTEL_RESOURCE_ATTRIBUTES` count more than ours."""
-    known = {
-        "service.name": "evalgate",
-        "vcs.ref.head.revision": read_commit(folder, environ) or "",
-        "vcs.ref.head.name": read_branch(folder, environ) or "",
-        **dict(_parse_pairs("OTEL_RESOURCE_ATTRIBUTES", environ.get("OTEL_RESOURCE_ATTRIBUTES", ""))),
-    }
-    if name := environ.get("OTEL_SERVICE_NAME", "").strip():
-        known["service.name"] = name
-    return {key: value for key, value in known.items() if value}
+def _read_resource(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes of the resource, with the name `evalgate` unless a variable has another."""
+    named = dict(_parse_pairs("OTEL_RESOURCE_ATTRIBUTES", environ.get("OTEL_RESOURCE_ATTRIBUTES", "")))
+    name = environ.get("OTEL_SERVICE_NAME", "").strip() or named.get("service.name") or "evalgate"
+    return {**named, "service.name": name}
 
 
 def _check_url(option: str, url: str) -> None:
