@@ -133,6 +133,9 @@ def released_action(folder: Path) -> Path:
     script = ROOT / ".github/released_action.py"
     done = call(sys.executable, script, f"docker://{IMAGE}", folder / "action.yml")
     assert done.code == 0, done.log
+    reusable = folder / ".github/workflows/evalgate.yml"
+    reusable.parent.mkdir(parents=True)
+    reusable.write_bytes((ROOT / ".github/workflows/evalgate.yml").read_bytes())
     return folder
 
 

@@ -172,6 +172,54 @@ def test_the_default_branch_keeps_an_artifact_that_pull_requests_are_held_to(
         assert [each["accepted"] for each in keep(34)["sources"]] == ['shorter "answers" $(id)']
 
 
+CALLER = """\
+on: pull_request
+permissions: {}
+jobs:
+  evalgate:
+    permissions:
+      contents: read
+      pull-requests: write
+    uses: org/evalgate/.github/workflows/evalgate.yml@v1
+    with:
+      comment: true
+      working-directory: desk
+      env: DESK_API_KEY
+    secrets:
+      variables: |
+        DESK_API_KEY=sk-desk-41c7d2
+        not a variable
+  after:
+    needs: evalgate
+    if: always()
+    runs-on: ubuntu-latest
+    steps:
+      - env:
+          OUTPUTS: ${{ toJSON(needs.evalgate) }}
+        run: echo "said called=$(jq -c . <<<"$OUTPUTS")"
+"""
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_a_repository_calls_the_gate_as_a_workflow(act: Act, tmp_path: Path, spoilt: bool) -> None:
+    copy_of_sample(tmp_path / "theirs/desk", spoilt=spoilt)
+    add_workflow(tmp_path / "theirs", CALLER)
+    folder = commit(tmp_path / "theirs")
+    actions = shims((ROOT / ".github/workflows/evalgate.yml").read_text("utf-8"))
+
+    with github() as (hub, options):
+        run = act.run(folder, "pull_request", PULL_REQUEST, *options, *actions, token="ghs_writer")
+
+    assert run.code == int(spoilt), run.log
+    if not spoilt:  # act starts no job after a workflow that failed, whatever its condition
+        assert run.said["called"] == {"result": "success", "outputs": {"verdict": "pass", "exit-code": "0"}}
+    (body,) = hub.world.comment_bodies()
+    assert ("Gate closed" in body) == spoilt
+    assert len(list(act.folder.glob("artifacts/*/evalgate-report/report.html"))) == 1
+    assert "DESK_API_KEY" not in body  # a notice would say that the variable is not set
+    assert "sk-desk-41c7d2" not in run.log
+
+
 def test_suites_share_a_comment_and_a_second_attempt_edits_it(act: Act, tmp_path: Path) -> None:
     text = sample("evalgate-suites")
     folder = copy_of_sample(tmp_path / "theirs")
