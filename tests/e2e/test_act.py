@@ -216,7 +216,7 @@ def test_a_repository_calls_the_gate_as_a_workflow(act: Act, tmp_path: Path, spo
     (body,) = hub.world.comment_bodies()
     assert ("Gate closed" in body) == spoilt
     assert len(list(act.folder.glob("artifacts/*/evalgate-report/report.html"))) == 1
-    assert "DESK_API_KEY" not in body  # a notice would say that the variable is not set
+    assert "wanted for the agent" not in body  # as a notice says of a variable that is not set
     assert "sk-desk-41c7d2" not in run.log
 
 
