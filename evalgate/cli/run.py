@@ -350,7 +350,9 @@ def build_resume_command(arguments: Sequence[str]) -> str:
     if arguments[:1] != ["run"]:
         return ""
     again = () if "--resume" in arguments else ("--resume",)
-    return f"evalgate {shlex.join([*arguments, *again])}"
+    # Before `--`, after which nothing is an option.
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return f"evalgate {shlex.join([*arguments[:end], *again, *arguments[end:]])}"
 
 
 def build_repro_options(

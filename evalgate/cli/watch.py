@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _POLL_S = 0.5
 _SETTLED_S = 0.2
 _IGNORED_FOLDERS = frozenset({"__pycache__", "node_modules"})
-_IGNORED_ENDINGS = (".pyc", ".pyo", "~", ".swp", ".tmp")
+_IGNORED_ENDINGS = (".pyc", ".pyo", "~", ".swp", ".tmp", ".log")
 _NAMED = 3
 _SELECTING = ("tags", "keyword", "failed", "sample", "seed")
 
@@ -81,7 +81,10 @@ class FileWatcher:
 
     def take_snapshot(self) -> Snapshot:
         """Return the present state of all files."""
-        return dict(_iter_states(self.root, self.reports, self.further))
+        # Not of a file that holds the output of this command: each run would start the next one.
+        own = set(_iter_output_files())
+        states = _iter_states(self.root, self.reports, self.further)
+        return {path: state for path, state in states if state[2] not in own}
 
     def wait_for_change(self, before: Snapshot) -> set[str]:
         """Wait until files differ from a snapshot and no longer change; return their paths."""
@@ -122,6 +125,13 @@ def _iter_states(
     for path in further:
         with suppress(OSError):
             yield str(path), _describe_state(path.stat())
+
+
+def _iter_output_files() -> Iterator[int]:
+    """Yield the inodes of standard output and standard error."""
+    for descriptor in (1, 2):
+        with suppress(OSError):
+            yield os.fstat(descriptor).st_ino
 
 
 def _describe_state(found: os.stat_result) -> tuple[int, int, int]:

@@ -44,7 +44,14 @@ def test_files_that_tools_leave_behind_are_no_change(tmp_path: Path) -> None:
     before = watcher.take_snapshot()
     assert set(before) == {str(tmp_path / "agent.py")}
 
-    for name in ("__pycache__/a.pyc", ".git/index", "evalgate-report/results.json", "venv/a.py", "agent.py~"):
+    for name in (
+        "__pycache__/a.pyc",
+        ".git/index",
+        "evalgate-report/results.json",
+        "venv/a.py",
+        "agent.py~",
+        "w.log",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
     assert compare_snapshots(before, watcher.take_snapshot()) == set()
@@ -52,6 +59,16 @@ def test_files_that_tools_leave_behind_are_no_change(tmp_path: Path) -> None:
     (tmp_path / "new.py").write_text("2")
     (tmp_path / "new.py").replace(tmp_path / "agent.py")  # as many editors save a file
     assert watcher.wait_for_change(before) == {str(tmp_path / "agent.py")}
+
+
+def test_the_output_of_the_command_is_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watcher = FileWatcher(tmp_path, tmp_path / "evalgate-report")
+    with (tmp_path / "out.txt").open("w") as file:
+        real = os.fstat
+        monkeypatch.setattr(os, "fstat", lambda at: real(file.fileno() if at == 1 else at))
+        assert not watcher.take_snapshot()
+    monkeypatch.undo()
+    assert set(watcher.take_snapshot()) == {str(tmp_path / "out.txt")}
 
 
 @pytest.mark.parametrize(

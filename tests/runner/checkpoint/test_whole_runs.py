@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from evalgate import __version__
+from evalgate.cli.run import build_resume_command
 from evalgate.datasets.results_io import dump_record, load_record, read_record
 from tests.cli.test_cli import eval_set
 from tests.commands import Done, evalgate
@@ -106,6 +107,12 @@ def test_a_killed_run_goes_on_to_the_record_of_a_whole_one(project: Path) -> Non
         assert results(project) == whole
         assert not journal.exists()
         assert asked(project) - before == 2 * len(TEXTS) - kept
+
+
+def test_resume_stands_before_the_end_of_options() -> None:
+    assert (
+        build_resume_command(["run", "--html", "--", "-a.json"]) == "evalgate run --html --resume -- -a.json"
+    )
 
 
 def test_an_interrupted_run_says_what_was_cut_off_and_how_to_go_on(project: Path) -> None:
