@@ -4,11 +4,12 @@ A case with other expectations than in the baseline is `changed`, not better or 
 another question.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from evalgate.baselines.history import find_newest_sources
-from evalgate.core.formatting import compute_mean, compute_weighted_mean
+from evalgate.core.formatting import compute_mean, compute_weighted_mean, pluralize
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
     AverageRunUsage,
@@ -179,6 +180,27 @@ def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Compari
     return (
         f"Nothing could be compared with the baseline {comparison.source}: {_describe_obstacle(comparison)}."
     )
+
+
+def describe_missing_checks(cases: Iterable[CaseResult], baseline: Baseline) -> str:
+    """Return a sentence about checks that comparable cases had in their newest stored run; "" if none lacks.
+
+    Other metrics are rules of the base branch. A check in case notes leaves with the change that is tested.
+    """
+    before = baseline.index_cases()
+    missing = Counter[str]()
+    for case in cases:
+        old = before.get(case.key)
+        if old is None or not old.runs or not case.metrics or not _is_comparable(case, old):
+            continue
+        newest = max(run.source for run in old.runs)
+        then = dict.fromkeys(name for run in old.runs if run.source == newest for name in run.scores)
+        now = {metric.name for metric in case.metrics}
+        missing.update(name for name in then if name.startswith("check/") and name not in now)
+    if not missing:
+        return ""
+    found = (f"{name} ({pluralize(count, 'case')})" for name, count in missing.items())
+    return f"The baseline has scores of checks that cases do not have any more: {', '.join(found)}."
 
 
 def _is_current(case: BaselineCase, newest: Mapping[str, int]) -> bool:

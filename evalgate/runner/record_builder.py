@@ -204,12 +204,14 @@ def _describe_baseline(baseline: Baseline, evidence: GateInput, comparison: Comp
     """Yield notices about the baseline, and about cases and metrics that cannot be compared with it."""
     from evalgate.baselines.failing_since import describe_already_failing
     from evalgate.baselines.history import describe_staleness
-    from evalgate.gating.case_changes import explain_missing_deltas
+    from evalgate.gating.case_changes import describe_missing_checks, explain_missing_deltas
     from evalgate.gating.quarantine import find_recovered
 
     yield from describe_already_failing(evidence.cases, baseline)
     yield from describe_staleness(baseline, datetime.now(UTC))
     yield from find_recovered(evidence.cases, baseline)
+    if missing := describe_missing_checks(evidence.cases, baseline):
+        yield missing
     nothing = explain_missing_deltas(evidence.metrics, comparison)
     if nothing:
         yield nothing

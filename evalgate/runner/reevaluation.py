@@ -41,7 +41,7 @@ from evalgate.core.types import (
 )
 from evalgate.datasets.results_io import read_record
 from evalgate.documents.strict_json import parse_json
-from evalgate.gating.case_changes import explain_missing_deltas
+from evalgate.gating.case_changes import describe_missing_checks, explain_missing_deltas
 from evalgate.gating.comparison import ScoredRuns, compare_runs
 from evalgate.gating.failure_groups import group_failures
 from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy
@@ -98,6 +98,7 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
         interrupted,
         doubts=find_stored_doubts(record),
     )
+    missing = describe_missing_checks(cases, baseline) if baseline else ""
     nothing = explain_missing_deltas(comparison.metrics, changes) if changes else ""
     return replace(
         record,
@@ -109,7 +110,7 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
         comparison=changes,
         notices=(
             *comparison.notices,
-            *((nothing,) if nothing else ()),
+            *(sentence for sentence in (missing, nothing) if sentence),
             *(describe_already_failing(cases, baseline) if baseline else ()),
         ),
         effort=comparison.effort,

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.baselines.history import build_baseline
+from evalgate.baselines.history import add_run, build_baseline
 from evalgate.core.types import (
     Baseline,
+    BaselineSource,
     CaseMetric,
     CaseResult,
     FollowUp,
@@ -16,7 +17,12 @@ from evalgate.core.types import (
     RunMetric,
     Status,
 )
-from evalgate.gating.case_changes import add_deltas, compare_with_baseline, explain_missing_deltas
+from evalgate.gating.case_changes import (
+    add_deltas,
+    compare_with_baseline,
+    describe_missing_checks,
+    explain_missing_deltas,
+)
 from evalgate.metrics.aggregation import summarize_metrics
 from evalgate.reporting.findings import find_still_failing, format_change_counts
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
@@ -175,6 +181,27 @@ def test_a_metric_that_was_another_one_is_not_compared() -> None:
     assert add_deltas(summarize_metrics(now), now, before)[0].delta is None
     assert compare_with_baseline(now, before).other_metrics == (TRAJECTORY,)
     assert compare_with_baseline(now, baseline(as_metric("new"))).other_metrics == ()
+
+
+def test_a_check_that_a_case_lost_is_named() -> None:
+    """A pull request may take a check out of the case notes, which are not rules of the base branch."""
+
+    def check(eval_id: str, *names: str, fingerprint: str = "f") -> CaseResult:
+        case = scored(eval_id, 1.0, fingerprint=fingerprint)
+        metrics = (*case.metrics, *(CaseMetric(name, 1.0, 1.0, "passed") for name in names))
+        scores = tuple(RunMetric(metric.name, 1.0, "passed") for metric in metrics)
+        return replace(case, metrics=metrics, runs=(a_run_result(metrics=scores),))
+
+    before = baseline(check("a", "check/x", "check/y"), check("b", "check/x"), check("c", "check/x"))
+    after = [check("a", "check/y"), check("b"), check("c", fingerprint="other"), check("d")]
+    assert describe_missing_checks(after, before) == (
+        "The baseline has scores of checks that cases do not have any more: check/x (2 cases)."
+    )
+    assert describe_missing_checks([check("b", "check/x"), check("a", "check/y", "check/x")], before) == ""
+    record = a_record(check("b"))
+    later = add_run(before, record, BaselineSource("2099-01-01T00:00:00+00:00", "c", "main", digest="d"))
+    # Once a run without the check is stored, the difference is no news.
+    assert describe_missing_checks([check("b")], later) == ""
 
 
 def test_a_crashed_case_has_no_delta() -> None:
