@@ -54,6 +54,12 @@ def describe_left_out(left_out: tuple[int, int]) -> str:
     return f"Not compared, because they missed another metric: {first}{stored}."
 
 
+def describe_unknown_figures(cases: int) -> str:
+    """Return a sentence about cases with a figure in the baseline and none now."""
+    them = pluralize(cases, "case")
+    return f"Not compared, because they have a figure in the baseline and none now: {them}."
+
+
 def describe_percentile(
     found: ThresholdEstimate | None, runs: int, needed: int, limit: float, alpha: float
 ) -> str:

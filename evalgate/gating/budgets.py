@@ -3,6 +3,7 @@
 Only runs that passed every other gating metric are compared, on both sides: an agent that gives up is cheap.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -23,7 +24,12 @@ from evalgate.core.types import (
     RatioEstimate,
     RunResult,
 )
-from evalgate.gating.budget_messages import describe_growth, describe_left_out, describe_percentile
+from evalgate.gating.budget_messages import (
+    describe_growth,
+    describe_left_out,
+    describe_percentile,
+    describe_unknown_figures,
+)
 from evalgate.metrics.aggregation import group_by_metric
 from evalgate.statistics.figures import (
     CaseFigures,
@@ -57,11 +63,16 @@ class BudgetFigures:
     """Figures of all answered runs that are no follow-up, passed or not."""
     left_out: tuple[int, int]
     """Runs with a figure that are not compared because they did not pass: now, and in the baseline."""
+    unknown: int
+    """Cases that passed and have a figure in the baseline, but none now."""
 
     def build_table(self, policy: "StatisticalPolicy") -> GatingMetric:
-        """Build the table of the test of the increase; without `max_increase` nothing is tested."""
+        """Build the table of the test of the increase; without `max_increase` nothing is tested.
+
+        `gate.max_regression` is for scores: 1, which allows any drop of them, allows no increase.
+        """
         most = self.limits.max_increase
-        max_drop = None if most is None or policy.max_drop is None else self.shares.to_drop(most)
+        max_drop = None if most is None else self.shares.to_drop(most)
         return GatingMetric(self.shares.cases, MetricRule(max_drop, policy.require, is_figure=True))
 
 
@@ -75,6 +86,7 @@ def collect_budget_figures(
     found: dict[str, dict[str, CaseFigures]] = {}
     metrics: dict[str, str] = {}
     left_out: dict[str, list[int]] = {}
+    unknown: Counter[str] = Counter()
     measured: dict[str, list[float]] = {}
     for key, members in group_by_metric(cases).items():
         for case, metric in members if members.metrics[0].range.lower_is_better else ():
@@ -85,6 +97,7 @@ def collect_budget_figures(
             metrics[name] = key.name
             found.setdefault(name, {})[build_row_name(case)] = row
             measured.setdefault(name, []).extend(_list_figures(case, key.name))
+            unknown[name] += _lacks_figure(case, metric.name, row)
             left_out.setdefault(name, [0, 0])
             left_out[name] = [one + other for one, other in zip(left_out[name], lost, strict=True)]
     return {
@@ -95,6 +108,7 @@ def collect_budget_figures(
             scale_logarithms(rows, offset=1.0 if metrics[name] in _COUNTS else 0.0),
             tuple(measured[name]),
             (left_out[name][0], left_out[name][1]),
+            unknown[name],
         )
         for name, rows in found.items()
     }
@@ -125,6 +139,13 @@ def _build_row(
         comparable,
     )
     return row, (_count_failed(now), _count_failed(then or ()))
+
+
+def _lacks_figure(case: CaseResult, name: str, row: CaseFigures) -> bool:
+    """Return True if the baseline has a figure of the case, and no run that passed has one now."""
+    had_one = row.comparable and any(figure is not None for figure in row.baseline or ())
+    passed = [run for run in case.runs if has_passed_others(run)]
+    return had_one and bool(passed) and all(_find_score(run, name) is None for run in passed)
 
 
 def _list_figures(case: CaseResult, name: str) -> Iterator[float]:
@@ -245,6 +266,8 @@ def _add_judgement(
     sentences = [sentence for part in parts if part.verdict == worst.verdict for sentence in part.sentences]
     if any(part.ratio for part in parts) and (left := describe_left_out(figures.left_out)):
         sentences.append(left)
+    if figures.unknown:
+        sentences.append(describe_unknown_figures(figures.unknown))
     judgement = replace(
         worst,
         sentences=tuple(sentences),

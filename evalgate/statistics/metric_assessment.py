@@ -284,7 +284,10 @@ def _check_average(
         yield RuleCheck("data", "inconclusive", "no_baseline")
     elif level is not None:
         verdict, reason = decide_mean_verdict(change, rule, level.fail, level.doubt)
-        if reason == "likely_luck" and not rule.is_figure and not can_detect_total_drop(pairs, level.doubt):
+        can_tell = reason != "likely_luck" or can_detect_total_drop(
+            pairs, level.doubt, is_bounded=not rule.is_figure
+        )
+        if not can_tell:
             verdict, reason = "inconclusive", "noisy_drop"
         yield RuleCheck("average", verdict, reason)
     elif is_drop_excessive(change.drop, rule.max_drop):
@@ -327,14 +330,15 @@ def _decide_drop_verdict(
     return ("inconclusive", "noisy_drop") if doubtful else ("pass", "likely_luck")
 
 
-def can_detect_total_drop(pairs: Sequence[Pair], doubt: float) -> bool:
-    """Return True if a fall of every case to 0 would be unusual enough to be doubted.
+def can_detect_total_drop(pairs: Sequence[Pair], doubt: float, *, is_bounded: bool = True) -> bool:
+    """Return True if a fall of every case to 0, or below if unbounded, would be unusual enough to be doubted.
 
     Otherwise no drop at all can be told from luck, as with two cases of one run on each side, and a large p
     says nothing about the agent.
     """
-    worst = [replace(pair, candidate=(0,) * len(pair.candidate)) for pair in pairs]
-    return is_within_level(compare_means(worst, alpha=doubt).p, doubt)
+    lowest = 0 if is_bounded else -1  # a figure can always be larger than all that were stored
+    worst = [replace(pair, candidate=(lowest,) * len(pair.candidate)) for pair in pairs]
+    return is_within_level(compare_means(worst, alpha=doubt, is_bounded=is_bounded).p, doubt)
 
 
 _THRESHOLD_REASONS: Mapping[Literal["minimum", "reliability"], Mapping[MetricVerdict, Reason]] = {

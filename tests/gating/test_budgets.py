@@ -40,12 +40,13 @@ def run(
     agent: Callable[..., str],
     budgets: Mapping[str, Any],
     runs: int = 3,
+    cases: int = len(CASES),
     **gate: object,
 ) -> Record:
     """Run all cases against the baseline in the folder, if there is one."""
     stored = tmp_path / "results.json"
     return evalgate.evaluate(
-        CASES,
+        CASES[:cases],
         agent,
         thresholds={
             "criteria": {"response_match_score": 0.9, **budgets},
@@ -130,6 +131,34 @@ def test_one_run_of_noisy_cases_cannot_tell(tmp_path: Path) -> None:
     assert judgement is not None
     assert (record.verdict.status, judgement.reason) == ("inconclusive", "noisy_growth")
     assert judgement.sentences[0].startswith("Can't tell: tokens × 1.36 (0.99 to 1.86) over 12 cases × 1 run")
+
+
+@pytest.mark.parametrize("cases", [1, 2])
+def test_an_increase_that_luck_could_always_explain_is_not_passed(tmp_path: Path, cases: int) -> None:
+    run(tmp_path, consume(), TOKENS, runs=1, cases=cases).write(tmp_path)
+    record = run(tmp_path, consume(50), TOKENS, runs=1, cases=cases)
+    judgement = find(record, "budget/tokens").judgement
+    assert judgement is not None
+    assert (record.verdict.status, judgement.reason) == ("inconclusive", "noisy_growth")
+    same = run(tmp_path, consume(1.01), TOKENS, runs=1, cases=cases)
+    assert same.passed
+
+
+def test_allowing_any_drop_of_scores_allows_no_increase(folder: Path) -> None:
+    assert run(folder, consume(1.3), TOKENS, max_regression=1).verdict.status == "fail"
+
+
+def test_cases_that_report_no_figure_any_more_are_counted(folder: Path) -> None:
+    silent = consume()
+
+    def answer(text: str, chat: Any) -> str:
+        return silent(text, chat) if int(text) < 9 else "Hello"
+
+    judgement = find(run(folder, answer, TOKENS), "budget/tokens").judgement
+    assert judgement is not None
+    assert judgement.sentences[-1] == (
+        "Not compared, because they have a figure in the baseline and none now: 3 cases."
+    )
 
 
 def test_without_figures_in_the_baseline_nothing_is_compared(tmp_path: Path) -> None:
