@@ -37,7 +37,19 @@ from evalgate.cli.redacted_output import build_redactor, print_json, print_repor
 
 _MODULES = {
     name: f"evalgate.cli.{name}"
-    for name in ("accept", "baseline", "chat", "merge", "plan", "record", "results", "review", "run", "view")
+    for name in (
+        "accept",
+        "baseline",
+        "chat",
+        "judge",
+        "merge",
+        "plan",
+        "record",
+        "results",
+        "review",
+        "run",
+        "view",
+    )
 }
 _MODULES["import"] = "evalgate.cli.import_"
 """Commands with a module of their own, which has their name, and `_` behind it if Python uses the word."""

@@ -334,7 +334,7 @@ def _read_anchors(
     metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
     path = rules.base / config.judge.anchors
     return read_anchors(
-        base.resolve_path(path), base.format_path(path), config.judge.floor, list(metrics.values())
+        base.resolve_path(path), base.format_path(path), config.judge.floor.anchors, list(metrics.values())
     )
 
 

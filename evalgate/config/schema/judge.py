@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, field_validator
 
 from evalgate.config import defaults
 from evalgate.core.formatting import did_you_mean, join_quoted
@@ -152,6 +152,38 @@ class CacheConfig(BaseModel):
     """Beyond, those that were not asked for the longest are removed."""
 
 
+class JudgeFloor(BaseModel):
+    """Least agreement of the judge with people."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    anchors: Number = Field(default=0.8, ge=0, le=1, allow_inf_nan=False)
+    """The share of anchors that must be met; below it there is no verdict."""
+    agreement: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    """Share of labelled answers with the verdict of people."""
+    kappa: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    """Cohen's kappa of the judge and people."""
+    tpr: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    """Share of the answers that people pass which the judge passes."""
+    tnr: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    """Share of the answers that people fail which the judge fails."""
+
+    @property
+    def labels(self) -> Mapping[str, float]:
+        """Return the floors that labels of people decide, by the names of their figures."""
+        found = self.model_dump(exclude={"anchors"})
+        return {name: value for name, value in found.items() if value is not None}
+
+
+_Share = Annotated[float, Field(ge=0, le=1)]
+
+
+def _build_floor(value: object) -> object:
+    """Return a section for a number, which is the floor of the anchors."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return {"anchors": value} if is_number else value
+
+
 class JudgeConfig(BaseModel):
     """Model that judges, and the settings of its requests."""
 
@@ -188,8 +220,11 @@ class JudgeConfig(BaseModel):
     """Storage of answers, with its limits."""
     anchors: str | None = None
     """File of cases that people judged, relative to the thresholds file: they are judged first."""
-    floor: Number = Field(default=0.8, ge=0, le=1, allow_inf_nan=False)
-    """The share of anchors that must be met; below it there is no verdict."""
+    floor: Annotated[
+        JudgeFloor, BeforeValidator(_build_floor, json_schema_input_type=_Share | JudgeFloor)
+    ] = JudgeFloor.model_construct()
+    """Least agreement with people: figures, or a number for the share of anchors; below it there is no
+    verdict."""
 
     @field_validator("provider")
     @classmethod

@@ -1,0 +1,270 @@
+"""Labels of people for a judge's answers: the file to fill, and the store next to the thresholds file."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.formatting import did_you_mean
+from evalgate.core.frozen import frozen
+from evalgate.datasets.judged_answers import JudgedAnswer
+from evalgate.documents.config_file import ConfigDocument, read_config_document
+from evalgate.documents.validation_errors import translate_validation_error
+from evalgate.system.files import write_atomically
+
+STORE_NAME = "judge-labels.json"
+"""Name of the store, next to the thresholds file."""
+
+Label = Literal["pass", "fail"]
+
+_WORDS: Mapping[object, Label] = {
+    "pass": "pass",
+    "passed": "pass",
+    "fail": "fail",
+    "failed": "fail",
+    True: "pass",
+    False: "fail",
+}
+
+_HEADER = """\
+# Does each answer deserve to pass? Write `pass` or `fail` behind `label:`, and nothing if you cannot tell.
+# Then: evalgate judge add {file} --by YOUR-NAME
+# Several people can label the same answers: give each a copy of this file before it is filled.
+"""
+
+
+class PersonLabel(BaseModel):
+    """Label that one person gave an answer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    by: str
+    label: Label
+    at: str
+    """ISO 8601, UTC."""
+    note: str = ""
+
+
+class SampledAnswer(BaseModel):
+    """An answer that was drawn, with the verdicts of judges and the labels of people."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    metric: str
+    case: str
+    verdicts: Mapping[str, Label]
+    """The metric's fingerprint, which tells the judge, to its verdict."""
+    labels: tuple[PersonLabel, ...] = ()
+
+    @property
+    def majority(self) -> Label | None:
+        """Return the label that most people gave; None without a label, or if as many gave either."""
+        passed = sum(each.label == "pass" for each in self.labels)
+        failed = len(self.labels) - passed
+        return None if passed == failed else "pass" if passed > failed else "fail"
+
+
+class DrawnSample(BaseModel):
+    """Numbers of the answers of one metric that a sample was drawn from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    created_at: str
+    metric: str
+    fingerprint: str
+    passed: int = Field(ge=0)
+    """Answers that the judge passed."""
+    failed: int = Field(ge=0)
+
+
+class LabelStore(BaseModel):
+    """All samples and labels of a project."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    version: Literal[1] = 1
+    samples: tuple[DrawnSample, ...] = ()
+    answers: Mapping[str, SampledAnswer] = Field(default_factory=dict)
+    """By their ids."""
+
+    def add_sample(
+        self, drawn: Iterable[JudgedAnswer], among: Sequence[JudgedAnswer], created_at: str
+    ) -> "LabelStore":
+        """Return the store with drawn answers and the numbers that they were drawn from."""
+        answers = dict(self.answers)
+        kinds = dict[tuple[str, str], None]()
+        for each in drawn:
+            known = answers.get(each.answer_id)
+            verdict: Label = "pass" if each.passed else "fail"
+            verdicts = {**(known.verdicts if known else {}), each.fingerprint: verdict}
+            labels = known.labels if known else ()
+            answers[each.answer_id] = SampledAnswer(
+                metric=each.metric, case=each.case, verdicts=verdicts, labels=labels
+            )
+            kinds[each.metric, each.fingerprint] = None
+        samples = [_count_answers(metric, mark, among, created_at) for metric, mark in kinds]
+        return LabelStore(samples=(*self.samples, *samples), answers=answers)
+
+    def add_labels(self, labels: Mapping[str, PersonLabel]) -> "LabelStore":
+        """Return the store with one person's labels; a label of the same person is replaced."""
+        answers = dict(self.answers)
+        for answer_id, label in labels.items():
+            known = answers[answer_id]
+            others = tuple(each for each in known.labels if each.by != label.by)
+            answers[answer_id] = known.model_copy(update={"labels": (*others, label)})
+        return LabelStore(samples=self.samples, answers=answers)
+
+
+def _count_answers(metric: str, mark: str, among: Sequence[JudgedAnswer], created_at: str) -> DrawnSample:
+    verdicts = [each.passed for each in among if (each.metric, each.fingerprint) == (metric, mark)]
+    passed = sum(verdicts)
+    return DrawnSample(
+        created_at=created_at,
+        metric=metric,
+        fingerprint=mark,
+        passed=passed,
+        failed=len(verdicts) - passed,
+    )
+
+
+def read_store(path: Path, shown_as: str) -> LabelStore:
+    """Return the store in a file; an empty one if there is no file.
+
+    Raises:
+        InvalidInputError: with every problem of the file.
+    """
+    if not path.exists():
+        return LabelStore()
+    document = read_config_document(path, shown_as)
+    try:
+        return LabelStore.model_validate(document.value)
+    except ValidationError as error:
+        raise InvalidInputError(
+            translate_validation_error(error, file=shown_as, position=document.find_position)
+        ) from None
+
+
+def write_store(store: LabelStore, path: Path, shown_as: str) -> None:
+    """Write a store with one line for each answer, so that changes of several people merge.
+
+    Raises:
+        InvalidInputError: it cannot be written.
+    """
+    value = store.model_dump(mode="json")
+    samples = ",\n".join(f"  {json.dumps(each, ensure_ascii=False)}" for each in value["samples"])
+    answers = ",\n".join(
+        f"  {json.dumps(key)}: {json.dumps(each, ensure_ascii=False)}"
+        for key, each in sorted(value["answers"].items())
+    )
+    text = f'{{"version": 1,\n "samples": [\n{samples}\n ],\n "answers": {{\n{answers}\n }}}}\n'
+    _write_text(path, shown_as, text)
+
+
+def write_label_file(answers: Sequence[JudgedAnswer], path: Path, shown_as: str) -> None:
+    """Write a YAML file with the answers, without verdicts or scores, and an empty label for each.
+
+    Raises:
+        InvalidInputError: it cannot be written, or exists.
+    """
+    if path.exists():
+        raise InvalidInputError(f"{shown_as} exists, and may hold labels: name another file with --out")
+    items = "\n".join(_format_item(each) for each in answers)
+    _write_text(path, shown_as, f"{_HEADER.format(file=shown_as)}\nanswers:\n{items}")
+
+
+def _write_text(path: Path, shown_as: str, text: str) -> None:
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        raise InvalidInputError(f"{shown_as}: cannot be written: {error.strerror}") from None
+
+
+def _format_item(answer: JudgedAnswer) -> str:
+    """Return one answer as an item of a YAML list; longer texts are blocks."""
+    asked: object = answer.asked[0] if len(answer.asked) == 1 else list(answer.asked)
+    shown = {
+        "id": answer.answer_id,
+        "metric": answer.metric,
+        "case": answer.case,
+        "question": answer.question,
+        "expected": answer.expected,
+        "judged_by": asked,
+        "answer": answer.answer,
+    }
+    lines = _dump_yaml([{key: value for key, value in shown.items() if value}])
+    return f"{lines}  label:\n"
+
+
+def _dump_yaml(value: object) -> str:
+    import yaml
+
+    class _Dumper(yaml.SafeDumper):
+        """Dumper that writes texts of several lines as blocks."""
+
+    def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+        style = "|" if "\n" in text else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    _Dumper.add_representer(str, represent_text)
+    return str(yaml.dump(value, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=100))
+
+
+@frozen
+class FilledLabel:
+    """Label in a file that a person filled."""
+
+    answer_id: str
+    label: Label
+    note: str = ""
+
+
+def read_label_file(path: Path, shown_as: str, known: Iterable[str]) -> tuple[list[FilledLabel], int]:
+    """Return the labels of a filled file, and the number of answers without one.
+
+    Raises:
+        InvalidInputError: with every problem of the file.
+    """
+    document = read_config_document(path, shown_as)
+    rows = document.value.get("answers") if isinstance(document.value, dict) else None
+    if not isinstance(rows, list):
+        raise InvalidInputError(f"{shown_as}: expected a list `answers`, as `evalgate judge sample` writes")
+    found, problems, ids = list[FilledLabel](), list[Problem](), set(known)
+    seen = set[str]()
+    for at, row in enumerate(rows):
+        message = _find_problem(row, ids, seen)
+        if message is not None:
+            key = "label" if message.startswith("`label`") else "id"
+            problems.append(_build_problem(document, ("answers", at, key), message))
+            continue
+        seen.add(row["id"])
+        if row.get("label") not in {None, ""}:
+            found.append(FilledLabel(row["id"], _WORDS[_fold(row["label"])], str(row.get("note") or "")))
+    if problems:
+        raise InvalidInputError(problems)
+    return found, len(rows) - len(found)
+
+
+def _fold(value: object) -> object:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def _find_problem(row: object, known: set[str], seen: set[str]) -> str | None:
+    if not isinstance(row, dict) or not isinstance(row.get("id"), str):
+        return "`id` is missing, or is no text: it tells which answer this is"
+    if row["id"] not in known:
+        hint = did_you_mean(row["id"], known)
+        return f"{row['id']!r} is no answer that `evalgate judge sample` drew.{hint}"
+    if row["id"] in seen:
+        return f"{row['id']!r} is given twice"
+    label = row.get("label")
+    if label is None or label == "" or (isinstance(label, str | bool) and _fold(label) in _WORDS):
+        return None
+    hint = did_you_mean(str(label).lower(), ["pass", "fail"])
+    return f"`label` must be pass or fail, or empty, not {str(label)[:40]!r}.{hint}"
+
+
+def _build_problem(document: ConfigDocument, where: tuple[str | int, ...], message: str) -> Problem:
+    return Problem(document.path, *document.find_position(where), message)

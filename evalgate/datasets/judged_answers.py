@@ -1,0 +1,140 @@
+"""Answers that a judge judged, from the record of a run, and samples of them for people to label."""
+
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+
+from evalgate.core.frozen import frozen
+from evalgate.core.types import CaseResult, JsonObject, Record, RunMetric, RunResult, TurnMetric, TurnResult
+
+_JUDGED_KEYS = ("samples", "judged", "responses")
+"""Keys of a metric's details that only a judge's answers fill."""
+
+
+@frozen
+class JudgedAnswer:
+    """An answer of the agent, or a conversation, with a judge's verdict."""
+
+    answer_id: str
+    """Hash of the metric, the case and the texts; it does not depend on the verdict."""
+    metric: str
+    fingerprint: str
+    """Hash of the metric, its options, the judge and its prompts."""
+    case: str
+    """Eval set and case, as `faq:refund`."""
+    question: str
+    answer: str
+    expected: str
+    """Expected answer; "" if there is none."""
+    asked: tuple[str, ...]
+    """Rubrics or statements that the judge decided about."""
+    passed: bool
+    score: float
+
+
+def list_judged_answers(record: Record) -> list[JudgedAnswer]:
+    """Return every judged answer of a record once, in its order, with the verdict of its first run."""
+    found: dict[tuple[str, str], JudgedAnswer] = {}
+    for case in record.cases:
+        fingerprints = {metric.name: metric.fingerprint for metric in case.metrics}
+        for run in case.runs:
+            for answer in _iter_run_answers(case, run, fingerprints):
+                found.setdefault((answer.fingerprint, answer.answer_id), answer)
+    return list(found.values())
+
+
+def _iter_run_answers(
+    case: CaseResult, run: RunResult, fingerprints: Mapping[str, str]
+) -> Iterator[JudgedAnswer]:
+    """Yield the judged turns of a run, and the whole run for metrics that judge no single turn."""
+    by_turn = set[str]()
+    for turn in run.turns:
+        for metric in turn.metrics:
+            if _is_judged(metric) and metric.score is not None and len(run.turns) > 1:
+                by_turn.add(metric.name)
+                yield _build_answer(case, (turn,), metric, fingerprints.get(metric.name, ""))
+    for whole in run.metrics:
+        parts = [each for turn in run.turns for each in turn.metrics if each.name == whole.name]
+        candidates: list[RunMetric | TurnMetric] = [whole, *parts]
+        judged = next((each for each in candidates if _is_judged(each)), None)
+        if judged is not None and whole.name not in by_turn and whole.score is not None:
+            yield _build_answer(case, run.turns, judged, fingerprints.get(whole.name, ""), whole)
+
+
+def _is_judged(metric: RunMetric | TurnMetric) -> bool:
+    details = metric.details or {}
+    return metric.status in {"passed", "failed"} and any(details.get(key) for key in _JUDGED_KEYS)
+
+
+def _build_answer(
+    case: CaseResult,
+    turns: Sequence[TurnResult],
+    judged: RunMetric | TurnMetric,
+    fingerprint: str,
+    decided: RunMetric | None = None,
+) -> JudgedAnswer:
+    """Return the answer of one turn, or the conversation; `decided` has the verdict if `judged` has not."""
+    verdict = decided or judged
+    name = f"{case.eval_set_id}:{case.eval_id}"
+    if len(turns) == 1:
+        question, answer = turns[0].user, _format_reply(turns[0])
+    else:
+        question, answer = "", "\n".join(f"user: {each.user}\nagent: {_format_reply(each)}" for each in turns)
+    last = turns[-1].expected if turns else None
+    texts = json.dumps([judged.name, name, question, answer])
+    return JudgedAnswer(
+        sha256(texts.encode(errors="backslashreplace")).hexdigest()[:12],
+        judged.name,
+        fingerprint,
+        name,
+        question,
+        answer,
+        (last.response if last is not None else None) or "",
+        tuple(_iter_asked(judged.details or {})),
+        verdict.status == "passed",
+        verdict.score or 0.0,
+    )
+
+
+def _format_reply(turn: TurnResult) -> str:
+    return (turn.actual.response if turn.actual is not None else None) or ""
+
+
+def _iter_asked(details: JsonObject) -> Iterator[str]:
+    """Yield the texts that the judge was asked about, without its answers."""
+    for key in ("rubrics", "rubric_scores", "judged"):
+        rows = details.get(key)
+        for row in rows if isinstance(rows, list | tuple) else ():
+            if isinstance(row, Mapping):
+                named = (row.get(name) for name in ("text", "statement", "check", "expected"))
+                yield from (str(text) for text in named if text)
+
+
+def sample_answers(answers: Sequence[JudgedAnswer], size: int, seed: int) -> list[JudgedAnswer]:
+    """Draw up to `size` answers: as many of each metric, of each verdict as many, spread over the scores.
+
+    The same for the same arguments. The order does not depend on the verdicts.
+    """
+    draw = random.Random(seed)  # noqa: S311  no secret
+    strata: dict[tuple[str, str, bool], list[JudgedAnswer]] = {}
+    for answer in answers:
+        strata.setdefault((answer.metric, answer.fingerprint, answer.passed), []).append(answer)
+    shares = dict.fromkeys(strata, 0)
+    for _ in range(min(size, len(answers))):
+        open_ = [key for key, rows in strata.items() if shares[key] < len(rows)]
+        shares[min(open_, key=lambda key: shares[key])] += 1
+    found = [each for key, rows in strata.items() for each in _draw_spread(rows, shares[key], draw)]
+    draw.shuffle(found)
+    return found
+
+
+def _draw_spread(rows: Sequence[JudgedAnswer], count: int, draw: random.Random) -> list[JudgedAnswer]:
+    """Draw rows at equal distances in the order of their scores; each has the same chance."""
+    if not count:
+        return []
+    mixed = draw.sample(rows, len(rows))
+    ordered = sorted(mixed, key=lambda row: row.score)
+    step = len(ordered) / count
+    start = draw.random() * step
+    return [ordered[min(int(start + at * step), len(ordered) - 1)] for at in range(count)]

@@ -1,0 +1,163 @@
+"""Compare the judge's verdicts with people's labels, and decide the floors of `judge.floor`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import cast
+
+from evalgate.core.formatting import format_score, pluralize
+from evalgate.core.frozen import frozen
+from evalgate.datasets.judge_labels import DrawnSample, LabelStore, SampledAnswer
+from evalgate.statistics.judge_accuracy import (
+    Estimate,
+    Figure,
+    FloorDecision,
+    JudgeAccuracy,
+    LabelCounts,
+    compute_kappa,
+    decide_floor,
+    estimate_accuracy,
+)
+
+_NAMES = {"agreement": "agreement", "kappa": "kappa", "tpr": "TPR", "tnr": "TNR"}
+
+
+@frozen
+class JudgeAssessment:
+    """Agreement of the judge of one metric with people."""
+
+    metric: str
+    fingerprint: str
+    counts: LabelCounts
+    undecided: int
+    """Answers that as many people pass as fail; they are left out."""
+    accuracy: JudgeAccuracy
+    floors: Mapping[str, tuple[float, FloorDecision]]
+    """Name of a figure to its floor and the decision."""
+
+    @property
+    def missed(self) -> list[str]:
+        """Return a description of each floor that the judge is shown to miss, as `TNR 0.60, below 0.85`."""
+        return [
+            f"{_NAMES[name]} {_format_value(getattr(self.accuracy, name))}, below {floor:g}"
+            for name, (floor, decision) in self.floors.items()
+            if decision.answer == "missed"
+        ]
+
+    @property
+    def is_decided(self) -> bool:
+        """Return True if there are enough labels for all floors."""
+        return all(decision.answer != "undecided" for _, decision in self.floors.values())
+
+
+def assess_judges(
+    store: LabelStore, floors: Mapping[str, float], used: Mapping[str, Sequence[str]] | None = None
+) -> list[JudgeAssessment]:
+    """Compare the judge of each metric with people, for the judge that the newest sample is of.
+
+    `used` limits this to metrics of a run, by name, and the fingerprints that their judges have there.
+    """
+    newest = {(each.metric, each.fingerprint): each for each in store.samples}
+    if used is None:
+        last = {each.metric: each.created_at for each in store.samples}
+        chosen = [each for each in newest.values() if each.created_at == last[each.metric]]
+    else:
+        chosen = [each for (metric, mark), each in newest.items() if mark in used.get(metric, ())]
+    return [_assess_judge(store, sample, floors) for sample in chosen]
+
+
+def _assess_judge(store: LabelStore, sample: DrawnSample, floors: Mapping[str, float]) -> JudgeAssessment:
+    rows = [each for each in store.answers.values() if each.metric == sample.metric]
+    judged = [each for each in rows if sample.fingerprint in each.verdicts]
+    counts = _count_labels(judged, sample)
+    return JudgeAssessment(
+        sample.metric,
+        sample.fingerprint,
+        counts,
+        sum(bool(each.labels) and each.majority is None for each in judged),
+        estimate_accuracy(counts),
+        {name: (floor, decide_floor(counts, cast("Figure", name), floor)) for name, floor in floors.items()},
+    )
+
+
+def _count_labels(answers: Sequence[SampledAnswer], sample: DrawnSample) -> LabelCounts:
+    pairs = [(each.verdicts[sample.fingerprint], each.majority) for each in answers]
+    return LabelCounts(
+        pairs.count(("pass", "pass")),
+        pairs.count(("pass", "fail")),
+        pairs.count(("fail", "fail")),
+        pairs.count(("fail", "pass")),
+        sample.passed,
+        sample.failed,
+    )
+
+
+def describe_assessment(assessment: JudgeAssessment) -> Iterator[str]:
+    """Yield lines about the judge of one metric: its figures, and an answer for each floor."""
+    counts, accuracy = assessment.counts, assessment.accuracy
+    answers = counts.all_passed + counts.all_failed
+    yield f"{assessment.metric}: {counts.labels} of {pluralize(answers, 'judged answer')} labelled"
+    if assessment.undecided:
+        yield f"  {pluralize(assessment.undecided, 'answer')} left out: as many people pass as fail"
+    yield f"  agreement  {_format_estimate(accuracy.agreement)}"
+    yield f"  kappa      {_format_estimate(accuracy.kappa)}"
+    yield f"  TPR        {_format_estimate(accuracy.tpr)}: passes what people pass"
+    yield f"  TNR        {_format_estimate(accuracy.tnr)}: fails what people fail"
+    yield f"  pass rate  {_describe_pass_rate(assessment)}"
+    for name, (floor, decision) in assessment.floors.items():
+        yield f"  floor      {_NAMES[name]} {floor:g}: {describe_decision(decision)}"
+
+
+def _describe_pass_rate(assessment: JudgeAssessment) -> str:
+    counts, accuracy = assessment.counts, assessment.accuracy
+    judge = counts.all_passed / max(1, counts.all_passed + counts.all_failed)
+    said = f"{format_score(judge)} says the judge"
+    if accuracy.pass_rate.value is not None:
+        return f"{said}, {_format_estimate(accuracy.pass_rate)} without its errors"
+    if accuracy.tpr.value is None or accuracy.tnr.value is None:
+        return said
+    return f"{said}; it cannot be corrected: with TPR + TNR of at most 1 the judge is no better than chance"
+
+
+def describe_decision(decision: FloorDecision) -> str:
+    """Return the answer for one floor, as `not enough labels: 12 more would decide`."""
+    if decision.answer != "undecided":
+        return decision.answer
+    if decision.further_labels is None:
+        return "not enough labels"
+    return f"not enough labels: {decision.further_labels:,} more would decide"
+
+
+def _format_value(estimate: Estimate) -> str:
+    return "not known" if estimate.value is None else format_score(estimate.value)
+
+
+def _format_estimate(estimate: Estimate) -> str:
+    if estimate.value is None:
+        return "not known: too few labels, or all alike"
+    low, high = format_score(estimate.low), format_score(estimate.high)
+    return f"{format_score(estimate.value)} ({low} to {high})"
+
+
+def describe_people(store: LabelStore) -> Iterator[str]:
+    """Yield a line for each two people about their agreement on answers that both labelled."""
+    people = sorted({label.by for each in store.answers.values() for label in each.labels})
+    for one, other in combinations(people, 2):
+        pairs = list(_iter_pairs(store, one, other))
+        if not pairs:
+            continue
+        same = sum(first == second for first, second in pairs)
+        kappa = compute_kappa(
+            pairs.count(("pass", "pass")),
+            pairs.count(("pass", "fail")),
+            pairs.count(("fail", "pass")),
+            pairs.count(("fail", "fail")),
+        )
+        more = "" if kappa is None else f" (kappa {format_score(kappa)})"
+        yield f"{one} and {other} agree on {same} of {pluralize(len(pairs), 'answer')}{more}"
+
+
+def _iter_pairs(store: LabelStore, one: str, other: str) -> Iterator[tuple[str, str]]:
+    for each in store.answers.values():
+        labels = {label.by: label.label for label in each.labels}
+        if one in labels and other in labels:
+            yield labels[one], labels[other]

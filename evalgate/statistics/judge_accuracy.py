@@ -1,0 +1,226 @@
+"""Estimate from people's labels how far a judge can be trusted; standard library only.
+
+People label a sample that is drawn separately from the answers that the judge passed and from those that it
+failed. In such a sample the shares of correct verdicts among passed and among failed answers are unbiased;
+the judge's rates of detection are not, and are computed from these shares and from the judge's pass rate
+(Begg and Greenes 1983, "Assessment of diagnostic tests when disease verification is subject to selection
+bias"). Limits are quantiles of the posterior with Jeffreys' priors, drawn with a fixed seed.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from evalgate.core.frozen import frozen
+
+Figure: TypeAlias = Literal["agreement", "kappa", "tpr", "tnr"]
+FloorAnswer: TypeAlias = Literal["met", "missed", "undecided"]
+
+_FIGURES = ("agreement", "kappa", "tpr", "tnr", "pass_rate")
+_DRAWS = 3_000
+MOST_FURTHER_LABELS = 10_000
+"""Greatest number of further labels that is looked for."""
+ONE_SIDED = 0.05
+"""Chance that a floor is wrongly called met, or missed."""
+
+
+@frozen
+class LabelCounts:
+    """Labels of people, by the judge's verdict, and the number of all answers with each verdict."""
+
+    passed_right: int
+    """Answers that the judge and people pass."""
+    passed_wrong: int
+    """Answers that the judge passes and people fail."""
+    failed_right: int
+    """Answers that the judge and people fail."""
+    failed_wrong: int
+    """Answers that the judge fails and people pass."""
+    all_passed: int
+    """Answers that the judge passes, labelled or not."""
+    all_failed: int
+
+    @property
+    def labels(self) -> int:
+        """Return the number of labelled answers."""
+        return self.passed_right + self.passed_wrong + self.failed_right + self.failed_wrong
+
+    def extend(self, labels: int) -> "LabelCounts":
+        """Return these counts after that many further labels of the same answers, in equal proportions."""
+        share = (self.labels + labels) / self.labels
+        return LabelCounts(
+            round(self.passed_right * share),
+            round(self.passed_wrong * share),
+            round(self.failed_right * share),
+            round(self.failed_wrong * share),
+            self.all_passed,
+            self.all_failed,
+        )
+
+
+@frozen
+class Estimate:
+    """An estimate with its limits."""
+
+    value: float | None
+    """None: no labelled answer tells."""
+    low: float
+    high: float
+
+
+@frozen
+class JudgeAccuracy:
+    """Agreement of a judge with people."""
+
+    agreement: Estimate
+    """Share of answers with the verdict of people, 0 to 1."""
+    kappa: Estimate
+    """Cohen's kappa, -1 to 1: agreement beyond that of chance."""
+    tpr: Estimate
+    """Share of the answers that people pass which the judge passes, 0 to 1."""
+    tnr: Estimate
+    """Share of the answers that people fail which the judge fails, 0 to 1."""
+    pass_rate: Estimate
+    """Share of answers that people would pass, 0 to 1; no value if the judge tells nothing."""
+
+    @property
+    def is_informative(self) -> bool:
+        """Return True if TPR and TNR are known and add up to more than 1."""
+        rates = (self.tpr.value, self.tnr.value)
+        return rates[0] is not None and rates[1] is not None and rates[0] + rates[1] > 1
+
+
+@frozen
+class FloorDecision:
+    """Answer to the question whether a figure reaches its floor."""
+
+    answer: FloorAnswer
+    further_labels: int | None = None
+    """Labels that would decide if they are as those so far; None: decided, or more than can be asked for."""
+
+
+def compute_kappa(both_pass: float, only_first: float, only_second: float, both_fail: float) -> float | None:
+    """Return Cohen's kappa of two raters from the counts or shares of a 2 × 2 table.
+
+    Cohen (1960), "A coefficient of agreement for nominal scales". None if both raters always say the same
+    one thing, or the table is empty.
+    """
+    total = both_pass + only_first + only_second + both_fail
+    if not total:
+        return None
+    first, second = (both_pass + only_first) / total, (both_pass + only_second) / total
+    chance = first * second + (1 - first) * (1 - second)
+    observed = (both_pass + both_fail) / total
+    return None if chance >= 1 else (observed - chance) / (1 - chance)
+
+
+def correct_pass_rate(observed: float, tpr: float, tnr: float) -> float | None:
+    """Return the pass rate without the judge's errors, 0 to 1, from the share that the judge passes.
+
+    Rogan and Gladen (1978), "Estimating prevalence from the results of a screening test". None if TPR + TNR
+    is at most 1: such a judge is no better than chance.
+    """
+    gain = tpr + tnr - 1
+    return None if gain <= 0 else min(1.0, max(0.0, (observed + tnr - 1) / gain))
+
+
+def estimate_accuracy(counts: LabelCounts, alpha: float = 0.025, *, draws: int = _DRAWS) -> JudgeAccuracy:
+    """Return the judge's accuracy; each limit is missed with chance `alpha`: by default 95 % for both."""
+    drawn = _draw_figures(counts, draws)
+    value = _compute_figures(*_compute_shares(counts))
+    found = {name: _build_estimate(value[name], drawn[name], alpha) for name in value}
+    if not counts.labels:
+        found = {name: Estimate(None, each.low, each.high) for name, each in found.items()}
+    return JudgeAccuracy(**found)
+
+
+def decide_floor(counts: LabelCounts, figure: Figure, floor: float) -> FloorDecision:
+    """Decide whether the figure is at least `floor`, each error with a chance of `ONE_SIDED`."""
+    answer = _compare_with_floor(counts, figure, floor)
+    if answer != "undecided" or not counts.labels:
+        return FloorDecision(answer)
+    low, high = 0, 1
+    while _compare_with_floor(counts.extend(high), figure, floor) == "undecided":
+        low, high = high, high * 2
+        if high > MOST_FURTHER_LABELS:
+            return FloorDecision("undecided")
+    while high - low > 1:
+        middle = (low + high) // 2
+        undecided = _compare_with_floor(counts.extend(middle), figure, floor) == "undecided"
+        low, high = (middle, high) if undecided else (low, middle)
+    return FloorDecision("undecided", high)
+
+
+def _compare_with_floor(counts: LabelCounts, figure: Figure, floor: float) -> FloorAnswer:
+    value = _compute_figures(*_compute_shares(counts))[figure]
+    if value is None:
+        return "undecided"
+    drawn = _draw_figures(counts, _DRAWS)[figure]
+    skipped = int(ONE_SIDED * len(drawn))
+    # The estimate must be on that side, too: with few labels the limits are mostly those of the prior.
+    if value >= floor:
+        return "met" if drawn[skipped] >= floor else "undecided"
+    return "missed" if drawn[-1 - skipped] < floor else "undecided"
+
+
+def _compute_shares(counts: LabelCounts) -> tuple[float, float | None, float | None]:
+    """Return the judge's pass rate, and the shares of right verdicts among its passes and failures."""
+    passed, failed = counts.passed_right + counts.passed_wrong, counts.failed_right + counts.failed_wrong
+    answers = counts.all_passed + counts.all_failed
+    return (
+        counts.all_passed / answers if answers else 0.0,
+        counts.passed_right / passed if passed else None,
+        counts.failed_right / failed if failed else None,
+    )
+
+
+def _compute_figures(observed: float, ppv: float | None, npv: float | None) -> Mapping[str, float | None]:
+    """Return all figures; None for those that a missing share leaves open."""
+    if (ppv is None and observed > 0) or (npv is None and observed < 1):
+        return dict.fromkeys(_FIGURES)
+    right, wrong = observed * (ppv or 0.0), observed * (1 - (ppv or 0.0))
+    caught, missed = (1 - observed) * (npv or 0.0), (1 - observed) * (1 - (npv or 0.0))
+    tpr = right / (right + missed) if right + missed else None
+    tnr = caught / (caught + wrong) if caught + wrong else None
+    known = tpr is not None and tnr is not None
+    return {
+        "agreement": right + caught,
+        "kappa": compute_kappa(right, wrong, missed, caught),
+        "tpr": tpr,
+        "tnr": tnr,
+        "pass_rate": correct_pass_rate(observed, tpr or 0.0, tnr or 0.0) if known else right + missed,
+    }
+
+
+@lru_cache(maxsize=64)
+def _draw_figures(counts: LabelCounts, draws: int) -> Mapping[str, list[float]]:
+    """Return sorted values of each figure, drawn from the posterior."""
+    figures: dict[str, list[float]] = {name: [] for name in _FIGURES}
+    for observed, ppv, npv in _iter_posterior(counts, draws):
+        found = {
+            **_compute_figures(observed, ppv, npv),
+            # What Rogan and Gladen's formula estimates, without its pole where TPR + TNR = 1.
+            "pass_rate": observed * ppv + (1 - observed) * (1 - npv),
+        }
+        for name, value in found.items():
+            if value is not None:
+                figures[name].append(value)
+    return {name: sorted(values) for name, values in figures.items()}
+
+
+def _iter_posterior(counts: LabelCounts, draws: int) -> Iterator[tuple[float, float, float]]:
+    """Yield draws of the judge's pass rate and of the shares of right verdicts, the same ones each time."""
+    draw: Callable[[float, float], float] = random.Random(0).betavariate  # noqa: S311  no secret
+    for _ in range(draws):
+        yield (
+            draw(counts.all_passed + 0.5, counts.all_failed + 0.5),
+            draw(counts.passed_right + 0.5, counts.passed_wrong + 0.5),
+            draw(counts.failed_right + 0.5, counts.failed_wrong + 0.5),
+        )
+
+
+def _build_estimate(value: float | None, drawn: list[float], alpha: float) -> Estimate:
+    skipped = int(alpha * len(drawn))
+    low, high = drawn[skipped], drawn[-1 - skipped]
+    return Estimate(value, low, high) if value is None else Estimate(value, min(low, value), max(high, value))

@@ -1,0 +1,150 @@
+"""`evalgate judge`: answers are drawn from a judged run, labelled by people, and compared."""
+
+import json
+import re
+from pathlib import Path
+
+import yaml
+
+from tests.commands import Done, evalgate
+from tests.openai_server import Body, Completion, OpenAIServer, Reply
+
+KEY = "sk-planted-0123456789-never-to-be-seen"
+AGENT = "def answer(text):\n    return f'We sell {text}.\\nAnything else?'\n"
+METRIC = "final_response_match_v2"
+CRITERIA = {METRIC: {"threshold": 0.5, "judge_model_options": {"num_samples": 1}}, "response_match_score": 0}
+CASES = 24
+
+
+def judging(body: Body) -> Reply:
+    """Finds every third question's answer wrong."""
+    number = int(re.findall(r"some thing (\d+)", body["messages"][-1]["content"])[0])
+    label = "invalid" if number % 3 == 0 else "valid"
+    return Completion(json.dumps({"reasoning": "secret reason", "is_the_agent_response_valid": label}))
+
+
+def run_project(folder: Path, floor: object) -> None:
+    """Run the agent once, judged by a model."""
+    cases = [
+        {
+            "eval_id": f"case{number}",
+            "conversation": [
+                {
+                    "user_content": {"parts": [{"text": f"thing {number}"}]},
+                    "final_response": {"parts": [{"text": f"some thing {number}"}]},
+                }
+            ],
+        }
+        for number in range(CASES)
+    ]
+    (folder / "agent.py").write_text(AGENT)
+    (folder / "s.evalset.json").write_text(json.dumps({"eval_set_id": "s", "eval_cases": cases}))
+    with OpenAIServer(script=judging, key=KEY) as server:
+        judge = {"provider": "custom", "model": "m-1", "base_url": server.url, "api_key": "${MY_KEY}"}
+        config = {
+            "version": 1,
+            "eval_sets": ["s.evalset.json"],
+            "agent": {"entry": "agent.py:answer"},
+            "criteria": CRITERIA,
+            "judge": {**judge, "floor": floor},
+        }
+        (folder / "evalgate.json").write_text(json.dumps(config))
+        done = call(folder, "run")
+        assert done.code == 1, done.err
+
+
+def call(folder: Path, *words: str) -> Done:
+    return evalgate(*words, cwd=folder, MY_KEY=KEY)
+
+
+def fill(folder: Path, name: str, wrong: int = 0) -> None:
+    """Label as the judge does, except for the first `wrong` answers that the judge fails."""
+    path = folder / "labels.yaml"
+    lines = []
+    for line in path.read_text("utf-8").splitlines():
+        if found := re.match(r"  question: thing (\d+)$", line):
+            number = int(found[1])
+        if line == "  label:":
+            is_failed = number % 3 == 0
+            disagrees = is_failed and wrong > 0
+            wrong -= disagrees
+            lines.append("  label: pass" if disagrees or not is_failed else "  label: Fail")
+        else:
+            lines.append(line)
+    (folder / name).write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def test_people_label_a_blind_sample_and_the_judge_is_compared(tmp_path: Path) -> None:
+    run_project(tmp_path, {"tnr": 0.2, "kappa": 0.95})
+    drawn = call(tmp_path, "judge", "sample", "-n", "12")
+    text = (tmp_path / "labels.yaml").read_text("utf-8")
+    unlabelled = call(tmp_path, "judge", "check")
+    fill(tmp_path, "anna.yaml")
+    fill(tmp_path, "ben.yaml", wrong=2)
+    added = call(tmp_path, "judge", "add", "anna.yaml", "--by", "anna")
+    call(tmp_path, "judge", "add", "ben.yaml", "--by", "ben")
+    check = call(tmp_path, "judge", "check")
+
+    assert drawn.code == 0, drawn.err
+    assert "labels.yaml: 12 answers of 24 to label." in drawn.out
+    rows = yaml.safe_load(text)["answers"]
+    assert [list(row) for row in rows] == [
+        ["id", "metric", "case", "question", "expected", "answer", "label"]
+    ] * 12
+    assert sum(int(row["question"].removeprefix("thing ")) % 3 == 0 for row in rows) == 6, "half are failed"
+    assert rows[0]["answer"] == f"We sell {rows[0]['question']}.\nAnything else?"
+    assert "secret reason" not in text
+    assert unlabelled.code == 4
+    assert "TNR 0.2: not enough labels\n" in unlabelled.out
+    assert "judge-labels.json: 12 labels of anna." in added.out
+    assert check.code == 4, check.err
+    assert f"{METRIC}: 10 of 24 judged answers labelled\n" in check.out
+    assert "2 answers left out: as many people pass as fail" in check.out
+    assert "agreement  1.00 (" in check.out
+    assert "pass rate  0.67 says the judge, 0.67 (" in check.out
+    assert "TNR 0.2: met" in check.out
+    assert re.search(r"kappa 0\.95: not enough labels: [\d,]+ more would decide", check.out)
+    assert "anna and ben agree on 10 of 12 answers (kappa 0.67)" in check.out
+
+
+def test_a_judge_that_misses_its_floor_closes(tmp_path: Path) -> None:
+    run_project(tmp_path, {"kappa": 0.9})
+    call(tmp_path, "judge", "sample", "-n", "24")
+    fill(tmp_path, "labels2.yaml", wrong=7)
+    call(tmp_path, "judge", "add", "labels2.yaml", "--by", "anna")
+    check = call(tmp_path, "judge", "check")
+    again = call(tmp_path, "judge", "sample", "-o", "more.yaml")
+    twice = call(tmp_path, "judge", "sample")
+
+    assert check.code == 1, check.out + check.err
+    assert "floor      kappa 0.9: missed" in check.out
+    assert again.code == 2
+    assert "all 24 judged answers were drawn before" in again.err
+    assert twice.code == 2
+    assert not (tmp_path / "more.yaml").exists()
+
+
+def test_wrong_labels_are_reported_with_their_lines(tmp_path: Path) -> None:
+    run_project(tmp_path, 0.9)
+    call(tmp_path, "judge", "sample", "-n", "4")
+    path = tmp_path / "labels.yaml"
+    empty = call(tmp_path, "judge", "add", "labels.yaml", "--by", "anna")
+    lines = path.read_text("utf-8").splitlines()
+    at = [number for number, line in enumerate(lines) if line == "  label:"]
+    lines[at[0]] += " fial"
+    lines[at[1]] += " yes"
+    first = next(number for number, line in enumerate(lines) if number > at[2] and line.startswith("- id:"))
+    lines[first] = "- id: unknown"
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    before = (tmp_path / "judge-labels.json").read_text("utf-8")
+    added = call(tmp_path, "judge", "add", "labels.yaml", "--by", "anna")
+
+    assert empty.code == 2
+    assert "no label is filled in" in empty.err
+    assert added.code == 2
+    assert f"labels.yaml:{at[0] + 1}:3: `label` must be pass or fail, or empty, not 'fial'." in added.err
+    assert "Did you mean 'fail'?" in added.err or "did you mean" in added.err.lower()
+    assert f"labels.yaml:{first + 1}:" in added.err
+    assert "'unknown' is no answer that `evalgate judge sample` drew." in added.err
+    assert f":{at[1] + 1}:" not in added.err, "YAML reads yes as true"
+    assert (tmp_path / "judge-labels.json").read_text("utf-8") == before
