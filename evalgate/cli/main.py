@@ -41,6 +41,7 @@ _MODULES = {
         "accept",
         "baseline",
         "chat",
+        "history",
         "judge",
         "merge",
         "plan",

@@ -1,0 +1,140 @@
+"""The history page: each metric over the gate runs of a baseline, and where its level changed.
+
+One file that loads nothing and has no script. A Content-Security-Policy allows its style sheet by its digest.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from evalgate import __version__
+from evalgate.baselines.failing_since import format_failing_since
+from evalgate.core.formatting import format_score, pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.types import BaselineSource
+from evalgate.reporting.history.series import (
+    GateRunHistory,
+    MetricSeries,
+    list_change_sentences,
+    name_source,
+)
+from evalgate.reporting.html.environment import TEMPLATES, render_html
+from evalgate.reporting.html.reporter import compute_digest
+
+_WIDTH, _HEIGHT, _MARGIN = 720, 120, 10
+_MOST_NAMED = 200
+
+
+@frozen
+class _Point:
+    x: float
+    y: float
+    title: str
+
+
+@frozen
+class _Chart:
+    name: str
+    newest: str
+    low: str
+    high: str
+    line: str
+    """Value of `points` of a polyline."""
+    points: tuple[_Point, ...]
+    changes: tuple[tuple[float, str], ...]
+    """Position of each change, and `worse` or `better`."""
+
+
+@frozen
+class _Row:
+    day: str
+    commit: str
+    address: str
+    """Address of the commit; "" if it is not known."""
+    branch: str
+    accepted: str
+    passed: str
+    scores: tuple[str, ...]
+    changes: str
+
+
+def render_history(history: GateRunHistory, label: str, repository: str, now: datetime) -> str:
+    """Return the page. `repository` is the address that commits are below; "": they are no links."""
+    style = (TEMPLATES / "page.css").read_text("utf-8") + (TEMPLATES / "history.css").read_text("utf-8")
+    newest = history.sources[-1]
+    facts = (
+        pluralize(len(history.sources), "gate run"),
+        f"newest {(newest.created_at or 'of unknown time')[:10]}",
+        *((f"branch {newest.branch}",) if newest.branch else ()),
+    )
+    failing = [
+        (f"{key[0]}/{key[1]}", format_failing_since(since)) for key, since in history.failing_since.items()
+    ]
+    return render_html(
+        "history.html.j2",
+        style=style,
+        style_source=compute_digest(style),
+        status="pass" if history.passing == history.cases else "fail",
+        label=label,
+        headline=f"{history.passing:,} of {pluralize(history.cases, 'case')} passed in the newest gate run",
+        facts=facts,
+        sentences=list_change_sentences(history),
+        charts=[_build_chart(each, history.sources) for each in history.series],
+        names=[each.name for each in history.series],
+        rows=list(_iter_rows(history, repository)),
+        failing=failing[:_MOST_NAMED],
+        more_failing=max(0, len(failing) - _MOST_NAMED),
+        about=(f"evalgate {__version__}", f"written {now.strftime('%Y-%m-%d %H:%M')} UTC"),
+    )
+
+
+def _build_chart(series: MetricSeries, sources: Sequence[BaselineSource]) -> _Chart:
+    low, high = min(series.values), max(series.values)
+    room = (high - low) * 0.1 or 0.05
+    low, high = low - room, high + room
+    if not series.range.lower_is_better:
+        low, high = max(low, series.range.to_score(0.0)), min(high, series.range.to_score(1.0))
+    last = max(1, len(series.values) - 1)
+
+    def place(at: float, value: float) -> tuple[float, float]:
+        share = (value - low) / (high - low) if high > low else 0.5
+        x = _MARGIN + at / last * (_WIDTH - 2 * _MARGIN)
+        return round(x, 1), round(_HEIGHT - _MARGIN - share * (_HEIGHT - 2 * _MARGIN), 1)
+
+    points = tuple(
+        _Point(*place(at, value), f"{name_source(source)}: {format_score(value)}")
+        for at, (value, source) in enumerate(zip(series.values, sources, strict=True))
+    )
+    changes = tuple(
+        (place(change.at - 0.5, low)[0], _describe_direction(series, change.before, change.after))
+        for change in series.changes
+    )
+    line = " ".join(f"{point.x},{point.y}" for point in points)
+    newest = format_score(series.values[-1])
+    return _Chart(series.name, newest, format_score(low), format_score(high), line, points, changes)
+
+
+def _iter_rows(history: GateRunHistory, repository: str) -> Iterator[_Row]:
+    """Yield a row for each gate run, the newest first."""
+    for at in reversed(range(len(history.sources))):
+        source, (passed, runs) = history.sources[at], history.passed[at]
+        changes = [
+            f"{each.name} {_describe_direction(each, change.before, change.after)}"
+            for each in history.series
+            for change in each.changes
+            if change.at == at
+        ]
+        commit = source.commit or ""
+        yield _Row(
+            (source.created_at or "")[:10],
+            commit[:12],
+            f"{repository.rstrip('/')}/commit/{commit}" if repository and commit.isalnum() else "",
+            source.branch or "",
+            source.accepted or "",
+            f"{passed:,} of {runs:,}",
+            tuple(format_score(each.values[at]) for each in history.series),
+            ", ".join(changes),
+        )
+
+
+def _describe_direction(series: MetricSeries, before: float, after: float) -> str:
+    return "worse" if (after < before) != series.range.lower_is_better else "better"

@@ -1,0 +1,136 @@
+"""The gate runs of a baseline as series: what each metric scored in each of them, and where that changed."""
+
+from collections.abc import Iterator, Mapping
+from statistics import fmean
+
+from evalgate.baselines.failing_since import find_break, score_run_pass
+from evalgate.core.formatting import format_score
+from evalgate.core.frozen import frozen
+from evalgate.core.score_ranges import Range, get_score_range
+from evalgate.core.types import (
+    AGENT_FAULT_OUTCOMES,
+    Baseline,
+    BaselineCase,
+    BaselineRun,
+    BaselineSource,
+    CaseKey,
+    FailingSince,
+)
+from evalgate.statistics.change_points import ChangePoint, find_change_points
+
+ALPHA = 0.05
+"""Probability of a change point in a history without one, over all metrics together."""
+
+
+@frozen
+class MetricSeries:
+    """Averages of one metric, one for each gate run."""
+
+    name: str
+    range: Range
+    values: tuple[float, ...]
+    """In the metric's scores. A case without a run in a gate run counts with its average over the others."""
+    changes: tuple[ChangePoint, ...]
+
+
+@frozen
+class GateRunHistory:
+    """The gate runs of a baseline, with the state of its cases."""
+
+    path: str
+    sources: tuple[BaselineSource, ...]
+    """Gate runs, the oldest first."""
+    passed: tuple[tuple[int, int], ...]
+    """For each gate run the runs of cases that passed, and all that were scored."""
+    series: tuple[MetricSeries, ...]
+    cases: int
+    passing: int
+    """Cases that passed in their newest gate run."""
+    failing_since: Mapping[CaseKey, FailingSince]
+    """Cases that passed until a gate run and have failed in all since."""
+
+
+def build_history(
+    baseline: Baseline, thresholds: Mapping[str, float], ranges: Mapping[str, Range], pass_score: float
+) -> GateRunHistory:
+    """Build the history of a baseline.
+
+    `thresholds` are lowest passing scores by metric, `pass_score` is that of metrics without one, and
+    `ranges` holds the ranges of custom metrics.
+    """
+    names = list(dict.fromkeys(name for case in baseline.cases for name in case.metric_fingerprints))
+    found = ((name, ranges.get(name) or get_score_range(name)) for name in names)
+    counts = [
+        [bool(passed) for passed in (score_run_pass(run, thresholds, pass_score) for run in runs)]
+        for runs in _group_runs(baseline)
+    ]
+    breaks = (
+        (case.key, find_break(case, baseline.sources, thresholds, pass_score)) for case in baseline.cases
+    )
+    return GateRunHistory(
+        baseline.path,
+        baseline.sources,
+        tuple((sum(passed), len(passed)) for passed in counts),
+        tuple(_iter_series(baseline, list(found))),
+        len(baseline.cases),
+        sum(case.status == "passed" for case in baseline.cases),
+        {key: since for key, since in breaks if since is not None},
+    )
+
+
+def list_change_sentences(history: GateRunHistory) -> list[str]:
+    """Return a sentence for each change point, the newest last."""
+    sentences = []
+    for each in history.series:
+        for change in each.changes:
+            first, last = history.sources[change.at], history.sources[change.at - 1]
+            worse = (change.after < change.before) != each.range.lower_is_better
+            numbers = f"{format_score(change.before)} to {format_score(change.after)}"
+            word = "worse" if worse else "better"
+            since = f"since {name_source(first)}; the run before was {name_source(last)}"
+            text = f"{each.name} got {word}, from {numbers}, {since} (p = {change.p:.4f})."
+            sentences.append((change.at, text))
+    return [text for _, text in sorted(sentences)]
+
+
+def name_source(source: BaselineSource) -> str:
+    """Return commit and day of a gate run, as `0123456789ab (2026-11-03)`."""
+    commit, day = (source.commit or "")[:12], (source.created_at or "")[:10]
+    return f"{commit} ({day})" if commit and day else commit or day or "an older run"
+
+
+def _group_runs(baseline: Baseline) -> list[list[BaselineRun]]:
+    grouped: list[list[BaselineRun]] = [[] for _ in baseline.sources]
+    for case in baseline.cases:
+        for run in case.runs:
+            if run.outcome != "answered" or any(score is not None for score in run.scores.values()):
+                grouped[run.source].append(run)
+    return grouped
+
+
+def _iter_series(baseline: Baseline, metrics: list[tuple[str, Range]]) -> Iterator[MetricSeries]:
+    count = len(baseline.sources)
+    for name, score_range in metrics:
+        rows = [_average_case(case, name, score_range) for case in baseline.cases]
+        rows = [row for row in rows if row]
+        if not rows:
+            continue
+        usual = [fmean(row.values()) for row in rows]
+        values = tuple(
+            fmean([row.get(at, average) for row, average in zip(rows, usual, strict=True)])
+            for at in range(count)
+        )
+        changes = find_change_points(values, alpha=ALPHA / len(metrics))
+        yield MetricSeries(name, score_range, values, changes)
+
+
+def _average_case(case: BaselineCase, name: str, score_range: Range) -> dict[int, float]:
+    """Return the mean of a case's scores by gate run; the worst score for an agent that crashed."""
+    scores: dict[int, list[float]] = {}
+    for run in case.runs:
+        score = run.scores.get(name)
+        if run.outcome in AGENT_FAULT_OUTCOMES and not score_range.lower_is_better:
+            score = score_range.to_score(0.0)
+        if name in run.scores and score is not None:
+            scores.setdefault(run.source, []).append(score)
+    return {at: fmean(found) for at, found in scores.items()}

@@ -1,0 +1,143 @@
+"""`evalgate history`: the badge and the page of a baseline."""
+
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from evalgate.__main__ import main
+from evalgate.baselines.serialization import dump_baseline
+from evalgate.core.types import Baseline, BaselineCase, BaselineRun, BaselineSource
+from evalgate.reporting.history.badge import render_badge
+from evalgate.reporting.history.series import build_history
+from tests.browser import find_violations, has_sideways_scroll, save_picture
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+METRIC = "response_match_score"
+FIRST = datetime(2026, 11, 1, 8, tzinfo=UTC)
+
+
+def build_baseline(*levels: float, cases: int = 4, name: str = "case") -> Baseline:
+    """A baseline with a gate run for each level, one a day, in which every case scores it."""
+    sources = tuple(
+        BaselineSource((FIRST + timedelta(days=at)).isoformat(), f"{at:02x}" * 20, "main")
+        for at in range(len(levels))
+    )
+    rows = tuple(
+        BaselineCase(
+            "set",
+            f"{name}_{number}",
+            "passed" if levels[-1] >= 0.8 else "failed",
+            "f",
+            {METRIC: "m"},
+            tuple(BaselineRun(at, "answered", {METRIC: level}) for at, level in enumerate(levels)),
+        )
+        for number in range(cases)
+    )
+    return Baseline(rows, sources, "b.json")
+
+
+def write_project(folder: Path, baseline: Baseline) -> Path:
+    (folder / "b.json").write_text(dump_baseline(baseline), "utf-8")
+    rules = f'{{"version": 1, "criteria": {{"{METRIC}": 0.8}}, "gate": {{"baseline": "b.json"}}}}'
+    (folder / "evalgate.json").write_text(rules, "utf-8")
+    return folder
+
+
+def test_a_fall_is_named_with_its_commit_and_drawn(
+    tmp_path: Path, page: "Page", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    levels = [0.9, 0.92, 0.91, 0.9, 0.93, 0.91, 0.6, 0.62, 0.61, 0.59, 0.6]
+    folder = write_project(tmp_path, build_baseline(*levels, name="<img src=x>"))
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.com")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "acme/desk")
+    assert main(["history", "-C", str(folder), "--out", "site", "--label", "desk & co"]) == 0
+
+    printed = capsys.readouterr().out
+    assert "response_match_score got worse, from 0.91 to 0.60, since 060606060606 (2026-11-07)" in printed
+    assert "the run before was 050505050505 (2026-11-06)" in printed
+    page.goto((folder / "site/index.html").as_uri())
+    assert page.locator("h1").inner_text() == "0 of 4 cases passed in the newest gate run"
+    assert page.locator(".remarks").first.inner_text().startswith(printed[:60])
+    assert page.locator("svg circle").count() == len(levels)
+    assert page.locator("svg line.worse").count() == 1
+    assert page.locator("tbody tr").count() == len(levels)
+    links = page.locator("tbody a")
+    assert links.first.get_attribute("href") == f"https://github.com/acme/desk/commit/{'0a' * 20}"
+    assert page.locator("img").count() == 0
+    assert page.get_by_text("<img src=x>_0").first.is_visible()
+    assert page.evaluate("getComputedStyle(document.querySelector('.plot svg')).display") == "block"
+    assert find_violations(page) == []
+    save_picture(page, "history")
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert not has_sideways_scroll(page)
+    save_picture(page, "history-narrow")
+    badge = ET.fromstring((folder / "site/badge.svg").read_text("utf-8"))
+    assert badge.get("aria-label") == f"desk & co: 0/4 passed{'' if _is_fresh() else ', 2026-11-11'}"
+
+
+def _is_fresh() -> bool:
+    return (datetime.now(UTC) - FIRST - timedelta(days=10)).days <= 14
+
+
+@pytest.mark.parametrize(
+    ("failing", "days", "color", "message"),
+    [
+        (0, 0, "#18723d", "20/20 passed"),
+        (1, 0, "#8a5a00", "19/20"),
+        (5, 0, "#b3261e", "15/20"),
+        (0, 20, "#5b6472", "2026-11-02"),
+    ],
+)
+def test_the_badge_has_the_colour_of_the_newest_run(
+    failing: int, days: int, color: str, message: str
+) -> None:
+    baseline = build_baseline(1.0, 1.0, cases=20)
+    cases = tuple(
+        replace(case, status="failed") if at < failing else case for at, case in enumerate(baseline.cases)
+    )
+    history = build_history(replace(baseline, cases=cases), {METRIC: 0.8}, {}, 1.0)
+    text = render_badge(history, "evalgate", FIRST + timedelta(days=1 + days))
+    assert color in text
+    assert message in text
+
+
+def test_a_case_that_is_added_later_moves_no_average() -> None:
+    old = build_baseline(*[0.9] * 8)
+    new = replace(
+        old.cases[0], eval_id="hard", runs=tuple(BaselineRun(at, "answered", {METRIC: 0.2}) for at in (6, 7))
+    )
+    history = build_history(replace(old, cases=(*old.cases, new)), {METRIC: 0.8}, {}, 1.0)
+    (series,) = history.series
+    assert {round(value, 9) for value in series.values} == {0.76}
+    assert series.changes == ()
+
+
+def test_a_crash_is_the_worst_score() -> None:
+    old = build_baseline(1.0, 1.0, cases=1)
+    crashed = (old.cases[0].runs[0], replace(old.cases[0].runs[1], outcome="crashed", scores={METRIC: None}))
+    history = build_history(
+        replace(old, cases=(replace(old.cases[0], runs=crashed),)), {METRIC: 0.8}, {}, 1.0
+    )
+    assert history.series[0].values == (1.0, 0.0)
+    assert history.passed == ((1, 1), (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--repository", "javascript:alert(1)"], "must be an address"),
+        (["--to", "no.json"], "there is no baseline yet"),
+    ],
+)
+def test_wrong_input_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], problem: str
+) -> None:
+    folder = write_project(tmp_path, build_baseline(1.0))
+    assert main(["history", "-C", str(folder), *options]) == 2
+    assert problem in capsys.readouterr().err
