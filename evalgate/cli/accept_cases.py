@@ -204,11 +204,11 @@ def _change_files(
     def edit(text: str) -> str:
         for each in accepted:
             name = each.case.eval_id
+            note = {key: value for key, value in kept.items() if value}
+            text = set_note(text, name, ("accepted",), note, shown_as, file.path.name)
             if each.alternative is not None:
                 values = [*_read_alternatives(text, name, shown_as), each.alternative]
                 text = set_note(text, name, ("alternatives",), values, shown_as, file.path.name)
-            note = {key: value for key, value in kept.items() if value}
-            text = set_note(text, name, ("accepted",), note, shown_as, file.path.name)
         return text
 
     notes = change_notes(notes_path, shown_as, edit)

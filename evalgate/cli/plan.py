@@ -1,5 +1,6 @@
 """Command `evalgate plan` with its options."""
 
+import math
 from pathlib import Path
 
 import click
@@ -9,6 +10,13 @@ from evalgate.cli.project_folder import BASELINE
 from evalgate.cli.redacted_output import build_redactor, print_json, print_report
 
 
+def _require_number(_context: click.Context, parameter: click.Parameter, value: float) -> float:
+    # A range does not refuse it: every comparison with NaN is false.
+    if math.isnan(value):
+        raise click.BadParameter("nan is no number.", param=parameter)
+    return value
+
+
 @click.command()
 @click.option(
     "--drop",
@@ -16,6 +24,7 @@ from evalgate.cli.redacted_output import build_redactor, print_json, print_repor
     default=0.05,
     show_default=True,
     metavar="DROP",
+    callback=_require_number,
     help="Drop of a metric's mean that the gate should catch, as a share of the range of its scores.",
 )
 @click.option(
@@ -24,6 +33,7 @@ from evalgate.cli.redacted_output import build_redactor, print_json, print_repor
     default=0.8,
     show_default=True,
     metavar="SHARE",
+    callback=_require_number,
     help="Share of the gate's runs that should catch such a drop.",
 )
 @click.option(

@@ -65,9 +65,18 @@ def choose_run(result: CaseResult, accepted: Acceptance) -> RunResult:
     if not all(is_same_data(parts, _select_parts(run, accepted)) for run in counting):
         raise InvalidInputError(
             f"{result.eval_id!r}: its {pluralize(len(counting), 'run')} disagree: look at them, and name one "
-            "with `--run N`"
+            f"with `--run N`{_advise_on_parts(counting, accepted)}"
         )
     return first
+
+
+def _advise_on_parts(runs: Sequence[RunResult], accepted: Acceptance) -> str:
+    """Return the end of a sentence about runs that differ only in their responses, as those of models do."""
+    tools = replace(accepted, only="tools")
+    first = _select_parts(runs[0], tools)
+    if accepted.only is not None or not all(is_same_data(first, _select_parts(run, tools)) for run in runs):
+        return ""
+    return ", or accept the calls alone with `--only tools`: they agree"
 
 
 def is_rule(metric: str) -> bool:
@@ -106,7 +115,7 @@ def _select_parts(run: RunResult, accepted: Acceptance) -> list[object]:
     turns = run.turns if accepted.turn is None else run.turns[accepted.turn - 1 : accepted.turn]
     return [
         [
-            None if accepted.only == "tools" else turn.actual.response,
+            turn.actual.response if _is_response_accepted(turn.expected, accepted.only) else None,
             None
             if accepted.only == "response"
             else [[call.name, get_call_arguments(call)] for call in turn.actual.tool_calls],
@@ -114,6 +123,11 @@ def _select_parts(run: RunResult, accepted: Acceptance) -> list[object]:
         for turn in turns
         if turn.actual is not None
     ]
+
+
+def _is_response_accepted(expected: Reply | None, only: Part | None) -> bool:
+    """Return True unless a case compares no response: it does not begin to."""
+    return only == "response" or (only is None and expected is not None and expected.response is not None)
 
 
 def accept_run(case: EvalCase, run: RunResult, accepted: Acceptance) -> EvalCase:
@@ -197,8 +211,8 @@ def _iter_accepted_replies(
 
 def _take_over(expected: Reply, actual: Reply, only: Part | None) -> Reply:
     reply = expected if only == "response" else _take_over_calls(expected, actual)
-    if only == "tools" or (expected.response is None and only is None):
-        return reply  # a case that compares no response does not begin to
+    if not _is_response_accepted(expected, only):
+        return reply
     return reply if reply.response == actual.response else replace(reply, response=actual.response)
 
 

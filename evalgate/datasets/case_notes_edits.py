@@ -1,5 +1,6 @@
 """Changes of a file of case notes that keep all of its other text: comments, order and layout."""
 
+import codecs
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -32,16 +33,22 @@ _HEADER = "# Notes of evalgate about the cases of {}: see docs/import.md\n"
 def change_notes(path: Path, shown_as: str, edit: Callable[[str], str]) -> FileChange:
     """Return the change of a file of notes that `edit` makes of its text; nothing is written yet.
 
+    `edit` sees newlines, and no byte order mark: a file with Windows' line ends keeps them, and its mark.
+
     Raises:
         InvalidInputError: the file cannot be read, or would hold invalid notes.
     """
     before = read_content(path, shown_as)
     text = "" if before is None else decode_text(before, shown_as)
+    has_windows_ends = "\n" in text and text.count("\n") == text.count("\r\n")
+    text = text.replace("\r\n", "\n") if has_windows_ends else text
     after = edit(text)
     if after == text:
         return FileChange(path, shown_as, before, before)
     parse_case_notes(after, shown_as)
-    return FileChange(path, shown_as, before, after.encode())
+    after = after.replace("\n", "\r\n") if has_windows_ends else after
+    mark = codecs.BOM_UTF8 if before and before.startswith(codecs.BOM_UTF8) else b""
+    return FileChange(path, shown_as, before, mark + after.encode())
 
 
 def add_notes(text: str, notes: Mapping[str, CaseNote], shown_as: str, eval_set: str) -> str:

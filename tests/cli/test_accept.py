@@ -224,6 +224,38 @@ def test_runs_that_disagree_need_a_number(folder: Path, capsys: pytest.CaptureFi
     assert "run 1 crashed: only an answer can be accepted" in refuse("late", capsys=capsys)
 
 
+def test_free_texts_are_no_disagreement_where_only_calls_are_compared(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turn = CaseTurn(UserMessage("Refund 7"), Reply(None, (ToolCall("escalate", {}),)))
+    write_set(folder, "adk", EvalCase("calls", (turn,)), EvalCase("late", OLD[:1]))
+    asked = []
+
+    def answer_freely(text: str, session: Any) -> str:
+        asked.append(text)
+        session.tool_call("lookup", {"order": "7"})
+        return f"Answer {len(asked)}."
+
+    record = run(folder, {"tool_trajectory_avg_score": 1.0}, answer_freely, runs=2)
+    assert [bool(build_accept_command(record, case)) for case in record.cases] == [True, False]
+    assert "accept the calls alone with `--only tools`" in refuse("late", capsys=capsys)
+    assert accept("calls", "--yes") == 0
+    assert "Answer" not in (folder / "a.evalset.json").read_text()
+    assert accept("late", "--yes", "--only", "tools") == 0
+
+
+def test_notes_keep_their_line_ends_and_their_mark(folder: Path) -> None:
+    write_set(folder, "adk", EvalCase("late", OLD))
+    notes = folder / "a.cases.yaml"
+    notes.write_bytes(b"\xef\xbb\xbfcases:\r\n  late:\r\n    tags: [x]  # kept\r\n")
+    run(folder)
+    assert accept("late", "--yes", "--alternative") == 0
+    data = notes.read_bytes()
+    assert data.startswith(b"\xef\xbb\xbfcases:\r\n  late:\r\n    tags: [x]  # kept\r\n    accepted: {")
+    assert data.count(b"\n") == data.count(b"\r\n") > 4
+    assert run(folder).passed
+
+
 def test_hostile_ids_and_the_notes_that_are_there(folder: Path) -> None:
     name = "-it's `$(x)` [a]*"
     write_set(folder, "adk", EvalCase(name, OLD))

@@ -101,6 +101,11 @@ def test_an_exact_comparison_is_named(project: Path, capsys: pytest.CaptureFixtu
     assert "- `gate.deterministic` compares exactly while runs agree" in capsys.readouterr().out
 
 
+def test_nan_is_no_share() -> None:
+    for option in ("--drop", "--power"):
+        assert main(["plan", option, "nan"]) == 2
+
+
 def test_few_stored_runs_are_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / ".evalgate/baseline.json").write_text(dump_baseline(build_baseline(40, 1)))
 
