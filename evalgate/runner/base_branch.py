@@ -1,8 +1,9 @@
 """Read the gate's own rules from the base branch, so that no change can soften them for itself.
 
-The rules are the thresholds files with their tool mocks, the baseline, prompts, anchors and personas, and
-the code of custom metrics; `gating.quarantine` handles the quarantine file. Eval sets and agent are the
-change's own, and so are tool mocks and final states inside an eval set: a notice lists the edited sets.
+The rules are the thresholds files with their tool mocks, the baseline, prompts, anchors, labels and
+personas, and the code of custom metrics; `gating.quarantine` handles the quarantine file. Eval sets and
+agent are the change's own, and so are tool mocks and final states inside an eval set: a notice lists the
+edited sets.
 """
 
 import hashlib

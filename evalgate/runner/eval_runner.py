@@ -196,6 +196,8 @@ class Evaluation:
         return whole if whole.calls or whole.spared else None
 
     async def _is_judge_reliable(self) -> bool:
+        if self._plan.label_check is not None and self._plan.label_check.unreliable:
+            return False
         if self._plan.anchors is None:
             return True
         if self.judge_health is None:

@@ -161,3 +161,53 @@ def _iter_pairs(store: LabelStore, one: str, other: str) -> Iterator[tuple[str, 
         labels = {label.by: label.label for label in each.labels}
         if one in labels and other in labels:
             yield labels[one], labels[other]
+
+
+@frozen
+class LabelCheck:
+    """Floors of `judge.floor` that labels of people decide, for the judges of a run."""
+
+    assessments: tuple[JudgeAssessment, ...]
+    unlabelled: tuple[str, ...]
+    """Judged metrics without a sample of this judge."""
+
+    @property
+    def unreliable(self) -> tuple[str, ...]:
+        """Return a phrase about each judge that is shown to miss a floor; empty if none is."""
+        return tuple(
+            f"the judge of {each.metric} is unreliable: {', '.join(each.missed)} "
+            f"({pluralize(each.counts.labels, 'label')})"
+            for each in self.assessments
+            if each.missed
+        )
+
+    def iter_notices(self) -> Iterator[str]:
+        """Yield a sentence about each judge with too few labels, and about those that hold their floors."""
+        for each in self.assessments:
+            if each.missed:
+                continue
+            if each.is_decided:
+                yield f"The judge of {each.metric} holds `judge.floor` ({each.counts.labels} labels)."
+                continue
+            open_ = (
+                f"{_NAMES[name]} {floor:g}: {describe_decision(decision)}"
+                for name, (floor, decision) in each.floors.items()
+                if decision.answer == "undecided"
+            )
+            answers = "; ".join(open_)
+            yield f"It is not known whether the judge of {each.metric} holds `judge.floor`. {answers}."
+        if self.unlabelled:
+            yield (
+                f"It is not known whether the judge of {', '.join(self.unlabelled)} holds `judge.floor`: no "
+                "answers of this judge were drawn for people to label. See: evalgate judge sample"
+            )
+
+
+def check_label_floors(
+    store: LabelStore, floors: Mapping[str, float], used: Mapping[str, Sequence[str]]
+) -> LabelCheck:
+    """Decide the floors of a run's judges: `used` is the fingerprints of its judged metrics, by name."""
+    found = tuple(assess_judges(store, floors, used))
+    known = {(each.metric, each.fingerprint) for each in found}
+    missing = [name for name, marks in used.items() if any((name, mark) not in known for mark in marks)]
+    return LabelCheck(found, tuple(missing))

@@ -28,7 +28,7 @@ from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import BaselineStore, CreateUser, StoreContext
+from evalgate.core.protocols import BaselineStore, CreateUser, LlmJudged, StoreContext
 from evalgate.core.types import REPORT_ONLY, Baseline, CaseKey, CaseSelection
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.simulated_user.scripted import create_scripted_user
@@ -50,6 +50,7 @@ from evalgate.runner.user_factory import build_user_factory
 from evalgate.system.workspace import Workspace, list_socket_notices, resolve_workspace
 
 if TYPE_CHECKING:
+    from evalgate.runner.judge_assessment import LabelCheck
     from evalgate.runner.judge_calibration import AnchorSet
 
 MEASURED_RUNS = 3
@@ -73,6 +74,8 @@ class Plan:
     """The judges of the run, not opened yet."""
     anchors: "AnchorSet | None" = None
     """Labelled cases that check the judge first."""
+    label_check: "LabelCheck | None" = None
+    """Floors of the judges that labels of people decide; None if there are none."""
     users: CreateUser = create_scripted_user
     """Factory of the users that talk to the agent."""
     user: UserConfig | None = None
@@ -218,14 +221,13 @@ def _build_checked_plan(
         environ=environ,
         judge_resolver=resolver,
         anchors=_read_anchors(config, rules, base, suites),
+        label_check=_check_labels(config, rules, base, suites),
         users=users,
         user=config.user,
         thresholds_file=rules.file,
         executor=config.executor,
         notices=(
-            *filter(None, [describe_sample_agent(agent, rules)]),
-            *base.notices,
-            *list_socket_notices(workspace),
+            *_describe_setup(agent, rules, base, workspace),
             *notices,
             *iter_plan_notices(config, suites),
         ),
@@ -234,6 +236,16 @@ def _build_checked_plan(
         needs_baseline=overrides.baseline is not None,
         is_part=not rules.config.eval_sets or is_partial_selection(rules, config, workspace),
     )
+
+
+def _describe_setup(
+    agent: AgentSpec, rules: Thresholds, base: BaseBranchPolicy, workspace: Workspace
+) -> Iterator[str]:
+    """Yield notices about the agent, the rules that apply, and the workspace."""
+    if sample := describe_sample_agent(agent, rules):
+        yield sample
+    yield from base.notices
+    yield from list_socket_notices(workspace)
 
 
 def _choose_config(
@@ -338,6 +350,23 @@ def _read_anchors(
     )
 
 
+def _check_labels(
+    config: Config, rules: Thresholds, base: BaseBranchPolicy, suites: Sequence[Suite]
+) -> "LabelCheck | None":
+    floors = config.judge.floor.labels if config.judge else {}
+    used: dict[str, tuple[str, ...]] = {}
+    for bound in (bound for suite in suites for bound in suite.metrics):
+        if isinstance(bound.metric, LlmJudged) and bound.criterion.gates:
+            used[bound.name] = tuple(dict.fromkeys((*used.get(bound.name, ()), bound.fingerprint)))
+    if not floors or not used:
+        return None
+    from evalgate.datasets.judge_labels import STORE_NAME, read_store
+    from evalgate.runner.judge_assessment import check_label_floors
+
+    path = rules.base / STORE_NAME
+    return check_label_floors(read_store(base.resolve_path(path), base.format_path(path)), floors, used)
+
+
 def _format_metric_name(bound: BoundMetric) -> str:
     return bound.name if bound.criterion.gates else f"{bound.name} ({REPORT_ONLY})"
 
@@ -381,6 +410,7 @@ def _check_files(
     suites, notices = _apply_quarantine(suites, rules, config, workspace, base)
     _build_users(overrides, rules, config, suites, judge_resolver, base)
     _read_anchors(config, rules, base, suites)
+    _check_labels(config, rules, base, suites)
     empty = [suite.eval_set.path for suite in suites if not suite.eval_set.cases]
     if empty:
         raise InvalidInputError(Problem(path, 1, 1, "the eval set has no cases") for path in empty)

@@ -128,6 +128,8 @@ def _describe_judges_and_budget(plan: Plan, evaluation: Evaluation) -> Iterator[
     yield from map(to_sentence, plan.judge_resolver.judges.notices)
     if evaluation.judge_health is not None and evaluation.judge_health.is_reliable:
         yield to_sentence(evaluation.judge_health.sentence)
+    if plan.label_check is not None:
+        yield from plan.label_check.iter_notices()
     yield from evaluation.spending.iter_notices()
 
 
@@ -138,6 +140,8 @@ def _describe_doubts(plan: Plan, evaluation: Evaluation, cases: Sequence[CaseRes
     health = evaluation.judge_health
     if health is not None and not health.is_reliable:
         yield f"{to_sentence(health.sentence)} Missed: {', '.join(health.missed)}. No case was run."
+    if plan.label_check is not None:
+        yield from (f"{to_sentence(each)} No case was run." for each in plan.label_check.unreliable)
     spent = evaluation.spending.exhausted_budget
     yield from describe_budget_shortfall(cases, more_wanted=evaluation.more_wanted, why=spent)
 

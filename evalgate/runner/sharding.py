@@ -192,7 +192,7 @@ def build_shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: R
         duration_s=made.duration_s,
         agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
         runs=plan.fixed_runs,
-        verdict=_build_shard_verdict(evaluation, shard, cases),
+        verdict=_build_shard_verdict(plan, evaluation, shard, cases),
         metrics=summarize_metrics(cases),
         cases=cases,
         totals=compute_totals(cases),
@@ -203,7 +203,9 @@ def build_shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: R
     )
 
 
-def _build_shard_verdict(evaluation: Evaluation, shard: Shard, cases: Sequence[CaseResult]) -> Verdict:
+def _build_shard_verdict(
+    plan: Plan, evaluation: Evaluation, shard: Shard, cases: Sequence[CaseResult]
+) -> Verdict:
     name = f"Shard {shard.index} of {shard.count}"
     if evaluation.interrupted:
         return Verdict("error", ExitCode.INTERRUPTED, (f"{name} was interrupted. Resume it with --resume.",))
@@ -213,6 +215,8 @@ def _build_shard_verdict(evaluation: Evaluation, shard: Shard, cases: Sequence[C
             ExitCode.NO_VERDICT,
             (f"{name}: the agent could not be reached: {evaluation.unreachable}",),
         )
+    if plan.label_check is not None and (phrases := plan.label_check.unreliable):
+        return Verdict("error", ExitCode.NO_VERDICT, tuple(f"{name}: {each}." for each in phrases))
     health = evaluation.judge_health
     if health is not None and not health.is_reliable:
         missed = ", ".join(health.missed)

@@ -23,7 +23,7 @@ def judging(body: Body) -> Reply:
     return Completion(json.dumps({"reasoning": "secret reason", "is_the_agent_response_valid": label}))
 
 
-def run_project(folder: Path, floor: object) -> None:
+def run_project(folder: Path, floor: object, code: int = 1, model: str = "m-1") -> Done:
     """Run the agent once, judged by a model."""
     cases = [
         {
@@ -40,7 +40,7 @@ def run_project(folder: Path, floor: object) -> None:
     (folder / "agent.py").write_text(AGENT)
     (folder / "s.evalset.json").write_text(json.dumps({"eval_set_id": "s", "eval_cases": cases}))
     with OpenAIServer(script=judging, key=KEY) as server:
-        judge = {"provider": "custom", "model": "m-1", "base_url": server.url, "api_key": "${MY_KEY}"}
+        judge = {"provider": "custom", "model": model, "base_url": server.url, "api_key": "${MY_KEY}"}
         config = {
             "version": 1,
             "eval_sets": ["s.evalset.json"],
@@ -50,7 +50,8 @@ def run_project(folder: Path, floor: object) -> None:
         }
         (folder / "evalgate.json").write_text(json.dumps(config))
         done = call(folder, "run")
-        assert done.code == 1, done.err
+        assert done.code == code, done.out + done.err
+        return done
 
 
 def call(folder: Path, *words: str) -> Done:
@@ -115,6 +116,8 @@ def test_a_judge_that_misses_its_floor_closes(tmp_path: Path) -> None:
     check = call(tmp_path, "judge", "check")
     again = call(tmp_path, "judge", "sample", "-o", "more.yaml")
     twice = call(tmp_path, "judge", "sample")
+    stopped = run_project(tmp_path, {"kappa": 0.9}, code=3)
+    undecided = run_project(tmp_path, {"kappa": 0.9, "tpr": 0.1}, model="m-2")
 
     assert check.code == 1, check.out + check.err
     assert "floor      kappa 0.9: missed" in check.out
@@ -122,6 +125,12 @@ def test_a_judge_that_misses_its_floor_closes(tmp_path: Path) -> None:
     assert "all 24 judged answers were drawn before" in again.err
     assert twice.code == 2
     assert not (tmp_path / "more.yaml").exists()
+    assert f"The judge of {METRIC} is unreliable: kappa 0." in stopped.out
+    assert ", below 0.9 (24 labels). No case was run." in stopped.out
+    assert (
+        f"It is not known whether the judge of {METRIC} holds `judge.floor`: no answers of this judge"
+        in " ".join(undecided.record["notices"])
+    ), "another judge's labels tell nothing"
 
 
 def test_wrong_labels_are_reported_with_their_lines(tmp_path: Path) -> None:
