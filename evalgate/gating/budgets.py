@@ -4,7 +4,7 @@ Only runs that passed every other gating metric are compared, on both sides: an 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -198,18 +198,19 @@ def compare_budgets(
     """
     if not any(each.range.lower_is_better for each in metrics):
         return tuple(metrics), tuple(cases)
-    from evalgate.gating.score_tables import build_pool_name
+    from evalgate.gating.score_tables import build_pool_name, build_row_name
 
     figures = collect_budget_figures(cases, baseline, policy)
     described = set[str]()
     found = []
-    for key, summary in zip(group_by_metric(cases), metrics, strict=True):
+    for (key, members), summary in zip(group_by_metric(cases).items(), metrics, strict=True):
         name = build_pool_name(key.name, key.fingerprint)
         if name not in figures or not summary.range.lower_is_better:
             found.append(summary)
             continue
         growth = _find_growth(figures[name], name, decision if key.gates else None, policy)
-        compared = _compare_means(summary, figures[name], growth, policy.parameters)
+        line = {build_row_name(case) for case in members.cases}
+        compared = _compare_means(summary, figures[name], line, growth, policy.parameters)
         if name not in described:  # of several lines the first has the sentences about all of them
             compared = _add_judgement(compared, figures[name], growth, policy, context)
             described.add(name)
@@ -234,12 +235,19 @@ def _find_growth(
 
 
 def _compare_means(
-    summary: MetricSummary, figures: BudgetFigures, growth: MetricDecision | None, parameters: Parameters
+    summary: MetricSummary,
+    figures: BudgetFigures,
+    line: Collection[str],
+    growth: MetricDecision | None,
+    parameters: Parameters,
 ) -> MetricSummary:
-    """Return the summary with the means of the figures on both sides, over the cases that have both."""
+    """Return the summary with the means of the figures on both sides, over its cases that have both.
+
+    `line`: the rows of the summary's cases, which are some of `figures` if cases have limits of their own.
+    """
     rounds = growth.rounds if growth else None
     pairs = []
-    for row in figures.rows.values():
+    for row in (row for name, row in figures.rows.items() if name in line):
         then = [each for each in (row.baseline or ())[-parameters.baseline_keep :] if each is not None]
         now = [each for each in row.candidate[:rounds] if each is not None]
         if then and now and row.comparable:

@@ -144,6 +144,32 @@ def test_an_increase_that_luck_could_always_explain_is_not_passed(tmp_path: Path
     assert same.passed
 
 
+def test_each_line_has_the_figures_of_its_own_cases(folder: Path) -> None:
+    def answer(text: str, chat: Any) -> str:
+        chat.usage(3000 if text in {"0", "1", "2"} else 1000)
+        return "Hello"
+
+    own = [{"ids": ["c0", "c1", "c2"], "criteria": {"budget/tokens": 9000}}]
+    found = evalgate.evaluate(
+        CASES,
+        answer,
+        thresholds={
+            "criteria": {"response_match_score": 0.9, "budget/tokens": {"max": 1500, "max_increase": 0.9}},
+            "cases": own,
+        },
+        runs=3,
+        baseline=folder / "results.json",
+    )
+    special, others = (each for each in found.metrics if each.name == "budget/tokens")
+    assert (special.compared, special.score) == (3, 3000)
+    assert (others.compared, others.score) == (9, 1000)
+    assert special.delta == pytest.approx(2000, abs=1)
+    assert others.delta == pytest.approx(0, abs=1)
+    assert special.judgement is not None
+    assert special.judgement.ratio is not None
+    assert special.judgement.ratio.cases == 12
+
+
 def test_allowing_any_drop_of_scores_allows_no_increase(folder: Path) -> None:
     assert run(folder, consume(1.3), TOKENS, max_regression=1).verdict.status == "fail"
 

@@ -120,6 +120,7 @@ def test_the_threshold_of_a_budget_is_its_max() -> None:
         ("{}", "must have `max`, `max_increase` or `p95`"),
         ("{max: -1}", "`criteria.budget/tokens.max` should be greater than or equal to 0"),
         ("{max: 0}", "has `max: 0`, which no run can keep"),
+        ("{max_increase: 15}", "which allows 16 times as much: it is a share, and 0.15 allows 15 %"),
         ("{max: .nan}", "`criteria.budget/tokens.max` must be a finite number"),
         ("{max: many}", "`criteria.budget/tokens.max` must be a number, not 'many'"),
         (

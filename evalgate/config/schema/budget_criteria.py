@@ -16,6 +16,9 @@ _OF_SCORES = ("min_mean", "max_regression")
 _REPORTED_ONLY = frozenset({"budget/latency_s"})
 """Budgets that do not gate by default, because their figures depend on the machine."""
 
+_LEAST_PERCENT = 5
+"""Increases from here on are meant as percent."""
+
 Limit = Annotated[float, Strict(), Field(ge=0, lt=UNLIMITED, allow_inf_nan=False)]
 
 
@@ -36,6 +39,11 @@ class BudgetLimits(BaseModel):
     def _check_limits(self, info: ValidationInfo) -> Self:
         if self.max is None and self.max_increase is None and self.p95 is None:
             raise ValueError("must have `max`, `max_increase` or `p95`")
+        if self.max_increase is not None and self.max_increase >= _LEAST_PERCENT:
+            raise ValueError(
+                f"has `max_increase: {self.max_increase:g}`, which allows {1 + self.max_increase:g} times as "
+                "much: it is a share, and 0.15 allows 15 %"
+            )
         if isinstance(info.context, Criterion):
             self._check_criterion(info.context)
         return self
