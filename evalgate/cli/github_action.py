@@ -46,6 +46,8 @@ OPTIONS = (
     "keep-results",
     "out",
     "otlp",
+    "webhook",
+    "webhook-format",
     "working-directory",
 )
 """Inputs that are one option of the same name."""

@@ -47,6 +47,8 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
         "token_env",
         "comment_author",
         "otlp",
+        "webhook",
+        "webhook_format",
     ),
 }
 """Parameter names of `run` and `merge` by the heading of their section, in the order of the help page."""

@@ -14,6 +14,7 @@ from evalgate.cli.options import (
     add_posting_options,
     build_overrides,
     html_page,
+    list_masks,
     owner_reports,
     pop_destinations,
     pop_post_options,
@@ -68,7 +69,7 @@ def merge(
     posting, requested = pop_post_options(options), pop_requested_reports(options)
     filters, destinations = pop_case_filters(options), pop_destinations(options)
     overrides, files = build_overrides(eval_sets, options, filters), find_shards(shards, base=folder)
-    redactor = build_redactor(overrides.mask)
+    redactor = build_redactor(list_masks(overrides, destinations))
     with pause_gc():  # all that is read here stays to the end
         with post_on_failure(posting, redactor), redactor.redact_errors():
             plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)

@@ -335,6 +335,20 @@ _DESTINATIONS = (
         help="Send each score and the verdict to this OpenTelemetry endpoint (OTLP over HTTP); `env` takes "
         "the address from OTEL_EXPORTER_OTLP_ENDPOINT.",
     ),
+    _nonempty_option(
+        "--webhook",
+        envvar="EVALGATE_WEBHOOK",
+        show_envvar=True,
+        metavar="URL",
+        help="Post the verdict to this address. It is hidden like a secret.",
+    ),
+    click.option(
+        "--webhook-format",
+        type=click.Choice(["json", "slack", "teams"]),
+        default="json",
+        show_default=True,
+        help="Body of the webhook: documented JSON, or a message of Slack or Microsoft Teams.",
+    ),
 )
 
 
@@ -347,12 +361,18 @@ def add_destination_options(command: _Command) -> _Command:
 
 def pop_destinations(options: dict[str, Any]) -> "Destinations | None":
     """Remove the options that name servers from `options` and check them; None if there is no server."""
-    otlp = options.pop("otlp")
-    if otlp is None:
+    otlp, webhook, form = (options.pop(name) for name in ("otlp", "webhook", "webhook_format"))
+    if otlp is None and webhook is None:
         return None
     from evalgate.runner.destinations import resolve_destinations
 
-    return resolve_destinations(otlp, os.environ)
+    return resolve_destinations(otlp, os.environ, webhook=webhook, webhook_format=form)
+
+
+def list_masks(overrides: "Overrides", destinations: "Destinations | None") -> tuple[str, ...]:
+    """Return the texts to hide: those of `--mask`, and the address of the webhook."""
+    webhook = destinations.webhook if destinations else None
+    return (*overrides.mask, webhook.url) if webhook else tuple(overrides.mask)
 
 
 # --- the options of a post ----------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from evalgate.cli.options import (
     detailed_results,
     html_page,
     kept_results,
+    list_masks,
     owner_reports,
     pop_destinations,
     pop_post_options,
@@ -222,7 +223,7 @@ def _run_once(
     out = choose_out(click.get_current_context(), folder, out, options["agent"])
     selection = pop_selection_options(options, out, is_shard=shard is not None, is_resumed=resume)
     overrides = build_overrides(eval_sets, options, selection)
-    redactor = build_redactor(overrides.mask)
+    redactor = build_redactor(list_masks(overrides, destinations))
     with (
         interrupts.handle_signals(),
         post_on_failure(posting, redactor),

@@ -1,4 +1,4 @@
-"""Send a finished run to a telemetry backend. No failure changes the verdict: each becomes a notice."""
+"""Send a finished run to other systems. No failure changes the verdict: each becomes a notice."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -10,6 +10,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Record
 from evalgate.reporting.evaluation_events import iter_requests
+from evalgate.reporting.webhook_payload import WebhookFormat, build_payload
 from evalgate.system.git import read_branch, read_commit
 from evalgate.system.http_post import HttpPostError, HttpTarget, post_json
 
@@ -30,17 +31,30 @@ class Destinations:
     """Receiver of OpenTelemetry events."""
     resource: Mapping[str, str] = field(default_factory=dict)
     """Attributes of the events' resource that the environment names."""
+    webhook: HttpTarget | None = None
+    """Receiver of one message about the run."""
+    webhook_format: WebhookFormat = "json"
 
 
-def resolve_destinations(otlp: str | None, environ: Mapping[str, str]) -> Destinations:
+def resolve_destinations(
+    otlp: str | None,
+    environ: Mapping[str, str],
+    *,
+    webhook: str | None = None,
+    webhook_format: WebhookFormat = "json",
+) -> Destinations:
     """Check the addresses of the command line, and complete them with the variables of OpenTelemetry.
 
     Raises:
         InvalidInputError: an address is not one of http or https, or a variable is missing or wrong.
     """
-    if otlp is None:
-        return Destinations()
-    return Destinations(_build_otlp_target(otlp, environ), _read_resource(environ))
+    target, resource = None, {}
+    if otlp is not None:
+        target, resource = _build_otlp_target(otlp, environ), _read_resource(environ)
+    if webhook is not None:
+        _check_url("--webhook", webhook)
+    receiver = None if webhook is None else HttpTarget(webhook, {})
+    return Destinations(target, resource, receiver, webhook_format)
 
 
 def send_record(
@@ -50,10 +64,29 @@ def send_record(
 
     One part of a sharded run is not sent: `evalgate merge` sends the whole run.
     """
-    if record.shard is None and destinations.otlp is not None:
-        commit, branch = read_commit(folder, environ), read_branch(folder, environ)
-        known = {"vcs.ref.head.revision": commit or "", "vcs.ref.head.name": branch or ""}
+    if record.shard is not None:
+        return
+    commit, branch = read_commit(folder, environ) or "", read_branch(folder, environ) or ""
+    if destinations.otlp is not None:
+        known = {"vcs.ref.head.revision": commit, "vcs.ref.head.name": branch}
         yield from _send_events(record, destinations.otlp, {**known, **destinations.resource})
+    if destinations.webhook is not None:
+        url, form = _find_job_address(environ), destinations.webhook_format
+        try:
+            post_json(
+                destinations.webhook, build_payload(record, form, commit=commit, branch=branch, url=url)
+            )
+        except HttpPostError as error:
+            yield f"The webhook was not told of the verdict: {error}. The verdict stands."
+
+
+def _find_job_address(environ: Mapping[str, str]) -> str:
+    """Return the address of the run on GitHub, or of the job in GitLab CI; "" elsewhere."""
+    server, name = environ.get("GITHUB_SERVER_URL"), environ.get("GITHUB_REPOSITORY")
+    number = environ.get("GITHUB_RUN_ID")
+    if server and name and number:
+        return f"{server}/{name}/actions/runs/{number}"
+    return environ.get("CI_JOB_URL", "")
 
 
 def _send_events(record: Record, target: HttpTarget, resource: Mapping[str, str]) -> Iterator[str]:

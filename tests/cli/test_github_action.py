@@ -167,6 +167,7 @@ def test_a_flag_is_true_or_false(value: str) -> None:
 def test_every_input_reaches_its_own_option() -> None:
     values = {name: "7" if name in NUMBERS else "true" if name in FLAGS else "0.5" for name in INPUTS}
     values |= {"judge-cache": "read", "shard": "3/8", "policy": "head", "executor": "ray", "report": "adk"}
+    values |= {"webhook-format": "slack"}
     argv = build_arguments({f"INPUT_{name.upper()}": value for name, value in values.items()})
 
     context = run.make_context("run", argv)

@@ -12,7 +12,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from evalgate.__main__ import main
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.types import PlanId, RunMetric, Shard
+from evalgate.core.types import PlanId, RunMetric, Shard, Verdict
 from evalgate.reporting.evaluation_events import iter_requests
 from evalgate.runner.destinations import resolve_destinations, send_record
 from tests.builders import a_case_result, a_record, a_run_result
@@ -206,3 +206,62 @@ def test_a_wrong_address_stops_the_run_before_it_begins(
         resolve_destinations(url, environ)
     assert problem in str(caught.value)
     assert "k3y" not in str(caught.value)
+
+
+@pytest.mark.parametrize("form", ["json", "slack", "teams"])
+def test_a_webhook_is_told_of_the_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    folder = build_project(tmp_path)
+    monkeypatch.setenv("APP_API_KEY", SECRET)
+    for name, value in (("SERVER_URL", "https://github.com"), ("REPOSITORY", "acme/desk"), ("RUN_ID", "71")):
+        monkeypatch.setenv(f"GITHUB_{name}", value)
+    with receiving((200, {}, b"ok")) as receiver:
+        monkeypatch.setenv("EVALGATE_WEBHOOK", f"{receiver.url}/services/T0/B0/xYzzy")
+        assert main(["run", "-C", str(folder), "--env", "APP_API_KEY", "--webhook-format", form]) == 1
+    (posted,) = receiver.posts
+    assert posted.path == "/services/T0/B0/xYzzy"
+    body, job = json.loads(posted.body), "https://github.com/acme/desk/actions/runs/71"
+    reason = "response_match_score is 0.40, below its threshold 0.50."
+    if form == "json":
+        assert (body["event"], body["version"], body["verdict"], body["exit_code"]) == (
+            "evalgate.run",
+            1,
+            "fail",
+            1,
+        )
+        assert (body["reasons"][0], body["url"]) == (reason, job)
+        assert body["cases"] == {"total": 2, "passed": 0, "failed": 1, "errored": 1, "not_evaluated": 0}
+        assert [metric["name"] for metric in body["metrics"]] == ["response_match_score"]
+        documented = (Path(__file__).parents[2] / "docs/notify.md").read_text("utf-8")
+        example = json.loads(documented.partition("```json\n")[2].partition("```")[0])
+        assert body.keys() == example.keys()
+        assert body["metrics"][0].keys() == example["metrics"][0].keys()
+    elif form == "slack":
+        texts = [block["text"]["text"] for block in body["blocks"]]
+        assert texts[0] == f"*{body['text']}*  <{job}|Open the run>"
+        assert "is 0.40, below its threshold 0.50." in texts[1]
+    else:
+        card = body["attachments"][0]["content"]
+        assert card["actions"][0]["url"] == job
+        assert reason in [part["text"] for block in card["body"] for part in block["inlines"]]
+    printed = capsys.readouterr()
+    assert SECRET.encode() not in posted.body
+    assert "xYzzy" not in printed.out + printed.err + (folder / "evalgate-report/results.json").read_text(
+        "utf-8"
+    )
+
+
+def test_a_message_mentions_no_channel(tmp_path: Path) -> None:
+    record = replace(a_record(a_case_result("a")), verdict=Verdict("fail", 1, ("<!channel> & <http://x|y>",)))
+    with receiving((403, {}, b"invalid_token")) as receiver:
+        targets = resolve_destinations(None, {}, webhook=f"{receiver.url}/xYzzy", webhook_format="slack")
+        (said,) = send_record(record, targets, tmp_path, {})
+    assert (
+        "&lt;!channel&gt; &amp; &lt;http://x|y&gt;"
+        in json.loads(receiver.posts[0].body)["blocks"][1]["text"]["text"]
+    )
+    assert said.endswith("answered 403 Forbidden: invalid_token. The verdict stands.")
+    assert "xYzzy" not in said
+    with pytest.raises(InvalidInputError, match="`--webhook` must be an address"):
+        resolve_destinations(None, {}, webhook="hooks.slack.com/x")
