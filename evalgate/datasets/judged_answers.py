@@ -6,7 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 
 from evalgate.core.frozen import frozen
-from evalgate.core.types import CaseResult, JsonObject, Record, RunMetric, RunResult, TurnMetric, TurnResult
+from evalgate.core.types import (
+    CaseResult,
+    Event,
+    JsonObject,
+    Record,
+    RunMetric,
+    RunResult,
+    ToolCall,
+    ToolResult,
+    TurnMetric,
+    TurnResult,
+)
 
 _JUDGED_KEYS = ("samples", "judged", "responses")
 """Keys of a metric's details that only a judge's answers fill."""
@@ -49,17 +60,19 @@ def _iter_run_answers(
 ) -> Iterator[JudgedAnswer]:
     """Yield the judged turns of a run, and the whole run for metrics that judge no single turn."""
     by_turn = set[str]()
-    for turn in run.turns:
+    for at, turn in enumerate(run.turns if len(run.turns) > 1 else ()):
         for metric in turn.metrics:
-            if _is_judged(metric) and metric.score is not None and len(run.turns) > 1:
+            if _is_judged(metric) and metric.score is not None:
                 by_turn.add(metric.name)
-                yield _build_answer(case, (turn,), metric, fingerprints.get(metric.name, ""))
+                texts = _format_question(run.turns[: at + 1]), _format_reply(turn)
+                yield _build_answer(case, texts, turn, metric, fingerprints.get(metric.name, ""))
     for whole in run.metrics:
         parts = [each for turn in run.turns for each in turn.metrics if each.name == whole.name]
         candidates: list[RunMetric | TurnMetric] = [whole, *parts]
         judged = next((each for each in candidates if _is_judged(each)), None)
-        if judged is not None and whole.name not in by_turn and whole.score is not None:
-            yield _build_answer(case, run.turns, judged, fingerprints.get(whole.name, ""), whole)
+        if judged is not None and run.turns and whole.name not in by_turn and whole.score is not None:
+            mark = fingerprints.get(whole.name, "")
+            yield _build_answer(case, _format_conversation(run.turns), run.turns[-1], judged, mark, whole)
 
 
 def _is_judged(metric: RunMetric | TurnMetric) -> bool:
@@ -69,36 +82,65 @@ def _is_judged(metric: RunMetric | TurnMetric) -> bool:
 
 def _build_answer(
     case: CaseResult,
-    turns: Sequence[TurnResult],
+    texts: tuple[str, str],
+    turn: TurnResult,
     judged: RunMetric | TurnMetric,
     fingerprint: str,
     decided: RunMetric | None = None,
 ) -> JudgedAnswer:
-    """Return the answer of one turn, or the conversation; `decided` has the verdict if `judged` has not."""
+    """Return an answer from its texts and its last turn; `decided` has the verdict if `judged` has not."""
     verdict = decided or judged
     name = f"{case.eval_set_id}:{case.eval_id}"
-    if len(turns) == 1:
-        question, answer = turns[0].user, _format_reply(turns[0])
-    else:
-        question, answer = "", "\n".join(f"user: {each.user}\nagent: {_format_reply(each)}" for each in turns)
-    last = turns[-1].expected if turns else None
-    texts = json.dumps([judged.name, name, question, answer])
+    question, answer = texts
+    content = json.dumps([judged.name, name, question, answer])
     return JudgedAnswer(
-        sha256(texts.encode(errors="backslashreplace")).hexdigest()[:12],
+        sha256(content.encode(errors="backslashreplace")).hexdigest()[:12],
         judged.name,
         fingerprint,
         name,
         question,
         answer,
-        (last.response if last is not None else None) or "",
+        (turn.expected.response if turn.expected is not None else None) or "",
         tuple(_iter_asked(judged.details or {})),
         verdict.status == "passed",
         verdict.score or 0.0,
     )
 
 
+def _format_conversation(turns: Sequence[TurnResult]) -> tuple[str, str]:
+    """Return question and answer of a single turn; of several turns, all of them as the answer."""
+    if len(turns) == 1:
+        return turns[0].user, _format_reply(turns[0])
+    return "", "\n".join(f"user: {each.user}\nagent: {_format_reply(each)}" for each in turns)
+
+
+def _format_question(turns: Sequence[TurnResult]) -> str:
+    """Return the last message of the user, after the conversation before it if there is one."""
+    if len(turns) == 1:
+        return turns[0].user
+    before = "\n".join(f"user: {each.user}\nagent: {_format_reply(each)}" for each in turns[:-1])
+    return f"{before}\nuser: {turns[-1].user}"
+
+
 def _format_reply(turn: TurnResult) -> str:
-    return (turn.actual.response if turn.actual is not None else None) or ""
+    """Return the response, after a line for each tool call and each result."""
+    if turn.actual is None:
+        return ""
+    lines = [line for event in turn.actual.events if (line := _format_event(event))]
+    return "\n".join([*lines, turn.actual.response or ""])
+
+
+def _format_event(event: Event) -> str:
+    if isinstance(event, ToolCall):
+        args = event.args if event.other_args is None else event.other_args
+        return f"[calls {event.name}({_dump(args) if args is not None else ''})]"
+    if isinstance(event, ToolResult):
+        return f"[{event.name or 'the tool'} returns {_dump(event.result)}]"
+    return ""
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _iter_asked(details: JsonObject) -> Iterator[str]:

@@ -1,12 +1,14 @@
 """Compare the judge's verdicts with people's labels, and decide the floors of `judge.floor`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import cast
 
 from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.protocols import LlmJudged
 from evalgate.datasets.judge_labels import DrawnSample, LabelStore, SampledAnswer
+from evalgate.metrics.scoring import BoundMetric
 from evalgate.statistics.judge_accuracy import (
     Estimate,
     Figure,
@@ -204,9 +206,13 @@ class LabelCheck:
 
 
 def check_label_floors(
-    store: LabelStore, floors: Mapping[str, float], used: Mapping[str, Sequence[str]]
+    store: LabelStore, floors: Mapping[str, float], metrics: Iterable[BoundMetric]
 ) -> LabelCheck:
-    """Decide the floors of a run's judges: `used` is the fingerprints of its judged metrics, by name."""
+    """Decide the floors of the judges of those metrics of a run that gate."""
+    used: dict[str, tuple[str, ...]] = {}
+    for bound in metrics:
+        if isinstance(bound.metric, LlmJudged) and bound.criterion.gates:
+            used[bound.name] = tuple(dict.fromkeys((*used.get(bound.name, ()), bound.fingerprint)))
     found = tuple(assess_judges(store, floors, used))
     known = {(each.metric, each.fingerprint) for each in found}
     missing = [name for name, marks in used.items() if any((name, mark) not in known for mark in marks)]

@@ -28,7 +28,7 @@ from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import BaselineStore, CreateUser, LlmJudged, StoreContext
+from evalgate.core.protocols import BaselineStore, CreateUser, StoreContext
 from evalgate.core.types import REPORT_ONLY, Baseline, CaseKey, CaseSelection
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.simulated_user.scripted import create_scripted_user
@@ -354,17 +354,14 @@ def _check_labels(
     config: Config, rules: Thresholds, base: BaseBranchPolicy, suites: Sequence[Suite]
 ) -> "LabelCheck | None":
     floors = config.judge.floor.labels if config.judge else {}
-    used: dict[str, tuple[str, ...]] = {}
-    for bound in (bound for suite in suites for bound in suite.metrics):
-        if isinstance(bound.metric, LlmJudged) and bound.criterion.gates:
-            used[bound.name] = tuple(dict.fromkeys((*used.get(bound.name, ()), bound.fingerprint)))
-    if not floors or not used:
+    if not floors:
         return None
     from evalgate.datasets.judge_labels import STORE_NAME, read_store
     from evalgate.runner.judge_assessment import check_label_floors
 
     path = rules.base / STORE_NAME
-    return check_label_floors(read_store(base.resolve_path(path), base.format_path(path)), floors, used)
+    store = read_store(base.resolve_path(path), base.format_path(path))
+    return check_label_floors(store, floors, [bound for suite in suites for bound in suite.metrics])
 
 
 def _format_metric_name(bound: BoundMetric) -> str:
