@@ -10,12 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from evalgate.agents.factory import (
-    AgentSpec,
-    check_executor,
-    describe_sample_agent,
-    resolve_agent,
-)
+from evalgate.agents.factory import AgentSpec, check_executor, describe_sample_agent, resolve_agent
 from evalgate.config.cli_overrides import Overrides, apply_overrides, apply_user_override
 from evalgate.config.loader import add_env_files
 from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig
