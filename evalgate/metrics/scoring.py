@@ -9,6 +9,7 @@ A crashed run has no score, which is not the same as 0. A metric that raises res
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import zip_longest
 from math import comb
 
@@ -121,7 +122,7 @@ async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
         if run.outcome == "answered" and case.alternatives:
             case, results = await _score_nearest_way(case, run, metrics)
         elif run.outcome == "answered":
-            results = [(bound, await _score_metric(bound.metric, case, run)) for bound in metrics]
+            results = await _score_metrics(case, run, metrics)
     return RunResult(
         run=run.run,
         outcome=run.outcome,
@@ -152,11 +153,10 @@ async def _score_nearest_way(
     found: list[tuple[BoundMetric, MetricResult]] = []
     nearest, best = case, (-1, 0.0)
     for way in _iter_ways(case):
-        results = [
-            (bound, before[1] if before and _ignores_reference(bound.metric) else None)
-            for bound, before in zip_longest(metrics, found)
-        ]
-        scored = [(bound, result or await _score_metric(bound.metric, way, run)) for bound, result in results]
+        scored: list[tuple[BoundMetric, MetricResult]] = []
+        for bound, before in zip_longest(metrics, found):
+            known = before and _ignores_reference(bound.metric)
+            scored += [before] if known else await _score_metrics(way, run, (bound,))
         built = [_build_run_metric(bound, result) for bound, result in scored]
         passed = sum(metric.status == "passed" for metric in built)
         worth = passed, sum(metric.score or 0.0 for metric in built)
@@ -178,14 +178,20 @@ def _ignores_reference(metric: Metric) -> bool:
     return isinstance(metric, LlmJudged) and not isinstance(metric, RequiresReference)
 
 
-async def _score_metric(metric: Metric, case: EvalCase, run: CaseRun) -> MetricResult:
-    try:
-        return validate_result(await metric.score(case, run))
-    # Not a score of 0: a judge that is down says nothing about the agent.
-    except JudgeError as failure:
-        return MetricFailure(str(failure), failure.kind)
-    except Exception as error:  # noqa: BLE001  a metric may be a user's code: its error must not end the run
-        return MetricFailure(f"the metric raised {type(error).__name__}: {error}")
+async def _score_metrics(
+    case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
+) -> list[tuple[BoundMetric, MetricResult]]:
+    results: list[tuple[BoundMetric, MetricResult]] = []
+    for bound in metrics:
+        try:
+            result = validate_result(await bound.metric.score(case, run))
+        # Not a score of 0: a judge that is down says nothing about the agent.
+        except JudgeError as failure:
+            result = MetricFailure(str(failure), failure.kind)
+        except Exception as error:  # noqa: BLE001  a metric may be a user's code: its error must not end the run
+            result = MetricFailure(f"the metric raised {type(error).__name__}: {error}")
+        results.append((bound, result))
+    return results
 
 
 def _build_turn_results(
@@ -215,6 +221,12 @@ def _build_turn_metric(bound: BoundMetric, turn: TurnScore) -> TurnMetric:
     return TurnMetric(bound.criterion.metric, turn.score, status, turn.reason, turn.details)
 
 
+@lru_cache(maxsize=1024, typed=True)
+def _share_run_metric(name: str, score: float, status: Status, literal: bool, gates: bool) -> RunMetric:
+    """Return the same object for equal results: to look one up takes a fifth of the time to make one."""
+    return RunMetric(name, score, status, literal=literal, gates=gates)
+
+
 def _build_run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:
     # Written for speed: this is called for every metric of every run.
     criterion = bound.criterion
@@ -223,6 +235,8 @@ def _build_run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:
         passed, score = result.passed, criterion.range.clamp(result.score)
         status = bound.decide_status(score, passed)
         literal = passed is None
+        if score == 1.0 and not result.reason and result.details is None:
+            return _share_run_metric(name, score, status, literal, gates)  # most of all results
         return RunMetric(name, score, status, result.reason, result.details, literal, gates=gates)
     if isinstance(result, NotApplicable):
         return RunMetric(name, None, "not_evaluated", result.reason, gates=gates)

@@ -77,6 +77,14 @@ async def test_each_result_of_a_metric_stays_what_it_is(
     assert (metric.score, metric.status, metric.reason, case.status) == (score, status, reason, status)
 
 
+async def test_a_full_score_is_written_as_the_metric_gave_it() -> None:
+    scores = [
+        (await score_run(a_case(), answered(), [bound(misscored(one))])).metrics[0].score
+        for one in (1.0, 1, 1.0, 1)
+    ]
+    assert [type(score) for score in scores] == [float, int, float, int]
+
+
 async def test_a_metric_that_raises_is_a_failed_metric() -> None:
     metrics = [BoundMetric(Criterion("m", 1.0), RaisingMetric()), bound(MetricScore(1.0), name="other")]
     case = await case_of([answered()], *metrics)

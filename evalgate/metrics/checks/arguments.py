@@ -36,14 +36,14 @@ class ArgumentsCondition:
         """Return the faults of the call with the fewest; none if one call is right."""
         best: list[str] | None = None
         for made in calls:
-            faults = list(self._find_call_faults(made, transcript))
+            faults = self._find_call_faults(made, transcript)
             if not faults:
                 return []
             best = faults if best is None or len(faults) < len(best) else best
         return best or []
 
-    def _find_call_faults(self, made: MadeCall, transcript: Transcript) -> Iterator[str]:
-        call = made.call
+    def _find_call_faults(self, made: MadeCall, transcript: Transcript) -> list[str]:
+        call, faults = made.call, []
         args = call.other_args if call.args is None and call.other_args is not None else call.args or {}
         for path, condition in self._conditions:
             # Most paths are the name of an argument.
@@ -53,4 +53,5 @@ class ArgumentsCondition:
                 found = find_values(args, path)
             for shown, value in found:
                 if fault := condition.find_fault(value, transcript):
-                    yield f"{made.describe()}: `{shown}` {fault}"
+                    faults.append(f"{made.describe()}: `{shown}` {fault}")
+        return faults

@@ -121,6 +121,7 @@ class ValueCondition:
         self._rule = rule
         self._tests = list(_build_tests(rule))
         self._wants_absence = rule.any is False
+        self._semantic = rule.semantic
 
     def find_fault(self, value: object, transcript: Transcript) -> str:
         """Return "should be …, found …" for the first condition that does not hold; "" if all hold."""
@@ -131,12 +132,12 @@ class ValueCondition:
         for holds, describe in self._tests:
             if not holds(value):
                 return f"should {describe(value)}, found {format_value(value)}"
-        if self._rule.semantic is not None:
+        if self._semantic is not None:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-            answer = transcript.ask(StatementQuestion(self._rule.semantic, text))
+            answer = transcript.ask(StatementQuestion(self._semantic, text))
             if not answer.value:
                 why = f" ({answer.reason})" if answer.reason else ""
-                return f"should fit “{self._rule.semantic}”, found {format_value(value)}{why}"
+                return f"should fit “{self._semantic}”, found {format_value(value)}{why}"
         return ""
 
     def describe(self) -> str:
