@@ -142,13 +142,18 @@ NOTHING_GIVEN = GivenObjects()
 
 
 def _add_tool_mocks(
-    eval_sets: tuple[EvalSet, ...], config: Config, rules: Thresholds, base: BaseBranchPolicy
+    eval_sets: tuple[EvalSet, ...],
+    config: Config,
+    rules: Thresholds,
+    base: BaseBranchPolicy,
+    *,
+    is_part: bool,
 ) -> tuple[EvalSet, ...]:
     if not config.tool_mocks:
         return eval_sets
     from evalgate.runner.tool_mocks import add_tool_mocks
 
-    return add_tool_mocks(eval_sets, config, rules, base)
+    return add_tool_mocks(eval_sets, config, rules, base, is_part=is_part)
 
 
 def plan_suites(
@@ -171,7 +176,7 @@ def plan_suites(
     is_part = is_partial_selection(rules, config, workspace)
     _check_runs(rules, config)
     eval_sets = _load_eval_sets(config, workspace, base, given)
-    eval_sets = add_played_stories(_add_tool_mocks(eval_sets, config, rules, base), config)
+    eval_sets = add_played_stories(_add_tool_mocks(eval_sets, config, rules, base, is_part=is_part), config)
     if config.session is not None:
         from evalgate.runner.case_sessions import complete_sessions
 

@@ -38,25 +38,22 @@ _SHOWN = 5
 
 
 def add_tool_mocks(
-    eval_sets: Iterable[EvalSet], config: Config, rules: Thresholds, base: BaseBranchPolicy
+    eval_sets: Iterable[EvalSet],
+    config: Config,
+    rules: Thresholds,
+    base: BaseBranchPolicy,
+    *,
+    is_part: bool = False,
 ) -> tuple[EvalSet, ...]:
     """Return the eval sets with matching mocks and recordings added to their cases, after their own mocks.
+
+    `is_part`: the user selected some of the cases, so a mock or a recording may be for others.
 
     Raises:
         InvalidInputError: a mock matches no case, or a recording cannot be used.
     """
     found = tuple(eval_sets)
-    problems = [
-        Problem(
-            rules.file,
-            *rules.find_position(("tool_mocks", index)),
-            "no case is "
-            + (" or ".join(f"called `{pattern}`" for pattern in mock.ids) or "there to mock tools for"),
-        )
-        for index, mock in enumerate(config.tool_mocks)
-        if not any(_matches_case(mock, each, case) for each in found for case in each.cases)
-    ]
-    if problems:
+    if not is_part and (problems := list(_find_idle_mocks(found, config, rules))):
         raise InvalidInputError(problems)
     if fixed := drop_recordings(config.tool_mocks):
         found = tuple(
@@ -70,8 +67,16 @@ def add_tool_mocks(
             # Without a list, the recording has no index. The longer location that exists is further down.
             locations = ("tool_mocks", index, "from"), ("tool_mocks", "from")
             position = max(rules.find_position(each) for each in locations)
-            found = _add_recording(found, mock, rules, position, base)
+            found = _add_recording(found, mock, rules, position, base, is_part=is_part)
     return found
+
+
+def _find_idle_mocks(eval_sets: Sequence[EvalSet], config: Config, rules: Thresholds) -> Iterator[Problem]:
+    for index, mock in enumerate(config.tool_mocks):
+        if not any(_matches_case(mock, each, case) for each in eval_sets for case in each.cases):
+            names = " or ".join(f"called `{pattern}`" for pattern in mock.ids)
+            place = rules.find_position(("tool_mocks", index))
+            yield Problem(rules.file, *place, f"no case is {names or 'there to mock tools for'}")
 
 
 def _add_fixed_mocks(eval_set: EvalSet, mocks: Sequence[ToolMockConfig], case: EvalCase) -> EvalCase:
@@ -120,6 +125,8 @@ def _add_recording(
     rules: Thresholds,
     position: tuple[int, int],
     base: BaseBranchPolicy,
+    *,
+    is_part: bool,
 ) -> tuple[EvalSet, ...]:
     path = rules.base / config.source
     shown_as = base.format_path(path)
@@ -139,7 +146,7 @@ def _add_recording(
     for each in eval_sets:
         add_calls = partial(_add_recorded_calls, each, config, recorded, shown_as)
         found.append(replace(each, cases=map_cases(each.cases, add_calls, keeps_metadata=True)))
-    problems = list(_find_recording_problems(eval_sets, config, recorded, shown_as))
+    problems = list(_find_recording_problems(eval_sets, config, recorded, shown_as, is_part=is_part))
     if problems:
         raise InvalidInputError(Problem(rules.file, *position, problem) for problem in problems)
     notices = tuple(_describe_gaps(eval_sets, config, recorded, shown_as))
@@ -167,10 +174,15 @@ def _iter_matches(
 
 
 def _find_recording_problems(
-    eval_sets: Sequence[EvalSet], config: RecordedToolsConfig, recorded: RecordedCases, shown_as: str
+    eval_sets: Sequence[EvalSet],
+    config: RecordedToolsConfig,
+    recorded: RecordedCases,
+    shown_as: str,
+    *,
+    is_part: bool,
 ) -> Iterator[str]:
     found = list(_iter_matches(eval_sets, config, recorded))
-    if found and all(calls is None for _, calls in found):
+    if found and not is_part and all(calls is None for _, calls in found):
         yield f"{shown_as} has no run of any of the cases"
     for case, calls in found:
         if calls and len(json.dumps(_to_values(calls))) > MAX_ANSWER_BYTES:
@@ -269,7 +281,7 @@ def _pair_calls(replies: Sequence[Reply], trace: Sequence[TraceSpan]) -> _Calls:
     for call, answer in pairs:
         key = call.name, format_canonical(call.args)
         raised = errors.get(key)
-        lost = RecordedAnswer(error=raised.pop(0)) if raised and answer is None else _LOST
+        lost = _read_error(raised.pop(0)) if raised and answer is None else _LOST
         earlier = found[key].answers if key in found else ()
         found[key] = RecordedCall(call.name, call.args, (*earlier, answer or lost))
     return found
@@ -290,6 +302,10 @@ def _read_answer(result: object) -> RecordedAnswer:
     if isinstance(result, Mapping) and result.keys() == {"error", "raised"}:
         return RecordedAnswer(error=str(result["error"]), error_type=str(result["raised"]))
     return RecordedAnswer(result)
+
+
+def _read_error(error: str) -> RecordedAnswer:
+    return RecordedAnswer(lost=_REDACTED) if _holds_redaction(error) else RecordedAnswer(error=error)
 
 
 def _holds_redaction(value: object) -> bool:

@@ -1,5 +1,6 @@
 """Mocks of a thresholds file, and what becomes of cases whose agent cannot have them."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ SETS = (
     EvalSet("shop", (a_talk("one", "hi"), a_talk("two", "hi")), "shop.json"),
     EvalSet("travel", (a_talk("one", "hi"),), "travel.json"),
 )
+
+CASE = {"eval_id": "x", "conversation": [{"user_content": {"role": "user", "parts": [{"text": "hi"}]}}]}
 
 
 def rules(folder: Path, text: str) -> Thresholds:
@@ -50,6 +53,16 @@ def test_a_mock_for_no_case_is_told_at_its_line(tmp_path: Path) -> None:
         mocked(tmp_path, "  - {tool: get, result: 1}\n  - {tool: get, result: 1, ids: three}\n")
 
     assert [str(each) for each in raised.value.problems] == ["evalgate.yaml:4:5: no case is called `three`"]
+
+
+def test_a_mock_may_be_for_a_case_that_is_not_selected(tmp_path: Path) -> None:
+    """Else neither the command that repeats one case nor `evalgate accept` could read the file."""
+    (tmp_path / "tools.json").write_text(json.dumps({"eval_set_id": "other", "eval_cases": [CASE]}))
+    found = rules(tmp_path, "  - {tool: get, result: 1, ids: three}\n  - {from: tools.json}\n")
+    sets = add_tool_mocks(SETS, found.config, found, BaseBranchPolicy(tmp_path, {}), is_part=True)
+
+    assert all(not case.tool_mocks and case.tool_recording for each in sets for case in each.cases)
+    assert sets[0].notices[0].startswith("tools.json has no run of 3 cases")
 
 
 def test_a_mock_without_a_result_is_wrong(tmp_path: Path) -> None:
