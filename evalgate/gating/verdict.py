@@ -344,7 +344,11 @@ def _describe_pass(evidence: GateInput, policy: GateConfig) -> str:
     )
     exempt = "".join(
         f"; {count:,} {what}"
-        for count, what in ((evidence.quarantined, "quarantined"), (evidence.observed, "observed"))
+        for count, what in (
+            (evidence.quarantined, "quarantined"),
+            (evidence.observed, "observed"),
+            (evidence.not_selected, "not selected"),
+        )
         if count
     )
     # A mean that the baseline judges may be below the threshold of single cases and pass all the same.

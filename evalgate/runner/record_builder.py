@@ -58,6 +58,7 @@ def build_record(
         evaluation.interrupted,
         evaluation.unreachable,
         tuple(_describe_doubts(plan, evaluation, comparison.cases)),
+        not_selected=plan.selection.of - plan.selection.cases if plan.selection else 0,
     )
     verdict, criteria = decide_verdict(evidence, plan.policy), _list_criteria(plan)
     return Record(

@@ -88,15 +88,15 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
     policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable)
     scored = score_stored_runs(record.cases, rules, policy, baseline)
     comparison = compare_runs(scored, baseline, rules.gate, whole_sets=whole_sets)
-    interrupted = record.verdict.exit_code == ExitCode.INTERRUPTED
     cases, changes = comparison.cases, comparison.changes
     evidence = GateInput(
         comparison.metrics,
         cases,
         compute_totals(cases),
         changes,
-        interrupted,
+        record.verdict.exit_code == ExitCode.INTERRUPTED,
         doubts=find_stored_doubts(record),
+        not_selected=record.selection.of - record.selection.cases if record.selection else 0,
     )
     missing = describe_missing_checks(cases, baseline) if baseline else ""
     nothing = explain_missing_deltas(comparison.metrics, changes) if changes else ""

@@ -77,6 +77,7 @@ def test_selected_cases_are_run(project: Path, words: str, expected: list[str]) 
 
     assert list_ids(record) == expected
     assert record["verdict"]["status"] == "pass"
+    assert record["verdict"]["reasons"][0].endswith(f"; {5 - len(expected)} not selected.")
     options = shlex.split(words)
     assert record["selection"] == {"options": options, "cases": len(expected), "of": 5}
     assert any(shlex.join(options) in notice for notice in record["notices"])

@@ -443,3 +443,5 @@ class GateInput:
     """Quarantined cases, which are left out because they do not gate."""
     observed: int = 0
     """Observed cases, which are left out for the same reason."""
+    not_selected: int = 0
+    """Cases that options such as `--tag` left out."""
