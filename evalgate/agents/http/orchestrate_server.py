@@ -162,10 +162,13 @@ class OrchestrateEvents:
         """Return the reply: the last text that is no widget is the response; None if there is none.
 
         Raises:
-            AgentError: the run has no tool call, no tool result and no message.
+            AgentError: the run has no tool call, no tool result and no message, or the stream ended before
+                a message and before the run was over.
         """
         if not self._events:
             raise build_format_error("the run ended without a message")
+        if not self._is_over and not any(isinstance(each, Message) for each in self._events):
+            raise build_format_error("the stream ended before the run did, and without a message")
         texts = [each for each in self._events if isinstance(each, Message) and each.payload is None]
         last = texts[-1] if texts else None
         # By identity: an earlier message with the same text stays.

@@ -183,15 +183,15 @@ SEARCH = {"response_type": "conversational_search", "text": "Found it.", "citati
         ),
         # Calls without an id are kept each, those with one are read once.
         (
-            [step({"type": "tool_call", "name": "f"}, {"type": "tool_call", "name": "f"})],
+            [step({"type": "tool_call", "name": "f"}, {"type": "tool_call", "name": "f"}), DONE],
             Reply(None, (ToolCall("f", {}, None), ToolCall("f", {}, None))),
         ),
         (
-            [step({"type": "tool_call", "name": "f", "args": '{"a": 1}', "tool_call_id": "1"})],
+            [step({"type": "tool_call", "name": "f", "args": '{"a": 1}', "tool_call_id": "1"}), DONE],
             Reply(None, (ToolCall("f", {"a": 1}, "1"),)),
         ),
         (
-            [step({"type": "tool_response", "name": "f", "content": "1003"})],
+            [step({"type": "tool_response", "name": "f", "content": "1003"}), DONE],
             Reply(None, (ToolResult("f", "1003"),)),
         ),
     ],
@@ -204,6 +204,10 @@ def test_events(events: list[dict[str, Any]], reply: Reply) -> None:
     ("event", "message"),
     [
         (DONE, "the run ended without a message"),
+        (
+            step({"type": "tool_call", "name": "f"}),
+            "the stream ended before the run did, and without a message",
+        ),
         (
             {"event": "run.failed", "data": {"last_error": "no model"}},
             "the agent's server reports an error: no model",
