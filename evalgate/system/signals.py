@@ -1,6 +1,8 @@
 """Signals that ask the gate to end: finished results are kept, and the report is still written."""
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,11 +11,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     import asyncio
+    from sys import UnraisableHookArgs
 
 _Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a command, unless they were ignored from the start (`nohup`)."""
+
+_REPEAT_S = 0.01
 
 
 class InterruptHandler:
@@ -28,19 +33,31 @@ class InterruptHandler:
         self.has_interrupted = False
         self._is_ready = False
         self._was_asked = False
+        self._number: int = signal.SIGINT
+        """The signal that came last."""
 
-    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
         """Handle one signal: Python calls this in the main thread, between any two of its steps."""
         # A signal may arrive while handlers are still being installed. Raising there would leave some of them
         # installed and the previous ones forgotten, so it is only noted, and raised by `_mark_ready`.
-        self._was_asked = True
+        self._was_asked, self._number = True, number
         if self._is_ready:
             self._interrupt_command()
 
     def install_handlers(self) -> None:
         """Handle the signals until the process ends. Call this in the main thread of evalgate's command."""
+        sys.unraisablehook = self._repeat_lost_interrupt
         _install_handler(self)
         self._mark_ready()
+
+    def _repeat_lost_interrupt(self, lost: "UnraisableHookArgs") -> None:
+        """Send the signal again if Python drops its exception, as in `__del__` and weak references."""
+        if lost.exc_type is not KeyboardInterrupt:
+            sys.__unraisablehook__(lost)
+            return
+        self.is_certain = self._is_ready = False  # an exception within this function would be dropped as well
+        threading.Timer(_REPEAT_S, os.kill, (os.getpid(), self._number)).start()
+        self._is_ready = True
 
     @contextmanager
     def handle_signals(self) -> Iterator[None]:

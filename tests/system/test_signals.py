@@ -35,6 +35,31 @@ def test_the_first_signal_interrupts_and_no_other(number: signal.Signals) -> Non
     assert signal.getsignal(number) is before
 
 
+class SignalsAtItsEnd:
+    """Sends itself a signal where Python drops every exception."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), self.number)
+        time.sleep(0)
+
+
+@pytest.mark.parametrize("number", END_SIGNALS)
+def test_an_interrupt_that_python_drops_comes_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    monkeypatch.setattr("sys.unraisablehook", sys.unraisablehook)
+    handler = InterruptHandler()
+    handler.install_handlers()
+    SignalsAtItsEnd(number)
+    with pytest.raises(KeyboardInterrupt):
+        time.sleep(60)
+    assert handler.has_interrupted
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("number", END_SIGNALS)
 def test_no_signal_interrupts_what_is_certain(number: signal.Signals) -> None:
     patience = InterruptHandler()
