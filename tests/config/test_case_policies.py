@@ -158,3 +158,21 @@ def test_one_case_can_be_run_again(
 def an_eval_set(name: str) -> str:
     turn = {"user_content": {"parts": [{"text": "hi"}]}, "final_response": {"parts": [{"text": "ho"}]}}
     return json.dumps({"eval_set_id": name, "eval_cases": [{"eval_id": "one", "conversation": [turn]}]})
+
+
+@pytest.mark.parametrize("limit", ["20", "{max: 20}", "{threshold: 20}"])
+def test_a_budget_has_another_limit_for_some_cases(tmp_path: Path, limit: str) -> None:
+    (tmp_path / "evalgate.yaml").write_text(
+        "criteria: {budget/tokens: {max: 6}}\n"
+        f"cases: [{{ids: lights, criteria: {{budget/tokens: {limit}}}}}]\n"
+    )
+    (rule,) = load_thresholds(tmp_path / "evalgate.yaml", "evalgate.yaml").config.cases
+    assert rule.criteria["budget/tokens"].threshold == 20
+
+
+def test_the_limit_of_a_score_is_no_max(tmp_path: Path) -> None:
+    (tmp_path / "evalgate.yaml").write_text(
+        f"{CRITERIA}cases: [{{ids: lights, criteria: {{response_match_score: {{max: 1}}}}}}]\n"
+    )
+    with pytest.raises(InvalidInputError, match="threshold"):
+        load_thresholds(tmp_path / "evalgate.yaml", "evalgate.yaml")

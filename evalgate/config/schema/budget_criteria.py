@@ -84,6 +84,19 @@ def complete_budgets(criteria: object) -> object:
     return {name: _complete_budget(str(name), value) for name, value in criteria.items()}
 
 
+def convert_case_limits(criteria: object) -> object:
+    """Return the raw `criteria` of some cases with `{max: 6}` of a budget as its threshold."""
+    if not isinstance(criteria, Mapping):
+        return criteria
+    return {name: _convert_limit(str(name), value) for name, value in criteria.items()}
+
+
+def _convert_limit(name: str, value: JsonValue) -> object:
+    if is_budget(name) and isinstance(value, Mapping) and set(value) == {"max"}:
+        return value["max"]
+    return value
+
+
 def _complete_budget(name: str, value: JsonValue) -> object:
     if not is_budget(name):
         return value

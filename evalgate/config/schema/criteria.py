@@ -9,6 +9,7 @@ from pydantic import (
     AfterValidator,
     AliasChoices,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
@@ -20,6 +21,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
+from evalgate.config.schema.budget_criteria import convert_case_limits
 from evalgate.config.schema.field_types import ConfigSection, Entry, Names, Unit
 from evalgate.core.errors import Problem
 from evalgate.core.score_ranges import UNIT_RANGE, Range, get_score_range
@@ -48,7 +50,9 @@ class CaseThreshold(ConfigSection):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, object]:
-        return {"anyOf": [{"type": "number"}, handler(core_schema)]}
+        most = {"type": "number", "description": "Largest figure of a budget."}
+        limit = {"type": "object", "properties": {"max": most}, "required": ["max"]}
+        return {"anyOf": [{"type": "number"}, handler(core_schema), {**limit, "additionalProperties": False}]}
 
 
 class CaseRule(ConfigSection):
@@ -62,7 +66,9 @@ class CaseRule(ConfigSection):
     """Tags that they get."""
     weight: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Share in the mean of each metric; 1 when absent."""
-    criteria: Mapping[str, CaseThreshold] = Field(default_factory=dict)
+    criteria: Annotated[Mapping[str, CaseThreshold], BeforeValidator(convert_case_limits)] = Field(
+        default_factory=dict
+    )
     """Metric → the threshold that these cases must reach, in the range of its scores, or an object that says
     their `min_mean` as well."""
     protected: Annotated[bool, Strict()] | None = None
