@@ -57,6 +57,7 @@ def test_the_examples_are_valid() -> None:
 
     assert JudgeConfig.model_validate(judge["judge"]).model == "gemini-2.5-flash"
     floor = JudgeConfig.model_validate(floors["judge"]).floor
-    assert floor is not None and floor.tnr == 0.85
+    assert floor is not None
+    assert floor.tnr == 0.85
     assert TypeAdapter(dict[str, Price]).validate_python(prices["prices"])
     assert Budget.model_validate(budget["budget"]).usd == 2.5

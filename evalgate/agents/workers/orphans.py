@@ -27,13 +27,18 @@ _KILL_ROUNDS = 5
 # A killed process ends at once unless the kernel holds it.
 _KILL_WAIT_S = 0.2
 
-MARK_PREFIX = os.urandom(16).hex()
-"""Prefix of all marks that this process creates."""
+_MARK_PREFIXES: dict[int, str] = {}
+"""The prefix of each process. A fork of a gate is another gate: its end must not end the agents of the first."""
+
+
+def get_mark_prefix() -> str:
+    """Return the prefix of all marks that this process creates."""
+    return _MARK_PREFIXES.setdefault(os.getpid(), os.urandom(16).hex())
 
 
 def create_mark() -> str:
-    """Return a new mark: `MARK_PREFIX` followed by 32 random hexadecimal digits."""
-    return MARK_PREFIX + os.urandom(16).hex()
+    """Return a new mark: the prefix of this process followed by 32 random hexadecimal digits."""
+    return get_mark_prefix() + os.urandom(16).hex()
 
 
 def kill_orphans(mark: str) -> None:
@@ -201,7 +206,7 @@ def _spawn_watchdog(reading: int) -> None:
     libraries = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
     process = subprocess.Popen(
         # Without site-packages and bytecode: it needs only the standard library and starts in milliseconds.
-        [sys.executable, "-I", "-S", "-B", "-c", _PROGRAM, root, MARK_PREFIX],
+        [sys.executable, "-I", "-S", "-B", "-c", _PROGRAM, root, get_mark_prefix()],
         stdin=reading,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
