@@ -28,7 +28,7 @@ _KILL_ROUNDS = 5
 _KILL_WAIT_S = 0.2
 
 _MARK_PREFIXES: dict[int, str] = {}
-"""The prefix of each process. A fork of a gate is another gate: its end must not end the agents of the first."""
+"""The prefix of each process: a fork of a gate is another gate, and must not end the agents of the first."""
 
 
 def get_mark_prefix() -> str:
