@@ -5,6 +5,7 @@ one whole run: `results.json` is a `Record`, field by field. Imports only `core.
 and `core.score_ranges`.
 """
 
+from evalgate.core.types.baseline import Baseline, BaselineCase, BaselineRun, BaselineSource, FailingSince
 from evalgate.core.types.comparison import (
     MEASURED_STATUSES,
     CaseComparison,
@@ -62,15 +63,10 @@ from evalgate.core.types.record import (
     SCHEMA_VERSION,
     AgentInfo,
     AverageRunUsage,
-    Baseline,
-    BaselineCase,
-    BaselineRun,
-    BaselineSource,
     CaseChange,
     CaseSelection,
     Change,
     Comparison,
-    FailingSince,
     FailureGroup,
     GateInput,
     MetricSummary,

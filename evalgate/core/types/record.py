@@ -1,105 +1,15 @@
-"""The record of one run, and the baseline that a later run is compared with."""
+"""The record of one run."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types.comparison import Margin, MetricComparison, SamplingCost
-from evalgate.core.types.conversation import CaseKey, Outcome, Reply, Usage
+from evalgate.core.types.conversation import CaseKey, Reply
 from evalgate.core.types.result import CaseResult, ModelUsage, RecordedCriterion, Status
-
-
-@frozen
-class BaselineSource:
-    """A gate run that contributed runs to a baseline."""
-
-    created_at: str | None = None
-    """ISO 8601."""
-    commit: str | None = None
-    branch: str | None = None
-    accepted: str | None = None
-    """A person's reason to accept this run as the new baseline; None if it was added to the others."""
-    digest: str = ""
-    """Identity of the gate run: a run that is saved twice counts once."""
-
-
-@frozen
-class BaselineRun:
-    """Raw scores and outcome of one stored run of a case."""
-
-    source: int
-    """Index of its `BaselineSource`."""
-    outcome: Outcome
-    scores: Mapping[str, float | None]
-    """Metric name to score. None: the agent gave no answer, or the metric failed or did not apply. A metric
-    that is not listed was not evaluated."""
-    duration_s: float = 0.0
-    usage: Usage | None = None
-    user_usage: Usage | None = None
-    """Consumption of the simulated user."""
-    judge_usage: Usage | None = None
-    """Consumption of judging as if no answer had been cached; None: no model judged."""
-    divergence: str = ""
-    """First divergence of a run that failed, as `missing_call lookup_order`; "" if it passed, or if an older
-    evalgate stored it."""
-
-
-@frozen
-class FailingSince:
-    """The gate run in which a case began to fail on the default branch."""
-
-    created_at: str | None = None
-    """ISO 8601."""
-    commit: str | None = None
-    branch: str | None = None
-
-
-@frozen
-class BaselineCase:
-    """One case of a baseline."""
-
-    eval_set_id: str
-    eval_id: str
-    status: Status
-    """Status in the newest gate run that has the case."""
-    fingerprint: str
-    metric_fingerprints: Mapping[str, str]
-    """Metric name to its fingerprint; scores can be compared only if it is equal."""
-    runs: tuple[BaselineRun, ...]
-    """Stored runs, the oldest first."""
-    replies: tuple[Reply | None, ...] = ()
-    """The agent's replies, turn by turn, in the newest gate run in which it answered; empty if they are too
-    long to keep."""
-    failing_since: FailingSince | None = None
-    """Set if the case passed before and every run since has failed, even if the passed runs are no longer
-    stored."""
-
-    @property
-    def key(self) -> CaseKey:
-        """Return the ids of eval set and case, which identify a case among all sets."""
-        return self.eval_set_id, self.eval_id
-
-
-@frozen
-class Baseline:
-    """Stored runs that a later run is compared with."""
-
-    cases: tuple[BaselineCase, ...]
-    sources: tuple[BaselineSource, ...]
-    """Gate runs, the newest last; at least one."""
-    path: str = ""
-    """Path or address of the baseline, as reports name it."""
-    version: str = ""
-    """State of the source that was read, in words, as `commit 1a2b3c4d5e6f`; "" if a path suffices. Never
-    written."""
-
-    def index_cases(self) -> dict[CaseKey, BaselineCase]:
-        """Return the cases by their keys."""
-        return {case.key: case for case in self.cases}
-
 
 _ROUNDING = 1e-9  # of a sum of means
 
