@@ -123,7 +123,8 @@ class LocalEvalSetResultsManager(EvalSetResultsManager):
     def list_eval_set_results(self, app_name: str) -> list[str]:
         """Return the ids of an app's results, the oldest first; none for an unknown app."""
         found = self._get_folder(app_name).glob(f"*{RESULT_ENDING}")
-        return [path.name.removesuffix(RESULT_ENDING) for path in sorted(found, key=_get_age)]
+        by_age = sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
+        return [path.name.removesuffix(RESULT_ENDING) for path in by_age]
 
     def _get_folder(self, app_name: str) -> Path:
         return self._agents_dir / check_name(app_name) / HISTORY_FOLDER
@@ -138,10 +139,6 @@ class LocalEvalSetResultsManager(EvalSetResultsManager):
 
 def _name_file(result_name: str) -> str:
     return to_file_name(result_name, 200)
-
-
-def _get_age(path: Path) -> tuple[float, str]:
-    return path.stat().st_mtime, path.name
 
 
 class GcsEvalSetResultsManager(EvalSetResultsManager):

@@ -389,7 +389,7 @@ def combine_scores(scores: Sequence[EvalScore], error: str = "") -> EvalScore:
 
 def _build_invocation(expected: Invocation, reply: Reply) -> Invocation:
     response = None if reply.response is None else Content(role="model", parts=[{"text": reply.response}])
-    calls = [ToolUse(name=call.name, args=_get_args(call)) for call in reply.tool_calls]
+    calls = [ToolUse(name=call.name, args=call.arguments) for call in reply.tool_calls]
     responses = [(event.author or "", [_build_part(event)]) for event in reply.events]
     data = IntermediateData(tool_uses=calls, intermediate_responses=responses)
     return Invocation(
@@ -400,14 +400,10 @@ def _build_invocation(expected: Invocation, reply: Reply) -> Invocation:
     )
 
 
-def _get_args(call: ToolCall) -> Any:
-    return call.other_args if call.args is None else call.args
-
-
 def _build_part(event: Event) -> Part:
     if isinstance(event, Message):
         return {"text": event.text}
     identity = {"id": event.id} if event.id else {}
     if isinstance(event, ToolCall):
-        return {"functionCall": {**identity, "name": event.name, "args": _get_args(event)}}
+        return {"functionCall": {**identity, "name": event.name, "args": event.arguments}}
     return {"functionResponse": {**identity, "name": event.name, "response": event.result}}

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
-from functools import cache
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -11,7 +10,7 @@ from evalgate.baselines.history import build_baseline_case
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.protocols import Document
 from evalgate.core.types import Baseline, BaselineSource, CaseResult, Record
-from evalgate.datasets.results_io import load_record, split_record
+from evalgate.datasets.results_io import get_case_adapter, load_record, split_record
 from evalgate.documents.strict_json import parse_json
 from evalgate.documents.validation_errors import Location, translate_validation_error
 from evalgate.system.gc import pause_gc
@@ -128,18 +127,11 @@ def _load_results_by_case(data: bytes, shown_as: str) -> Baseline | None:
     """
     try:
         record, lines = split_record(data, shown_as)
-        read = _get_case_adapter().validate_json
+        read = get_case_adapter().validate_json
         with pause_gc():
             return _build_from_cases(record, (read(line, strict=True) for line in lines), shown_as)
     except (InvalidInputError, ValueError):  # the caller reads the file as a whole and reports the error
         return None
-
-
-@cache
-def _get_case_adapter() -> "TypeAdapter[CaseResult]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(CaseResult)
 
 
 def _build_from_cases(record: Record, cases: Iterable[CaseResult], shown_as: str) -> Baseline:

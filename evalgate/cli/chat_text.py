@@ -89,8 +89,7 @@ def describe_event(event: Event) -> str:
     if isinstance(event, Message):
         return f"{_add_label('says', event.text)}{author}"
     if isinstance(event, ToolCall):
-        args = event.other_args if event.args is None else event.args
-        return f"{_add_label('call', event.name)} {_format_json(args)}{author}"
+        return f"{_add_label('call', event.name)} {_format_json(event.arguments)}{author}"
     return f"{_add_label('result', event.name)} {_format_json(event.result)}"
 
 

@@ -19,7 +19,7 @@ from evalgate.core.types import (
     ToolResult,
 )
 from evalgate.datasets.case_edits import replace_turn, set_calls, set_conversation_goals, set_expected
-from evalgate.datasets.raw_edits import get_call_arguments, is_same_call, is_same_data
+from evalgate.datasets.raw_edits import is_same_call, is_same_data
 from evalgate.documents.json_edits import align_items
 
 Part: TypeAlias = Literal["tools", "response"]
@@ -107,7 +107,7 @@ def _differs(expected: Reply, actual: Reply) -> bool:
 
 def _describe_calls(reply: Reply) -> list[tuple[str, object]]:
     """Return the calls of a reply without their ids."""
-    return [(call.name, get_call_arguments(call)) for call in reply.tool_calls]
+    return [(call.name, call.arguments) for call in reply.tool_calls]
 
 
 def _select_parts(run: RunResult, accepted: Acceptance) -> list[object]:
@@ -118,7 +118,7 @@ def _select_parts(run: RunResult, accepted: Acceptance) -> list[object]:
             turn.actual.response if _is_response_accepted(turn.expected, accepted.only) else None,
             None
             if accepted.only == "response"
-            else [[call.name, get_call_arguments(call)] for call in turn.actual.tool_calls],
+            else [[call.name, call.arguments] for call in turn.actual.tool_calls],
         ]
         for turn in turns
         if turn.actual is not None

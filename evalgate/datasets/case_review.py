@@ -140,8 +140,8 @@ def describe_case(case: EvalCase) -> Iterator[str]:
 
 def _describe_event(event: Event) -> str:
     if isinstance(event, ToolCall):
-        args = event.args if event.other_args is None else event.other_args
-        return f"calls {event.name}({json.dumps(args, ensure_ascii=False) if args is not None else ''})"
+        args = "" if event.arguments is None else json.dumps(event.arguments, ensure_ascii=False)
+        return f"calls {event.name}({args})"
     return f"says: {event.text}" if isinstance(event, Message) else ""
 
 

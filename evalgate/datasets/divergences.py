@@ -273,7 +273,7 @@ def _get_base_name(name: str) -> str:
 
 
 def _get_args(call: ToolCall) -> object:
-    return call.other_args if call.args is None and call.other_args is not None else call.args or {}
+    return {} if call.arguments is None else call.arguments
 
 
 def _find_rule(case: CaseResult, name: str, criteria: Criteria) -> _MatchRule | None:

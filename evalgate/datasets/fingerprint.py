@@ -102,8 +102,7 @@ def _to_rubric_values(rubric: Rubric) -> dict[str, object]:
 
 def _to_event_values(event: Event) -> object:
     if isinstance(event, ToolCall):
-        args = event.args if event.other_args is None else event.other_args
-        return [event.type, event.author, event.name, args]
+        return [event.type, event.author, event.name, event.arguments]
     if isinstance(event, Message):
         return [event.type, event.author, event.text]
     return [event.type, event.author, event.name, event.result]

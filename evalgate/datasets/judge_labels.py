@@ -11,7 +11,7 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
 from evalgate.core.frozen import frozen
 from evalgate.datasets.judged_answers import JudgedAnswer
-from evalgate.documents.config_file import ConfigDocument, read_config_document
+from evalgate.documents.config_file import read_config_document
 from evalgate.documents.validation_errors import translate_validation_error
 from evalgate.system.files import write_atomically
 
@@ -237,7 +237,8 @@ def read_label_file(path: Path, shown_as: str, known: Iterable[str]) -> tuple[li
         message = _find_problem(row, ids, seen)
         if message is not None:
             key = "label" if message.startswith("`label`") else "id"
-            problems.append(_build_problem(document, ("answers", at, key), message))
+            position = document.find_position(("answers", at, key))
+            problems.append(Problem(document.path, *position, message))
             continue
         seen.add(row["id"])
         if row.get("label") not in {None, ""}:
@@ -264,7 +265,3 @@ def _find_problem(row: object, known: set[str], seen: set[str]) -> str | None:
         return None
     hint = did_you_mean(str(label).lower(), ["pass", "fail"])
     return f"`label` must be pass or fail, or empty, not {str(label)[:40]!r}.{hint}"
-
-
-def _build_problem(document: ConfigDocument, where: tuple[str | int, ...], message: str) -> Problem:
-    return Problem(document.path, *document.find_position(where), message)

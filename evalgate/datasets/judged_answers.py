@@ -132,8 +132,8 @@ def _format_reply(turn: TurnResult) -> str:
 
 def _format_event(event: Event) -> str:
     if isinstance(event, ToolCall):
-        args = event.args if event.other_args is None else event.other_args
-        return f"[calls {event.name}({_dump(args) if args is not None else ''})]"
+        args = "" if event.arguments is None else _dump(event.arguments)
+        return f"[calls {event.name}({args})]"
     if isinstance(event, ToolResult):
         return f"[{event.name or 'the tool'} returns {_dump(event.result)}]"
     return ""

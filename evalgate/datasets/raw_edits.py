@@ -87,11 +87,6 @@ def is_same_call(one: ToolCall, other: ToolCall) -> bool:
     )
 
 
-def get_call_arguments(call: ToolCall) -> object:
-    """Return the arguments of a call, an object or not; None if there are none."""
-    return call.args if call.other_args is None else call.other_args
-
-
 def edit_google_text(content: JsonObject | None, text: str | None, role: str) -> JsonObject | None:
     """Return a message in Google's form (`parts`, `role`) with another text; None for no message.
 

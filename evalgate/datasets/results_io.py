@@ -337,13 +337,14 @@ def load_case(line: bytes, shown_as: str) -> CaseResult:
     from pydantic import ValidationError
 
     try:
-        return _get_case_adapter().validate_json(line, strict=True)
+        return get_case_adapter().validate_json(line, strict=True)
     except ValidationError as error:
         raise InvalidInputError(_convert_errors(error.errors(include_url=False), line, shown_as)) from None
 
 
 @cache
-def _get_case_adapter() -> "TypeAdapter[CaseResult]":
+def get_case_adapter() -> "TypeAdapter[CaseResult]":
+    """Return pydantic's reader of one case; building it takes tens of milliseconds."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(CaseResult)

@@ -22,6 +22,11 @@ def skip_blanks(text: str, start: int) -> int:
 
 # --- syntax -------------------------------------------------------------------------------------------------
 
+_CONTROL_CHARACTERS = {
+    "\n": ("line break", r"\n"),
+    "\t": ("tab", r"\t"),
+    "\r": ("carriage return", r"\r"),
+}
 _FOR_PYTHON = {"True": "true", "False": "false", "None": "null", "undefined": "null"}
 
 
@@ -31,9 +36,9 @@ def explain_decode_error(error: JSONDecodeError) -> str:
     if error.msg.startswith("Unterminated string"):
         return "not JSON: this text has no closing quote"
     if error.msg.startswith("Invalid control character"):
-        return (
-            f"not JSON: a text holds a raw {_name_character(text[at])}: write {_escape_character(text[at])}"
-        )
+        unknown = f"control character U+{ord(text[at]):04X}", f"\\u{ord(text[at]):04x}"
+        name, escape = _CONTROL_CHARACTERS.get(text[at], unknown)
+        return f"not JSON: a text holds a raw {name}: write `{escape}`"
     if error.msg.startswith("Invalid \\"):
         return "not JSON: this is no escape that JSON knows; a backslash itself is written `\\\\`"
     if skip_blanks(text, at) >= len(text):
@@ -82,16 +87,6 @@ def _skip_blanks_back(text: str, at: int) -> int:
     while at and text[at - 1] in " \t\n\r":
         at -= 1
     return at
-
-
-def _name_character(character: str) -> str:
-    names = {"\n": "line break", "\t": "tab", "\r": "carriage return"}
-    return names.get(character, f"control character U+{ord(character):04X}")
-
-
-def _escape_character(character: str) -> str:
-    short = {"\n": "`\\n`", "\t": "`\\t`", "\r": "`\\r`"}
-    return short.get(character, f"`\\u{ord(character):04x}`")
 
 
 # --- values -------------------------------------------------------------------------------------------------

@@ -29,7 +29,9 @@ def read_recording(path: Path, display_path: str) -> Record | EvalSet:
     if may_hold_conversations(path):
         return read_conversations(path, display_path)
     if is_trace_file(path):
-        return _read_traces(path, display_path)
+        _, conversations = _read_trace_conversations(path, display_path)
+        cases = tuple(EvalCase(found.key, found.turns) for found in conversations)
+        return EvalSet(path.stem, cases, path=display_path)
     return _find_recording(read_json(path, display_path)) or load_record(
         read_record_bytes(path, display_path), display_path
     )
@@ -63,12 +65,6 @@ def read_trace_steps(path: Path, display_path: str) -> dict[str, tuple[TraceSpan
         found.key: build_trace([spans[id_] for id_ in found.trace_ids if id_ in spans])
         for found in conversations
     }
-
-
-def _read_traces(path: Path, display_path: str) -> EvalSet:
-    _, conversations = _read_trace_conversations(path, display_path)
-    cases = tuple(EvalCase(found.key, found.turns) for found in conversations)
-    return EvalSet(path.stem, cases, path=display_path)
 
 
 def _read_trace_conversations(

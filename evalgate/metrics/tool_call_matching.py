@@ -37,8 +37,7 @@ def collect_tool_records(reply: Reply) -> list[ToolRecord]:
     records: list[ToolRecord] = []
     for event in reply.events:
         if isinstance(event, ToolCall):
-            arguments = event.other_args if event.args is None else event.args
-            records.append(ToolRecord(event.name, arguments, id=event.id or ""))
+            records.append(ToolRecord(event.name, event.arguments, id=event.id or ""))
         elif isinstance(event, ToolResult) and (record := _find_unanswered_call(records, event)) is not None:
             record.result, record.is_answered = event.result, True
     return records

@@ -97,7 +97,7 @@ def build_trace_graph(
     builder = _Builder()
     agents = _find_agents(spans, parents)
     order = 0
-    for at in sorted(range(len(spans)), key=lambda at: _get_start(spans[at])):
+    for at in sorted(range(len(spans)), key=lambda at: max(0.0, spans[at].start_s)):
         span = spans[at]
         if span.kind not in {"agent", "tool"}:
             continue
@@ -135,10 +135,6 @@ def _name_tools(tool: Mapping[str, object]) -> Iterator[str]:
         name = inner.get("name") if isinstance(inner, Mapping) else None
         if name and isinstance(name, str):
             yield name
-
-
-def _get_start(span: TraceSpan) -> float:
-    return span.start_s if span.start_s > 0 else 0.0
 
 
 def _find_agents(spans: Sequence[TraceSpan], parents: Sequence[int | None]) -> list[str]:

@@ -118,13 +118,15 @@ def build_trace_view(
             spans[at],
             at,
             min(depth, _DEEPEST),
-            *times[at],
-            times[at][0] / total if total else 0.0,
-            _clamp_width(*times[at], total),
+            start,
+            duration,
+            start / total if total else 0.0,
+            min(duration / total, 1 - start / total) if total else 0.0,
             events.get(at),
         )
         for at, depth in _walk(times, parents)
         if at in shown
+        for start, duration in [times[at]]
     ]
     return TraceView(
         tuple(rows),
@@ -177,10 +179,6 @@ def _clean_times(span: TraceSpan) -> tuple[float, float]:
         for value in (span.start_s, span.duration_s)
     )
     return start, duration
-
-
-def _clamp_width(start: float, duration: float, total: float) -> float:
-    return min(duration / total, 1 - start / total) if total else 0.0
 
 
 def _walk(times: Sequence[tuple[float, float]], parents: Sequence[int | None]) -> Iterator[tuple[int, int]]:

@@ -48,7 +48,10 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
     are not above `-offset` have no logarithm and count as None.
     """
     logs = {name: _take_logarithms(row, offset) for name, row in cases.items()}
-    centres = {name: _find_centre(found) for name, found in logs.items()}
+    centres = {
+        name: (min(found.values()) + max(found.values())) / 2 if found else 0.0
+        for name, found in logs.items()
+    }
     reach = max(
         (abs(log - centres[name]) for name, found in logs.items() for log in found.values()), default=0.0
     )
@@ -77,10 +80,6 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
 def _take_logarithms(row: CaseFigures, offset: float) -> dict[float, float]:
     figures = (*(row.baseline or ()), *row.candidate)
     return {each: math.log(each + offset) for each in figures if each is not None and each + offset > 0}
-
-
-def _find_centre(logs: Mapping[float, float]) -> float:
-    return (min(logs.values()) + max(logs.values())) / 2 if logs else 0.0
 
 
 def count_needed_runs(alpha: float, share: float = PERCENTILE) -> int:

@@ -20,7 +20,6 @@ from evalgate.core.types import (
     Rubric,
     ToolCall,
 )
-from evalgate.datasets.raw_edits import get_call_arguments
 from evalgate.documents.json_edits import is_same_json
 from evalgate.documents.strict_json import parse_json
 from evalgate.viewer.check_draft import DraftCheck, DraftValue, forbid_tool, read_checks, require_call
@@ -127,7 +126,7 @@ def _draft_turn(at: int, turn: CaseTurn) -> DraftTurn:
 
 def draft_call(source: int | None, call: ToolCall) -> DraftCall:
     """Return the fields of a call."""
-    return DraftCall(source, call.name, format_json(get_call_arguments(call)))
+    return DraftCall(source, call.name, format_json(call.arguments))
 
 
 def _draft_rubrics(rubrics: Sequence[Rubric]) -> list[DraftRubric]:

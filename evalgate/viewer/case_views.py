@@ -127,7 +127,7 @@ def _classify_pair(one: ToolCall | None, other: ToolCall | None) -> DiffStatus:
 
 
 def _get_args(call: ToolCall) -> object:
-    return call.other_args if call.args is None and call.other_args is not None else call.args or {}
+    return {} if call.arguments is None else call.arguments
 
 
 def _compare_responses(

@@ -14,7 +14,6 @@ import yaml
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import ToolCall
-from evalgate.datasets.raw_edits import get_call_arguments
 from evalgate.documents.strict_yaml import compose_yaml
 from evalgate.documents.yaml_edits import dump_inline
 from evalgate.viewer.forms import Form, FormFields, normalize_lines
@@ -287,7 +286,7 @@ def forbid_tool(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
 
 def require_call(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
     """Return a check that requires one call with these arguments; others of the tool may differ."""
-    tool, args = _escape(call.name), get_call_arguments(call)
+    tool, args = _escape(call.name), call.arguments
     if not isinstance(args, Mapping) or not args:
         section: dict[str, Any] = {"tools": {"require": [tool]}}
     else:

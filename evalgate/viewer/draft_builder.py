@@ -19,7 +19,7 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.datasets import case_edits
-from evalgate.datasets.raw_edits import get_call_arguments, is_same_call, is_same_data
+from evalgate.datasets.raw_edits import is_same_call, is_same_data
 from evalgate.documents.strict_json import parse_json
 from evalgate.viewer.case_draft import (
     GOAL_KINDS,
@@ -124,7 +124,7 @@ def _build_reply(name: str, draft: DraftTurn, reply: Reply, errors: dict[str, st
 def _build_call(name: str, draft: DraftCall, known: ToolCall | None, errors: dict[str, str]) -> ToolCall:
     base = known or ToolCall("")
     call_name = restore_line(draft.name, base.name)
-    args = _parse_json(f"{name}.args", draft.args, get_call_arguments(base), errors)
+    args = _parse_json(f"{name}.args", draft.args, base.arguments, errors)
     if not call_name:
         errors[f"{name}.name"] = "must name a tool"
     is_object = args is None or isinstance(args, Mapping)

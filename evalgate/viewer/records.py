@@ -67,7 +67,7 @@ class RecordStore:
     def _list_outside_history(self) -> list[StoredRecord]:
         found = list(self._named)
         last = self._folder / LAST_RESULTS
-        if last.is_file() and not _has_file(found, last):
+        if last.is_file() and not any(each.path.samefile(last) for each in found if each.path.exists()):
             found.append(StoredRecord("last", last, f"the last run ({LAST_RESULTS})"))
         return found
 
@@ -149,10 +149,6 @@ def _name_files(folder: Path, named: Sequence[str]) -> Iterator[StoredRecord]:
                 record_id, number = f"{base}-{number}", number + 1
             taken.add(record_id)
             yield StoredRecord(record_id, each, title)
-
-
-def _has_file(found: Sequence[StoredRecord], path: Path) -> bool:
-    return any(each.path.samefile(path) for each in found if each.path.exists())
 
 
 def _has_copy(found: Sequence[StoredRecord], path: Path) -> bool:

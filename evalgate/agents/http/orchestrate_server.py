@@ -59,7 +59,11 @@ class OrchestrateDialect:
         """
         if self._ids is None:
             listed = await self._connection.request_json("GET", self._connection.build_url(_AGENTS))
-            self._ids = dict(_iter_agents(listed))
+            self._ids = {
+                name: id_
+                for agent in _iter_objects(listed)
+                if isinstance(name := agent.get("name"), str) and isinstance(id_ := agent.get("id"), str)
+            }
         name = self._agent or case.session.app_name
         if name in self._ids:
             return self._ids[name]
@@ -216,12 +220,6 @@ def _build_widget(item: JsonObject) -> JsonObject:
     meta = _as_object(_as_object(item.get("_meta")).get("com.ibm.orchestrate/widget"))
     description = meta.get("description", item.get("description", ""))
     return {"title": meta.get("title", ""), "description": description}
-
-
-def _iter_agents(listed: object) -> Iterator[tuple[str, str]]:
-    for agent in _iter_objects(listed):
-        if isinstance(name := agent.get("name"), str) and isinstance(id_ := agent.get("id"), str):
-            yield name, id_
 
 
 def _iter_objects(value: object) -> Iterator[dict[str, Any]]:

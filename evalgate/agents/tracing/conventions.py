@@ -106,7 +106,8 @@ def convert_span(span: Span) -> Span:
     if operation == "execute_tool":
         added |= _convert_tool(span)
     elif operation:
-        sent, answered = _read_input(span), _read_output(span)
+        sent = next(filter(None, _iter_inputs(span)), [])
+        answered = next(filter(None, _iter_outputs(span)), [])
         if operation != "chat":
             sent, answered = _drop_unreadable(sent), _drop_unreadable(answered)
         if sent:
@@ -205,10 +206,6 @@ def _unwrap_result(found: object) -> object:
     return found
 
 
-def _read_input(span: Span) -> list[ChatMessage]:
-    return next(filter(None, _iter_inputs(span)), [])
-
-
 def _iter_inputs(span: Span) -> Iterator[list[ChatMessage]]:
     """Yield the messages that were sent to the model, as each convention would have them."""
     yield _read_indexed(span.attributes, "llm.input_messages", "user")
@@ -227,10 +224,6 @@ def _iter_inputs(span: Span) -> Iterator[list[ChatMessage]]:
         found = read_messages(span.attributes[name], "user")
         # A list of everything ends with the answer, which belongs to the output.
         yield _split_answer(found)[0] if name == "pydantic_ai.all_messages" else found
-
-
-def _read_output(span: Span) -> list[ChatMessage]:
-    return next(filter(None, _iter_outputs(span)), [])
 
 
 def _iter_outputs(span: Span) -> Iterator[list[ChatMessage]]:

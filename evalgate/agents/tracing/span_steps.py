@@ -135,7 +135,10 @@ def _convert_span(span: Span, began: int) -> TraceSpan:
         )
     kind = find_span_kind(span)
     model = span.get_text(*_MODEL_NAMES)
-    request, response = _read_tool(span) if kind == "tool" else (_read_request(span), _read_response(span))
+    if kind == "tool":
+        request, response = _read_first(span, _ARGUMENTS), _read_first(span, _RESULTS)
+    else:
+        request, response = _read_request(span), _read_response(span)
     return TraceSpan(
         id=span.span_id,
         name=_find_name(span, kind, model),
@@ -165,10 +168,6 @@ def _find_name(span: Span, kind: SpanKind, model: str) -> str:
         or span.name.removeprefix("invoke_agent ").removeprefix("agent_run "),
     }
     return found.get(kind) or span.name
-
-
-def _read_tool(span: Span) -> tuple[object, object]:
-    return _read_first(span, _ARGUMENTS), _read_first(span, _RESULTS)
 
 
 def _read_request(span: Span) -> object:

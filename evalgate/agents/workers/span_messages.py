@@ -78,7 +78,7 @@ class ReportedSpans:
         A call of a model may be known from the agent's framework, from OpenTelemetry and from its HTTP
         request. The first of these that knows any is used, so that no call occurs twice.
         """
-        reported = [step for step in self._spans if not _is_from_http(step)]
+        reported = [step for step in self._spans if step.attributes.get("evalgate.captured_from") != "http"]
         found = self._spans
         if any(step.kind == "model" for step in reported):
             found = reported
@@ -88,10 +88,6 @@ class ReportedSpans:
         found = found or self._calls
         self.begin_turn()
         return found
-
-
-def _is_from_http(step: TraceSpan) -> bool:
-    return step.attributes.get("evalgate.captured_from") == "http"
 
 
 def _parse_span(message: JsonObject) -> TraceSpan:

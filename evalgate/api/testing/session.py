@@ -34,7 +34,6 @@ from evalgate.api.testing.nodes import (
 )
 from evalgate.api.testing.project import Project, apply_options, list_sources, to_folder_name
 from evalgate.core.errors import EvalgateError, InvalidInputError
-from evalgate.core.types import EvalSet
 
 _ENDINGS = (".evalset.json", ".test.json")
 _INTERRUPTED = "the session ended before every case was run"
@@ -206,11 +205,10 @@ class EvalgateSession:
         found = []
         for eval_set in loaded:
             file = self.project.folder / eval_set.path if eval_set.path else path
-            found += list_cases(group, self._load_whole(eval_set, file, format_name), eval_set.cases, file)
+            is_whole = eval_set.is_whole
+            whole = eval_set if is_whole else self.project.load_files([str(file)], format_name)[0]
+            found += list_cases(group, whole, eval_set.cases, file)
         return found
-
-    def _load_whole(self, eval_set: EvalSet, file: Path, format_name: str | None) -> EvalSet:
-        return eval_set if eval_set.is_whole else self.project.load_files([str(file)], format_name)[0]
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

@@ -133,8 +133,9 @@ class BuiltInEvaluator:
         if compare is not None:
             result: MetricResult = _compare_turns(self._name, actuals, expecteds, compare)
         else:
-            case, run = _build_case(actuals, expecteds), _build_run(actuals)
-            result = await self._build_metric(metric).score(case, run)
+            replies = tuple(_to_core(actual).to_reply() for actual in actuals)
+            run = CaseRun(1, "answered", replies, said=tuple(map(_get_user, actuals)))
+            result = await self._build_metric(metric).score(_build_case(actuals, expecteds), run)
         return _build_result(result, actuals, expecteds, metric.threshold)
 
     def check_metric(self, metric: EvalMetric) -> None:
@@ -211,11 +212,6 @@ def _build_case(actuals: Sequence[Invocation], expecteds: Sequence[Invocation]) 
     )
     context = actuals[0].context_messages if actuals else []
     return EvalCase("", turns, context_messages=tuple(message.to_wire() for message in context))
-
-
-def _build_run(actuals: Sequence[Invocation]) -> CaseRun:
-    replies = tuple(_to_core(actual).to_reply() for actual in actuals)
-    return CaseRun(1, "answered", replies, said=tuple(map(_get_user, actuals)))
 
 
 def _get_user(turn: Invocation) -> UserMessage:

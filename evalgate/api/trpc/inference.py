@@ -16,7 +16,7 @@ from evalgate.config.schema.agent import AgentConfig
 from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core import types
 from evalgate.core.protocols import Agent
-from evalgate.core.types import CaseRun, Reply, ToolCall
+from evalgate.core.types import CaseRun, Reply
 from evalgate.core.types import Message as Said
 from evalgate.documents.validation_errors import describe_error_details, format_location
 from evalgate.integrations.trpc.cases import TrpcCase, build_trpc_case
@@ -118,12 +118,6 @@ def _build_tools(reply: Reply) -> list[Tool]:
             "result response"
         )
     return [
-        Tool(
-            id=call.id or "", name=call.name, arguments=_get_arguments(call), result=answer and answer.result
-        )
+        Tool(id=call.id or "", name=call.name, arguments=call.arguments, result=answer and answer.result)
         for call, answer in matched.pairs
     ]
-
-
-def _get_arguments(call: ToolCall) -> object:
-    return call.args if call.other_args is None else call.other_args

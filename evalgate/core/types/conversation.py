@@ -34,6 +34,11 @@ class ToolCall:
     other_args: object = None
     """Arguments that are not a JSON object, such as a text or a list; `args` is then None."""
 
+    @property
+    def arguments(self) -> object:
+        """Return the arguments, a JSON object or not; None when the source names none."""
+        return self.args if self.other_args is None else self.other_args
+
 
 @frozen
 class ToolResult:

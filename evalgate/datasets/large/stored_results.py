@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from evalgate.core.types import CaseResult, RunResult, TurnResult
 from evalgate.datasets.results_encoder import EncodedTurns
+from evalgate.datasets.results_io import get_case_adapter
 from evalgate.redaction.redactor import RedactedJson
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class ShardCase(CaseResult, RedactedJson):
 
 @lru_cache(maxsize=1)
 def _parse_case(line: str) -> CaseResult:
-    return _get_full_adapter().validate_json(line, strict=True)
+    return get_case_adapter().validate_json(line, strict=True)
 
 
 @lru_cache(maxsize=1)
@@ -166,13 +167,6 @@ def _parse_turns(line: str) -> list[list[object]]:
     from pydantic_core import from_json
 
     return [run[_TURNS] for run in from_json(line)["runs"]]
-
-
-@cache
-def _get_full_adapter() -> "TypeAdapter[CaseResult]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(CaseResult)
 
 
 # --- reading a line of a shard ------------------------------------------------------------------------------

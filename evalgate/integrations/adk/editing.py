@@ -21,7 +21,6 @@ from evalgate.datasets.raw_edits import (
     SAME_TURN,
     edit_google_text,
     edit_items,
-    get_call_arguments,
     is_same_call,
     is_same_data,
     set_key,
@@ -254,7 +253,7 @@ class AdkEditor:
         edited = set_key(raw, "name", new.name) if new.name != old.name else dict(raw)
         if is_same_call(replace(old, name=new.name), new):
             return edited
-        return set_key(edited, "args", get_call_arguments(new))
+        return set_key(edited, "args", new.arguments)
 
     def _edit_result(self, raw: JsonObject, old: ToolResult, new: ToolResult) -> JsonObject:
         edited = set_key(raw, "name", new.name) if new.name != old.name else dict(raw)

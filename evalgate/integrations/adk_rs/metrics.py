@@ -23,7 +23,6 @@ from evalgate.core.types import (
     MetricFailure,
     MetricResult,
     Reply,
-    ToolCall,
     TurnScore,
 )
 from evalgate.metrics.tool_call_matching import TOO_DEEP
@@ -110,7 +109,7 @@ class AdkRsToolTrajectory(_AdkRsMetric):
         # Not strict: calls beyond the shorter list have no partner.
         pairs = zip(expected, actual, strict=False)
         matched = sum(
-            one.name == other.name and _is_equal(_get_args(one), _get_args(other)) for one, other in pairs
+            one.name == other.name and _is_equal(one.arguments, other.arguments) for one, other in pairs
         )
         # Without any call this is 0 / 1: adk-rs fails such a turn, Google ADK passes it.
         score = matched / max(len(expected), len(actual), 1)
@@ -127,10 +126,6 @@ class AdkRsToolTrajectory(_AdkRsMetric):
                 "no call is expected and none was made, which scores 0.0 as in adk-rs: see `empty_is_match`"
             )
         return TurnScore(score, reason, details, passed=score + _TOLERANCE >= self.threshold)
-
-
-def _get_args(call: ToolCall) -> object:
-    return call.other_args if call.args is None else call.args
 
 
 def _is_equal(one: object, other: object) -> bool:

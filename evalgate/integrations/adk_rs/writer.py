@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from evalgate.core.protocols import WriteResult
-from evalgate.core.types import CaseTurn, EvalCase, EvalSet, JsonObject, Message, ToolCall
+from evalgate.core.types import CaseTurn, EvalCase, EvalSet, JsonObject, Message
 from evalgate.datasets.adk_turns import normalize_keys
 from evalgate.datasets.conversion_losses import (
     build_write_result,
@@ -135,11 +135,9 @@ def build_invocation(turn: CaseTurn) -> JsonObject:
 def _build_intermediate_data(turn: CaseTurn) -> JsonObject:
     messages = [event for event in turn.expected.events if isinstance(event, Message)]
     return omit_empty(
-        tool_uses=[_build_function_call(call) for call in turn.expected.tool_calls],
+        tool_uses=[
+            {"name": call.name, **({} if call.arguments is None else {"args": call.arguments})}
+            for call in turn.expected.tool_calls
+        ],
         intermediate_responses=[[message.author or "", [{"text": message.text}]] for message in messages],
     )
-
-
-def _build_function_call(call: ToolCall) -> JsonObject:
-    args = call.args if call.other_args is None else call.other_args
-    return {"name": call.name, **({} if args is None else {"args": args})}

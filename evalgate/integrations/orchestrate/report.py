@@ -93,7 +93,11 @@ def build_summary_row(case: CaseResult, run: RunResult) -> JsonObject:
         "is_success": status == "passed",
         "dataset_name": case.eval_id,
         "is_error": int(is_error),
-        **{f"{metric.name.removeprefix(_PREFIX)}_comment": metric.reason for metric in _list_explained(run)},
+        **{
+            f"{metric.name.removeprefix(_PREFIX)}_comment": metric.reason
+            for metric in run.metrics
+            if metric.reason
+        },
     }
 
 
@@ -101,10 +105,6 @@ def _get_counts(run: RunResult) -> dict[str, object]:
     details = [metric.details for metric in run.metrics if metric.details and metric.name.startswith(_PREFIX)]
     found = next((each for each in details if _COUNTS[0] in each), {})
     return {name: found[name] for name in _COUNTS if name in found}
-
-
-def _list_explained(run: RunResult) -> list[RunMetric]:
-    return [metric for metric in run.metrics if metric.reason]
 
 
 def _to_value(name: str, metric: RunMetric) -> object:
@@ -145,9 +145,9 @@ def _build_event(event: Event) -> dict[str, object]:
 
 
 def _build_tool_call(call: ToolCall) -> dict[str, object]:
-    args = call.args if call.other_args is None else call.other_args
-    fields = {"type": "tool_call", "name": call.name, "args": args or {}, "id": call.id or ""}
-    function = {"name": call.name, "arguments": json.dumps(args or {}, ensure_ascii=False)}
+    args = call.arguments or {}
+    fields = {"type": "tool_call", "name": call.name, "args": args, "id": call.id or ""}
+    function = {"name": call.name, "arguments": json.dumps(args, ensure_ascii=False)}
     calls = [{"id": call.id or "", "function": function, "type": "function"}]
     return _build_message("assistant", json.dumps(fields, ensure_ascii=False), "tool_call") | {
         "tool_calls": calls

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias
 
-from evalgate.core.types import Event, ToolCall
+from evalgate.core.types import ToolCall
 from evalgate.integrations.trace_sources.conversations import ObservedConversation
 from evalgate.integrations.trace_sources.traces import Feedback
 
@@ -52,18 +52,15 @@ def drop_repeats(found: Iterable[ObservedConversation]) -> list[ObservedConversa
             [
                 turn.user.text,
                 turn.expected.response,
-                [_describe_call(event) for event in turn.expected.events],
+                [
+                    [event.name, event.args, event.other_args] if isinstance(event, ToolCall) else None
+                    for event in turn.expected.events
+                ],
             ]
             for turn in each.turns
         ]
         unique.setdefault(json.dumps(said, sort_keys=True, default=str), each)
     return list(unique.values())
-
-
-def _describe_call(event: Event) -> object:
-    if isinstance(event, ToolCall):
-        return [event.name, event.args, event.other_args]
-    return None
 
 
 def limit_per_path(found: Sequence[ObservedConversation], most: int) -> list[ObservedConversation]:

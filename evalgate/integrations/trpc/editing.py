@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import eq
 from typing import Any, TypeAlias
 
@@ -9,7 +10,6 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import (
     CaseTurn,
     EvalCase,
-    Event,
     JsonObject,
     Message,
     Reply,
@@ -23,7 +23,6 @@ from evalgate.datasets.raw_edits import (
     SAME_TURN,
     edit_google_text,
     edit_items,
-    get_call_arguments,
     is_same_call,
     is_same_data,
     set_key,
@@ -63,7 +62,11 @@ class TrpcEditor:
         if new.rubrics != old.rubrics:
             key = find_key_in_any_case(raw, "rubrics")
             rubrics = edit_items(
-                get_items(raw, key), old.rubrics, new.rubrics, edit=_edit_rubric, build=_build_rubric
+                get_items(raw, key),
+                old.rubrics,
+                new.rubrics,
+                edit=_edit_rubric,
+                build=partial(build_rubric, 1),
             )
             edited = set_key(edited, key, rubrics or None)
         return edited
@@ -144,7 +147,7 @@ def _edit_events(raw: dict[str, Any], old: Reply, new: Reply) -> dict[str, Any]:
     if not is_same_data(pairs[0], pairs[1]):
         key = find_key_in_any_case(raw, "tools")
         edited = set_key(edited, key, _edit_tools(get_items(raw, key), pairs[0], pairs[1]) or None)
-    said = [_list_messages(reply.events) for reply in (old, new)]
+    said = [[event for event in reply.events if isinstance(event, Message)] for reply in (old, new)]
     if said[0] != said[1]:
         key = find_key_in_any_case(raw, "intermediateResponses")
         messages = edit_items(
@@ -156,10 +159,6 @@ def _edit_events(raw: dict[str, Any], old: Reply, new: Reply) -> dict[str, Any]:
         )
         edited = set_key(edited, key, messages or None)
     return edited
-
-
-def _list_messages(events: Sequence[Event]) -> list[Message]:
-    return [event for event in events if isinstance(event, Message)]
 
 
 _Pair: TypeAlias = tuple[ToolCall, ToolResult | None]
@@ -177,7 +176,7 @@ def _edit_tools(raw: Sequence[Any], old: Sequence[_Pair], new: Sequence[_Pair]) 
             name = call.id if call.id and call.id not in ids else f"call_{number}"
             ids.add(name)
             built = {"id": name, **built}
-        arguments = get_call_arguments(call)
+        arguments = call.arguments
         given = {"arguments": arguments, "result": None if result is None else result.result}
         return {**built, **{key: value for key, value in given.items() if value is not None}}
 
@@ -196,7 +195,7 @@ def _edit_tool(raw: JsonObject, old: _Pair, new: _Pair) -> JsonObject:
     if new[0].name != old[0].name:
         edited[find_key_in_any_case(raw, "name")] = new[0].name
     if not is_same_call(replace(old[0], name=new[0].name), new[0]):
-        edited = set_key(edited, find_key_in_any_case(raw, "arguments"), get_call_arguments(new[0]))
+        edited = set_key(edited, find_key_in_any_case(raw, "arguments"), new[0].arguments)
     results = [None if pair[1] is None else pair[1].result for pair in (old, new)]
     if not is_same_data(results[0], results[1]):
         edited = set_key(edited, find_key_in_any_case(raw, "result"), results[1])
@@ -220,7 +219,3 @@ def _edit_rubric(raw: JsonObject, old: Rubric, new: Rubric) -> JsonObject:
     if new.metric != old.metric:
         edited[find_key_in_any_case(raw, "metricName")] = new.metric
     return edited
-
-
-def _build_rubric(rubric: Rubric) -> JsonObject:
-    return build_rubric(1, rubric)

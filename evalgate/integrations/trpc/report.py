@@ -61,7 +61,9 @@ def build_eval_set_results(record: Record, app_name: str) -> Iterator[JsonObject
         # Not random: the report of a record is the same each time that it is rendered.
         unique = uuid.uuid5(uuid.NAMESPACE_URL, f"evalgate:{record.created_at}:{eval_set_id}")
         result_id = f"{app_name}_{eval_set_id}_{unique}"
-        results = [_build_case_result(case, run, criteria) for run, case in _iter_runs(cases)]
+        runs = [(run, case) for case in cases for run in case.runs]
+        runs.sort(key=lambda pair: pair[0].run)  # first the first run of each, as tRPC-Agent-Go makes them
+        results = [_build_case_result(case, run, criteria) for run, case in runs]
         yield {
             "evalSetResultId": result_id,
             "evalSetResultName": result_id,
@@ -69,12 +71,6 @@ def build_eval_set_results(record: Record, app_name: str) -> Iterator[JsonObject
             **omit_empty(evalCaseResults=results, summary=build_summary(results)),
             "creationTimestamp": record.timestamp,
         }
-
-
-def _iter_runs(cases: Iterable[CaseResult]) -> Iterator[tuple[RunResult, CaseResult]]:
-    """Yield the runs of all cases: first the first run of each, as tRPC-Agent-Go makes them."""
-    runs = [(run, case) for case in cases for run in case.runs]
-    return iter(sorted(runs, key=lambda pair: pair[0].run))
 
 
 def _build_case_result(case: CaseResult, run: RunResult, criteria: _Criteria) -> JsonObject:

@@ -241,9 +241,8 @@ def _build_tools(reply: Reply) -> list[JsonObject]:
     tools = match_tool_results(reply)
     found: list[JsonObject] = []
     for (call, answer), name in zip(tools.pairs, tools.ids, strict=True):
-        arguments = call.args if call.other_args is None else call.other_args
         result = None if answer is None else answer.result
-        values = {"arguments": arguments, "result": result}
+        values = {"arguments": call.arguments, "result": result}
         given = {key: value for key, value in values.items() if value is not None}
         found.append({"id": name, "name": call.name, **given})
     return found

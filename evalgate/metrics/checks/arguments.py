@@ -44,7 +44,7 @@ class ArgumentsCondition:
 
     def _find_call_faults(self, made: MadeCall, transcript: Transcript) -> list[str]:
         call, faults = made.call, []
-        args = call.other_args if call.args is None and call.other_args is not None else call.args or {}
+        args = {} if call.arguments is None else call.arguments
         for path, condition in self._conditions:
             # Most paths are the name of an argument.
             if isinstance(args, dict) and path in args:

@@ -146,7 +146,7 @@ def _find_repeats(calls: Sequence[MadeCall]) -> Iterator[str]:
         return  # as nearly always
     for made in calls:
         call = made.call
-        args = call.args or {} if call.other_args is None else call.other_args
+        args = {} if call.arguments is None else call.arguments
         key = json.dumps([call.name, args], sort_keys=True, default=str)
         earlier = seen.setdefault(key, made)
         if earlier is not made:

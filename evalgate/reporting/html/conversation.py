@@ -248,7 +248,7 @@ def _build_entry(event: Event, budget: SizeBudget) -> TranscriptEntry:
     author = f" ({event.author[:_LONGEST_TOOL_NAME]})" if event.author else ""
     name = "" if isinstance(event, Message) else event.name[:_LONGEST_TOOL_NAME]
     if isinstance(event, ToolCall):
-        args = event.args if event.args is not None else event.other_args
+        args = event.arguments
         return TranscriptEntry("call", f"Tool call{author}", name, budget.take_json(args) if args else None)
     if isinstance(event, ToolResult):
         return TranscriptEntry("result", f"Result{author}", name, budget.take_json(event.result))

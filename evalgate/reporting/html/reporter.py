@@ -85,7 +85,8 @@ class HtmlReport:
     def iter_chunks(self, record: Record) -> Iterator[str]:
         """Yield the document in pieces."""
         entries = rank_cases(record, self.earlier)
-        marking = _Marking(_list_sort_metrics(record), group_cases(entries, record))
+        sort_metrics = tuple(dict.fromkeys(metric.name for metric in record.metrics))[:_MOST_SORT_METRICS]
+        marking = _Marking(sort_metrics, group_cases(entries, record))
         available = max(self.limit - _FOR_THE_TOP, self.limit // 2)
         full = _render_full_cases(record, entries, marking, available - min(_FOR_LINES, available // 5))
         lines = _render_lines(entries[len(full) :], marking, available - sum(map(_count_bytes, full)))
@@ -117,10 +118,6 @@ def load_script() -> str:
 def compute_digest(text: str) -> str:
     """Return the source expression by which a Content-Security-Policy allows a style sheet or a script."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-def _list_sort_metrics(record: Record) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(metric.name for metric in record.metrics))[:_MOST_SORT_METRICS]
 
 
 def _list_sort_keys(record: Record, metrics: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -43,6 +43,7 @@ def show_cases(request: Request) -> Response:
     page = min(query.page, last)
     shown = found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
     path = link_list(opened.record_id)
+    sorts = SORTS | {f"{SCORE}{name}": f"score of {name}" for name in opened.metrics[:_MOST_CHOICES]}
     return render(
         request,
         "cases.html.j2",
@@ -64,7 +65,7 @@ def show_cases(request: Request) -> Response:
         rerun="" if opened.is_recording else link_run_of_list(opened.record_id, query),
         all_kinds=link(path, query.change_fields(kind="")),
         choices=list(_list_choices(opened, query)),
-        sorts=[(name, words, name == query.sort) for name, words in _list_sorts(opened)],
+        sorts=[(name, words, name == query.sort) for name, words in sorts.items()],
         rows=[_build_row(opened, opened.entries[at], query) for at in shown],
         metrics=opened.metrics[:_MOST_SCORES],
         count=_count(len(found), len(opened.entries)),
@@ -108,11 +109,6 @@ def _list_choices(
         if values or chosen:
             listed = [*values[:_MOST_CHOICES], *([chosen] if chosen and chosen not in values else [])]
             yield name, label, every, [(each, words.get(each, each), each == chosen) for each in listed]
-
-
-def _list_sorts(opened: OpenedRecord) -> Iterator[tuple[str, str]]:
-    yield from SORTS.items()
-    yield from ((f"{SCORE}{name}", f"score of {name}") for name in opened.metrics[:_MOST_CHOICES])
 
 
 def _build_row(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> dict[str, object]:

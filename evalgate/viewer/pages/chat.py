@@ -102,8 +102,7 @@ def _build_trace(
 
 def _build_event(event: object) -> Mapping[str, object]:
     if isinstance(event, ToolCall):
-        args = event.other_args if event.args is None else event.args
-        return {"kind": "call", "name": event.name, "value": _format_json(args)}
+        return {"kind": "call", "name": event.name, "value": _format_json(event.arguments)}
     if isinstance(event, ToolResult):
         return {"kind": "result", "name": event.name, "value": _format_json(event.result)}
     return {"kind": "says", "name": getattr(event, "author", None) or "", "text": getattr(event, "text", "")}

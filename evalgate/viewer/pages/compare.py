@@ -1,6 +1,6 @@
 """Two records next to each other: metrics, the cases that changed first, and one case side by side."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -98,13 +98,8 @@ def _rank_change(compared: ComparedRecord, entry: CaseEntry) -> tuple[int, float
     """Return a key that puts changed cases first, in the order of `CHANGES`, then those that fell most."""
     change = compared.opened.changes.get(entry.case.key)
     order = list(CHANGES).index(change) if change else len(CHANGES)
-    return order, -max((abs(drop) for drop in _list_drops(entry)), default=0.0)
-
-
-def _list_drops(entry: CaseEntry) -> Iterator[float]:
-    for metric in entry.case.metrics:
-        if (decline := metric.decline) is not None:
-            yield decline
+    changes = (abs(metric.decline) for metric in entry.case.metrics if metric.decline is not None)
+    return order, -max(changes, default=0.0)
 
 
 def _build_row(compared: ComparedRecord, before: str, entry: CaseEntry) -> dict[str, object]:

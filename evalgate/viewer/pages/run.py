@@ -53,7 +53,8 @@ def _render_form(
     given: Mapping[str, tuple[str, ...]] | None = None,
     status_code: int = 200,
 ) -> Response:
-    asked = given if given is not None else _read_query(request)
+    query_params = request.query_params
+    asked = given if given is not None else {name: tuple(query_params.getlist(name)) for name in query_params}
     query = asked.get("q", ("",))[0]
     recorded = _find_recorded(get_viewer(request), asked)
     ticked = set(asked.get("case", ())) if given is not None or recorded is None else recorded
@@ -77,10 +78,6 @@ def _render_form(
         metrics=list(_list_metrics(plan, given)),
         runs=get_runs(get_viewer(request)).list_progress()[:10],
     )
-
-
-def _read_query(request: Request) -> Mapping[str, tuple[str, ...]]:
-    return {name: tuple(request.query_params.getlist(name)) for name in request.query_params}
 
 
 def _find_recorded(viewer: Viewer, asked: Mapping[str, tuple[str, ...]]) -> set[str] | None:

@@ -31,7 +31,7 @@ def format_tool_steps(reply: Reply | None) -> str:
 
 
 def _to_call_object(call: ToolCall) -> dict[str, object]:
-    return {"name": call.name, "args": call.args if call.other_args is None else call.other_args}
+    return {"name": call.name, "args": call.arguments}
 
 
 def format_instructions(exchanges: Sequence[Exchange]) -> str:
