@@ -1,0 +1,485 @@
+"""Decide whether the change or its surroundings broke an agent: its head and the base commit, both run today.
+
+The comparison with the history (look 1) cannot tell a change of the agent from a drift of the provider: the
+history is older than both. Look 2 runs the base commit's agent (the control) on the suspects of look 1, in
+turn with further runs of the head, and compares these fresh runs alone. The head's runs that made a case a
+suspect are selected for being bad, so they are no part of look 2, and nor is the history.
+
+The gate closes only if both looks say so. If nothing changed, look 1 is wrong at most as often as without
+control runs. If a drift hit head and control alike, look 1 may always be wrong, so look 2 keeps the whole
+level by itself: `case_alpha` over all suspects, and the share of `alpha` that averages have.
+
+A suspect is broken if the head fails more often than the control. The statistic is the smallest p of Fisher's
+exact test over the pairs of runs so far; `compute_repeated_p` computes the chance of one as small within all
+pairs that may be made, so a decision may be taken after every pair. Spending the level by Bonferroni would
+need two pairs more for a total break. Holm's procedure divides the level among the suspects.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from evalgate.core.frozen import frozen
+from evalgate.statistics.case_regression import StoredOutcomes
+from evalgate.statistics.mean_difference import MeanDifference, compare_means
+from evalgate.statistics.metric_assessment import INTERIM_DIVISOR, compute_holm_levels
+from evalgate.statistics.parameters import EPSILON, Parameters, is_within_level
+from evalgate.statistics.score_pairs import Pair, Score, normalize_scores
+from evalgate.statistics.threshold_test import compute_normal_quantile
+
+ControlAnswer: TypeAlias = Literal["broke", "drifted", "recovered", "open"]
+"""`broke`: the head is worse than the control, which closes the gate. `drifted`: the control fails today as
+it did not in its history, and the head not more than that. `recovered`: the head fails no longer, and the
+control neither: the suspicion was luck, or an outage that is over. `open`: too close to tell."""
+
+LEAST_PAIRS = 4
+"""Fewer pairs of runs answer nothing: a short outage can cause three failures."""
+
+MOST_PAIRS = 30
+"""Most pairs of runs of a case: beyond, more runs decide little, and the repeated p costs seconds."""
+
+_DRIFT_LEVEL = 0.05
+"""Level of the test that the control is worse than its history. It only names the reason for a head that is
+not worse than the control."""
+
+_OFTEN = 0.5
+"""A control that fails at least this often today, at the level above, needs no history: main fails too."""
+
+
+@frozen
+class CaseSuspect:
+    """One case that look 1 called broken, with its fresh runs."""
+
+    name: str
+    """Unique among the suspects."""
+    stored: StoredOutcomes
+    """Stored runs, and how many of them failed in the way that made the case a suspect."""
+    head: Sequence[bool | None] = ()
+    """Fresh runs of the head, in order: True if the run failed in that way, None if it has no result through
+    no fault of the agent."""
+    control: Sequence[bool | None] = ()
+    """Fresh runs of the control, as `head`."""
+
+
+@frozen
+class FreshScores:
+    """Scores of one metric on one case, 0 to 1."""
+
+    stored: Sequence[Score]
+    """Stored runs that look 1 compared with."""
+    head: Sequence[Score] = ()
+    """Fresh runs of the head, in order; 0 for a crash, None without a score through no fault of the agent."""
+    control: Sequence[Score] = ()
+    """Fresh runs of the control, as `head`."""
+    weight: float = 1.0
+
+
+@frozen
+class AverageSuspect:
+    """One metric with an average that look 1 called too low."""
+
+    name: str
+    max_drop: float
+    """A drop of the suite's average of this size or more closes the gate."""
+    cases: Mapping[str, FreshScores]
+    """Cases that get control runs, at least one: all, or those of `select_average_cases`."""
+    total_weight: float
+    """Weight of all cases that look 1 compared. A case without control runs counts as unchanged."""
+
+
+@frozen
+class CaseControl:
+    """Answer about one case, and its figures."""
+
+    answer: ControlAnswer
+    head_runs: int
+    """Fresh runs with a result."""
+    head_failed: int
+    control_runs: int
+    control_failed: int
+    p: float
+    """Chance that equal agents ever differ as much within the planned pairs; 1 without a pair."""
+    level: float
+    """Level that p was compared with, Holm's share of `case_alpha`."""
+    is_measured: bool
+    """False: too few runs have a result for any answer, so that look 1 has to stand."""
+
+
+@frozen
+class AverageControl:
+    """Answer about one average, and its figures. Means are those of the cases with control runs."""
+
+    answer: ControlAnswer
+    rounds: int
+    """Fresh runs of every case on each side that the figures use."""
+    stored: float | None
+    head: float | None
+    """None without a case that has scores on both sides."""
+    control: float | None
+    drop: float | None
+    """Mean of the whole suite: control minus head, cases without control runs counted as 0."""
+    p: float | None
+    level: float | None
+    is_measured: bool
+    """False: too few runs have a score for any answer, so that look 1 has to stand."""
+
+
+@frozen
+class PairsWanted:
+    """Pairs of runs that are needed before a decision."""
+
+    pairs: Mapping[str, int]
+    """Case to the number of further pairs, each a run of the head and one of the control; never empty."""
+
+
+@frozen
+class ControlDecision:
+    """Answers about all suspects."""
+
+    cases: Mapping[str, CaseControl]
+    averages: Mapping[str, AverageControl]
+
+    @property
+    def answer(self) -> ControlAnswer:
+        """Return the answer in all: broke before open before drifted before recovered."""
+        found = {each.answer for each in self._list_answers()}
+        order: tuple[ControlAnswer, ...] = ("broke", "open", "drifted", "recovered")
+        return next((answer for answer in order if answer in found), "open")
+
+    @property
+    def is_measured(self) -> bool:
+        """Return False if look 1 has to stand for a suspect, because its control runs have no results."""
+        return all(each.is_measured for each in self._list_answers())
+
+    def _list_answers(self) -> "tuple[CaseControl | AverageControl, ...]":
+        return (*self.cases.values(), *self.averages.values())
+
+
+def select_average_cases(scores: Mapping[str, tuple[Sequence[Score], Sequence[Score]]]) -> tuple[str, ...]:
+    """Return the cases that need control runs for an average: those with stored and head runs that differ.
+
+    A case with runs that all scored the same has no share in a drop. Cases are not selected by how far they
+    fell: that would leave out those that luck hid, and make every drop too small.
+
+    Args:
+        scores: case to (stored scores, the head's scores of look 1).
+    """
+    return tuple(
+        case for case, (stored, head) in scores.items() if len({*normalize_scores((*stored, *head))}) > 1
+    )
+
+
+def plan_control_runs(
+    cases: Sequence[CaseSuspect], averages: Sequence[AverageSuspect], parameters: Parameters
+) -> PairsWanted | ControlDecision:
+    """Return the pairs of runs to make next, or the decision.
+
+    Append a run of the head and one of the control to the suspect for every wanted pair, made in turn, and
+    call again. A case of several suspects needs as many pairs as the most demanding of them.
+
+    Args:
+        cases: case suspects. A case that broke in several ways is one suspect that fails in any of them.
+        averages: average suspects, by metric. Further pairs that a case got as a suspect do not count there.
+        parameters: those of the gate. `confirm_runs` is the most pairs of a case, unless so few could not
+            show a total break of one of so many suspects.
+    """
+    decision = decide_control_runs(cases, averages, parameters)
+    if decision.answer == "broke" and parameters.fail_fast:
+        return decision
+    most = count_most_pairs(len(cases), parameters)
+    wanted: dict[str, int] = {}
+    open_cases = [each for each in cases if decision.cases[each.name].answer == "open"]
+    first = _count_first_pairs(len(cases), most, parameters)
+    for suspect in open_cases:
+        made = min(len(suspect.head), len(suspect.control))
+        if made < most:
+            wanted[suspect.name] = max(1, first - made)
+    for average in averages:
+        if decision.averages[average.name].answer != "open":
+            continue
+        made = _count_rounds_made(average)
+        target = next((look for look in list_looks(parameters) if look > made), None)
+        for case, scores in average.cases.items() if target is not None else ():
+            missing = (target or 0) - min(len(scores.head), len(scores.control))
+            if missing > 0:
+                wanted[case] = max(wanted.get(case, 0), missing)
+    return PairsWanted(wanted) if wanted else decision
+
+
+def decide_control_runs(
+    cases: Sequence[CaseSuspect], averages: Sequence[AverageSuspect], parameters: Parameters
+) -> ControlDecision:
+    """Return the answers by the runs that were made; `open` for a suspect that needs more of them."""
+    return ControlDecision(_decide_cases(cases, parameters), _decide_averages(averages, parameters))
+
+
+def count_most_pairs(suspects: int, parameters: Parameters) -> int:
+    """Return the most pairs of runs that a case suspect gets."""
+    most = min(max(LEAST_PAIRS, parameters.confirm_runs), MOST_PAIRS)
+    level = parameters.case_alpha / max(1, suspects)
+    while most < MOST_PAIRS and not is_within_level(_compute_total_break_p(most, most), level):
+        most += 1
+    return most
+
+
+def _count_first_pairs(suspects: int, most: int, parameters: Parameters) -> int:
+    """Return the pairs after which a total break of every suspect is confirmed."""
+    # Holm's largest p of suspects that all broke is compared with the whole level, the smallest with a share.
+    level = parameters.case_alpha / max(1, suspects)
+    return next(
+        (
+            pairs
+            for pairs in range(LEAST_PAIRS, most)
+            if is_within_level(_compute_total_break_p(pairs, most), level)
+        ),
+        most,
+    )
+
+
+def _compute_total_break_p(pairs: int, most: int) -> float:
+    return compute_repeated_p(compute_pairs_p(pairs, pairs, 0), most)
+
+
+@lru_cache(maxsize=8192)
+def compute_pairs_p(pairs: int, head_failed: int, control_failed: int) -> float:
+    """Return Fisher's exact one-sided p of so many failures in `pairs` runs of each side."""
+    failed = head_failed + control_failed
+    as_bad = range(head_failed, min(pairs, failed) + 1)
+    choices = sum(math.comb(pairs, bad) * math.comb(pairs, failed - bad) for bad in as_bad)
+    return choices / math.comb(2 * pairs, failed)
+
+
+_GRID = 64
+
+
+@lru_cache(maxsize=1024)
+def compute_repeated_p(smallest: float, most: int) -> float:
+    """Return the chance that equal agents show a p of Fisher's test up to `smallest` after any pair.
+
+    Pairs are looked at from the first to `most`. The chance is the largest over all rates of failure that
+    head and control may share. It counts the ways to get there, so it is exact but for the grid of rates.
+    """
+    limit = smallest + EPSILON
+    alive = {(0, 0): 1}
+    reached: dict[tuple[int, int], int] = {}
+    for pairs in range(1, most + 1):
+        after: dict[tuple[int, int], int] = {}
+        for (head, control), ways in alive.items():
+            for state in ((head, control), (head + 1, control), (head, control + 1), (head + 1, control + 1)):
+                after[state] = after.get(state, 0) + ways
+        alive = {}
+        for (head, control), ways in after.items():
+            if compute_pairs_p(pairs, head, control) <= limit:
+                key = (pairs, head + control)
+                reached[key] = reached.get(key, 0) + ways
+            else:
+                alive[head, control] = ways
+    # Swapping the sides and the outcomes gives the same p, so rates above one half add nothing.
+    rates = (step / (2 * _GRID) for step in range(1, _GRID + 1))
+    return max(
+        math.fsum(
+            ways * rate**failed * (1 - rate) ** (2 * pairs - failed)
+            for (pairs, failed), ways in reached.items()
+        )
+        for rate in rates
+    )
+
+
+def _decide_cases(cases: Sequence[CaseSuspect], parameters: Parameters) -> dict[str, CaseControl]:
+    most = count_most_pairs(len(cases), parameters)
+    results = {each.name: (_drop_missing(each.head), _drop_missing(each.control)) for each in cases}
+    p_values = {name: _compute_sequential_p(*sides, most) for name, sides in results.items()}
+    levels = compute_holm_levels(p_values, parameters.case_alpha)
+    broken = {name for name, p in p_values.items() if is_within_level(p, levels[name])}
+    best = {
+        each.name: _compute_best_p(results[each.name], _count_pairs_left(each, most), most) for each in cases
+    }
+    best_levels = compute_holm_levels(best, parameters.case_alpha)
+    hopeless = {name for name, p in best.items() if not is_within_level(p, best_levels[name])}
+    found = {}
+    for each in cases:
+        head, control = results[each.name]
+        pairs = min(len(head), len(control))
+        answer: ControlAnswer = "open"
+        if each.name in broken:
+            answer = "broke"
+        elif pairs >= LEAST_PAIRS and _compute_excess(head, control) < parameters.case_drop - EPSILON:
+            if has_drifted(each.stored, StoredOutcomes(pairs, sum(control[:pairs]))):
+                answer = "drifted"
+            elif each.name in hopeless:
+                answer = "recovered"
+        found[each.name] = CaseControl(
+            answer,
+            len(head),
+            sum(head),
+            len(control),
+            sum(control),
+            p_values[each.name],
+            levels[each.name],
+            pairs >= LEAST_PAIRS,
+        )
+    return found
+
+
+def _drop_missing(outcomes: Iterable[bool | None]) -> tuple[bool, ...]:
+    return tuple(each for each in outcomes if each is not None)
+
+
+def _count_pairs_left(suspect: CaseSuspect, most: int) -> int:
+    return max(0, most - min(len(suspect.head), len(suspect.control)))
+
+
+def _compute_excess(head: Sequence[bool], control: Sequence[bool]) -> float:
+    """Return how much more of the head's runs failed, over the first pairs."""
+    pairs = min(len(head), len(control))
+    return (sum(head[:pairs]) - sum(control[:pairs])) / pairs
+
+
+def _compute_sequential_p(head: Sequence[bool], control: Sequence[bool], most: int) -> float:
+    smallest = 1.0
+    pairs = min(len(head), len(control), most)
+    for made in range(1, pairs + 1):
+        smallest = min(smallest, compute_pairs_p(made, sum(head[:made]), sum(control[:made])))
+    return min(1.0, compute_repeated_p(smallest, most)) if smallest < 1 else 1.0
+
+
+def _compute_best_p(sides: tuple[Sequence[bool], Sequence[bool]], left: int, most: int) -> float:
+    """Return the p if all further runs of the head fail, and none of the control."""
+    head, control = sides
+    return _compute_sequential_p((*head, *[True] * left), (*control, *[False] * left), most)
+
+
+def has_drifted(stored: StoredOutcomes, control: StoredOutcomes) -> bool:
+    """Return True if the control fails as its history did not, or so often that no history is needed."""
+    if control.failed == 0:
+        return False
+    runs, failed = stored.runs + control.runs, stored.failed + control.failed
+    as_bad = range(control.failed, min(control.runs, failed) + 1)
+    choices = sum(math.comb(control.runs, bad) * math.comb(stored.runs, failed - bad) for bad in as_bad)
+    if is_within_level(choices / math.comb(runs, failed), _DRIFT_LEVEL):
+        return True
+    often = range(control.failed, control.runs + 1)
+    chance = math.fsum(
+        math.comb(control.runs, bad) * _OFTEN**bad * (1 - _OFTEN) ** (control.runs - bad) for bad in often
+    )
+    return is_within_level(chance, _DRIFT_LEVEL)
+
+
+def list_looks(parameters: Parameters) -> tuple[int, ...]:
+    """Return the rounds of pairs after which averages are compared: powers of two, and the last."""
+    most = min(max(LEAST_PAIRS, parameters.confirm_runs), MOST_PAIRS)
+    powers = (1 << power for power in range(most.bit_length()))
+    return (*(look for look in powers if look < most), most)
+
+
+def _count_rounds_made(average: AverageSuspect) -> int:
+    return min(min(len(scores.head), len(scores.control)) for scores in average.cases.values())
+
+
+@frozen
+class _AverageLook:
+    """Comparison of the fresh runs of one average after so many rounds."""
+
+    rounds: int
+    stored: MeanDifference | None
+    """Change from the stored runs to the control; None without scores."""
+    change: MeanDifference | None
+    """Change from the control to the head; None without scores."""
+    share: float
+    """Weight of the cases with control runs, of the weight of the suite."""
+
+    @property
+    def p(self) -> float:
+        return self.change.p if self.change else 1.0
+
+
+def _decide_averages(averages: Sequence[AverageSuspect], parameters: Parameters) -> dict[str, AverageControl]:
+    looks = list_looks(parameters)
+    made = {each.name: _count_rounds_made(each) for each in averages}
+    answers: dict[str, AverageControl] = {}
+    for at, rounds in enumerate(looks):
+        reached = [each for each in averages if made[each.name] >= rounds]
+        if not reached:
+            break
+        is_last = at == len(looks) - 1
+        # All looks together keep the level: a tenth for each interim look, the rest for the last one.
+        alpha = parameters.alpha * parameters.averages_share
+        alpha *= 1 - (len(looks) - 1) / INTERIM_DIVISOR if is_last else 1 / INTERIM_DIVISOR
+        found = {each.name: _compare_average(each, rounds, parameters) for each in reached}
+        levels = compute_holm_levels({name: look.p for name, look in found.items()}, alpha)
+        for each in reached:
+            # The first look that is not open decides: later runs must give no second chance.
+            if each.name not in answers or answers[each.name].answer == "open":
+                answers[each.name] = _answer_average(
+                    each, found[each.name], levels[each.name], parameters, last=looks[-1]
+                )
+    nothing = AverageControl("open", 0, None, None, None, None, None, None, is_measured=False)
+    return {each.name: answers.get(each.name, nothing) for each in averages}
+
+
+def _compare_average(average: AverageSuspect, rounds: int, parameters: Parameters) -> _AverageLook:
+    stored, fresh = [], []
+    for case, scores in average.cases.items():
+        before = normalize_scores(scores.stored[-parameters.baseline_keep :], case)
+        head = normalize_scores(scores.head[:rounds], case)
+        control = normalize_scores(scores.control[:rounds], case)
+        if head and control:
+            fresh.append(Pair(case, control, head, scores.weight, rounds))
+            if before:
+                stored.append(Pair(case, before, control, scores.weight, rounds))
+    alpha = parameters.alpha * parameters.averages_share
+    weight = math.fsum(pair.weight for pair in fresh)
+    return _AverageLook(
+        rounds,
+        compare_means(stored, alpha=alpha, max_drop=average.max_drop) if stored else None,
+        compare_means(fresh, alpha=alpha, max_drop=average.max_drop) if fresh else None,
+        weight / average.total_weight,
+    )
+
+
+def _answer_average(
+    average: AverageSuspect, look: _AverageLook, level: float, parameters: Parameters, *, last: int
+) -> AverageControl:
+    change, before = look.change, look.stored
+    if change is None:
+        return AverageControl("open", look.rounds, None, None, None, None, None, level, is_measured=False)
+    missing = sum(_count_missing(scores, look.rounds) for scores in average.cases.values())
+    drop, limit = change.drop * look.share, average.max_drop
+    is_low = drop >= limit - EPSILON and drop > EPSILON
+    answer: ControlAnswer = "open"
+    if is_low and is_within_level(change.p, level):
+        answer = "broke"
+    elif not is_low and (look.rounds == last or _is_futile(change, look, limit, last, parameters)):
+        if before is not None and before.drop > 0 and is_within_level(before.p, _DRIFT_LEVEL):
+            answer = "drifted"
+        elif drop < limit / 2:
+            answer = "recovered"
+    return AverageControl(
+        answer,
+        look.rounds,
+        before.baseline if before else None,
+        change.candidate,
+        change.baseline,
+        drop,
+        change.p,
+        level,
+        is_measured=missing <= parameters.max_missing * 2 * look.rounds * len(average.cases) + EPSILON,
+    )
+
+
+def _count_missing(scores: FreshScores, rounds: int) -> int:
+    return sum(rounds - len(normalize_scores(side[:rounds])) for side in (scores.head, scores.control))
+
+
+def _is_futile(
+    change: MeanDifference, look: _AverageLook, limit: float, last: int, parameters: Parameters
+) -> bool:
+    """Return True if the drop would hardly ever reach the limit in the rounds that are left."""
+    if look.rounds < LEAST_PAIRS:  # equal runs of one round show no luck at all
+        return False
+    left = 1 / look.rounds - 1 / last
+    # Both sides vary, each as one round of the pooled runs does.
+    reach = change.run_deviation * look.share * math.sqrt(2 * left)
+    quantile = compute_normal_quantile(parameters.futility) if parameters.futility else math.inf
+    return change.drop * look.share + quantile * reach <= limit - EPSILON if reach else True
