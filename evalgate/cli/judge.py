@@ -87,9 +87,10 @@ def add(labels: str, by: str, thresholds: str | None, working_directory: str) ->
 
 
 @judge.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @thresholds_file
 @project_directory
-def check(thresholds: str | None, working_directory: str) -> int:
+def check(as_json: bool, thresholds: str | None, working_directory: str) -> int:
     """Compare the judge with the labels of people.
 
     Prints agreement, Cohen's kappa, TPR and TNR with 95 % intervals, and the pass rate without the judge's
@@ -98,6 +99,6 @@ def check(thresholds: str | None, working_directory: str) -> int:
     """
     from evalgate.cli.judge_labelling import check_judge
 
-    lines, code = check_judge(Path(working_directory), thresholds)
-    print_report("".join(f"{line}\n" for line in lines))
-    return code
+    found = check_judge(Path(working_directory), thresholds)
+    print_report(found.as_json() if as_json else found.as_text(), is_json=as_json)
+    return found.exit_code

@@ -1,8 +1,11 @@
 """`evalgate judge`: draw judged answers, store labels of people, and compare both."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.exit_codes import ExitCode
@@ -20,7 +23,13 @@ from evalgate.datasets.judge_labels import (
 )
 from evalgate.datasets.judged_answers import JudgedAnswer, list_judged_answers, sample_answers
 from evalgate.datasets.results_io import read_record
-from evalgate.runner.judge_assessment import assess_judges, describe_assessment, describe_people
+from evalgate.runner.judge_assessment import (
+    JudgeAssessment,
+    assess_judges,
+    compare_people,
+    describe_assessment,
+    describe_people,
+)
 from evalgate.runner.reevaluation import load_thresholds_or_default
 
 
@@ -102,8 +111,54 @@ def add_labels(labels: str, by: str, folder: Path, thresholds: str | None) -> It
     yield f"{shown_as}: {pluralize(len(filled), 'label')} of {by}{skipped}. See: evalgate judge check"
 
 
-def check_judge(folder: Path, thresholds: str | None) -> tuple[list[str], int]:
-    """Return the lines about all judges that people labelled answers of, and the exit code.
+@frozen
+class JudgeCheck:
+    """Comparison of all judges with the labels of people."""
+
+    store: LabelStore
+    assessments: Sequence[JudgeAssessment]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Return the answer over all floors: a missed one decides."""
+        if any(each.missed for each in self.assessments):
+            return ExitCode.CLOSED
+        is_decided = all(each.is_decided for each in self.assessments)
+        return ExitCode.OPEN if is_decided else ExitCode.INCONCLUSIVE
+
+    def as_text(self) -> str:
+        """Return the lines for a terminal."""
+        lines = [line for each in self.assessments for line in describe_assessment(each)]
+        return "".join(f"{line}\n" for line in [*lines, *describe_people(self.store)])
+
+    def as_json(self) -> str:
+        """Return the same figures as JSON, unrounded."""
+        content = {
+            "judges": [_build_judge(each) for each in self.assessments],
+            "people": [asdict(each) for each in compare_people(self.store)],
+            "exit_code": int(self.exit_code),
+        }
+        return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def _build_judge(each: JudgeAssessment) -> dict[str, Any]:
+    answers = each.counts.all_passed + each.counts.all_failed
+    return {
+        "metric": each.metric,
+        "fingerprint": each.fingerprint,
+        "answers": answers,
+        "labels": each.counts.labels,
+        "undecided": each.undecided,
+        "judge_pass_rate": each.counts.all_passed / answers if answers else None,
+        **asdict(each.accuracy),
+        "floors": {
+            name: {"floor": floor, **asdict(decision)} for name, (floor, decision) in each.floors.items()
+        },
+    }
+
+
+def check_judge(folder: Path, thresholds: str | None) -> JudgeCheck:
+    """Compare all judges that people labelled answers of with the labels.
 
     Raises:
         InvalidInputError: there is no sample, or a file cannot be used.
@@ -114,12 +169,7 @@ def check_judge(folder: Path, thresholds: str | None) -> tuple[list[str], int]:
     if not store.samples:
         raise InvalidInputError(f"{shown_as}: no sample yet. Draw one: evalgate judge sample RESULTS")
     floors = rules.config.judge.floor.labels if rules.config.judge else {}
-    found = assess_judges(store, floors)
-    lines = [line for each in found for line in describe_assessment(each)]
-    lines += describe_people(store)
-    if any(each.missed for each in found):
-        return lines, ExitCode.CLOSED
-    return lines, ExitCode.OPEN if all(each.is_decided for each in found) else ExitCode.INCONCLUSIVE
+    return JudgeCheck(store, assess_judges(store, floors))
 
 
 def _find_store(folder: Path, thresholds: str | None) -> tuple[Path, str]:

@@ -140,22 +140,41 @@ def _format_estimate(estimate: Estimate) -> str:
     return f"{format_score(estimate.value)} ({low} to {high})"
 
 
-def describe_people(store: LabelStore) -> Iterator[str]:
-    """Yield a line for each two people about their agreement on answers that both labelled."""
+@frozen
+class PeopleAgreement:
+    """Agreement of two people on answers that both labelled."""
+
+    first: str
+    second: str
+    answers: int
+    """Answers that both labelled, at least 1."""
+    agreed: int
+    kappa: float | None
+    """Cohen's kappa, -1 to 1; None if both gave all answers the same one label."""
+
+
+def compare_people(store: LabelStore) -> Iterator[PeopleAgreement]:
+    """Yield the agreement of each two people who labelled the same answers."""
     people = sorted({label.by for each in store.answers.values() for label in each.labels})
     for one, other in combinations(people, 2):
         pairs = list(_iter_pairs(store, one, other))
         if not pairs:
             continue
-        same = sum(first == second for first, second in pairs)
         kappa = compute_kappa(
             pairs.count(("pass", "pass")),
             pairs.count(("pass", "fail")),
             pairs.count(("fail", "pass")),
             pairs.count(("fail", "fail")),
         )
-        more = "" if kappa is None else f" (kappa {format_score(kappa)})"
-        yield f"{one} and {other} agree on {same} of {pluralize(len(pairs), 'answer')}{more}"
+        yield PeopleAgreement(one, other, len(pairs), sum(a == b for a, b in pairs), kappa)
+
+
+def describe_people(store: LabelStore) -> Iterator[str]:
+    """Yield a line for each two people about their agreement on answers that both labelled."""
+    for each in compare_people(store):
+        more = "" if each.kappa is None else f" (kappa {format_score(each.kappa)})"
+        answers = pluralize(each.answers, "answer")
+        yield f"{each.first} and {each.second} agree on {each.agreed} of {answers}{more}"
 
 
 def _iter_pairs(store: LabelStore, one: str, other: str) -> Iterator[tuple[str, str]]:

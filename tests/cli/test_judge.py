@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.commands import Done, evalgate
@@ -85,6 +86,7 @@ def test_people_label_a_blind_sample_and_the_judge_is_compared(tmp_path: Path) -
     added = call(tmp_path, "judge", "add", "anna.yaml", "--by", "anna")
     call(tmp_path, "judge", "add", "ben.yaml", "--by", "ben")
     check = call(tmp_path, "judge", "check")
+    as_json = call(tmp_path, "judge", "check", "--json")
 
     assert drawn.code == 0, drawn.err
     assert "labels.yaml: 12 answers of 24 to label." in drawn.out
@@ -106,6 +108,17 @@ def test_people_label_a_blind_sample_and_the_judge_is_compared(tmp_path: Path) -
     assert "TNR 0.2: met" in check.out
     assert re.search(r"kappa 0\.95: not enough labels: [\d,]+ more would decide", check.out)
     assert "anna and ben agree on 10 of 12 answers (kappa 0.67)" in check.out
+    figures = json.loads(as_json.out)
+    (found,) = figures["judges"]
+    assert (as_json.code, figures["exit_code"]) == (4, 4)
+    assert [found[name] for name in ("metric", "answers", "labels", "undecided")] == [METRIC, 24, 10, 2]
+    assert found["judge_pass_rate"] == pytest.approx(2 / 3)
+    assert found["agreement"]["value"] == 1.0
+    assert 0 < found["agreement"]["low"] < found["agreement"]["high"] <= 1
+    assert found["floors"]["tnr"] == {"floor": 0.2, "answer": "met", "further_labels": None}
+    assert found["floors"]["kappa"]["answer"] == "undecided"
+    (people,) = figures["people"]
+    assert (people["answers"], people["agreed"], round(people["kappa"], 2)) == (12, 10, 0.67)
 
 
 def test_a_judge_that_misses_its_floor_closes(tmp_path: Path) -> None:
