@@ -4,9 +4,10 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -36,12 +37,13 @@ class InterruptHandler:
         self._number: int = signal.SIGINT
         """The signal that came last."""
 
-    def __call__(self, number: int, _frame: FrameType | None) -> None:
+    def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle one signal: Python calls this in the main thread, between any two of its steps."""
         # A signal may arrive while handlers are still being installed. Raising there would leave some of them
         # installed and the previous ones forgotten, so it is only noted, and raised by `_mark_ready`.
         self._was_asked, self._number = True, number
-        if self._is_ready:
+        # Python would drop an exception within `_repeat_lost_interrupt` as well: the signal comes again.
+        if self._is_ready and not _is_called_by(self._repeat_lost_interrupt.__code__, frame):
             self._interrupt_command()
 
     def install_handlers(self) -> None:
@@ -55,9 +57,15 @@ class InterruptHandler:
         if lost.exc_type is not KeyboardInterrupt:
             sys.__unraisablehook__(lost)
             return
-        self.is_certain = self._is_ready = False  # an exception within this function would be dropped as well
-        threading.Timer(_REPEAT_S, os.kill, (os.getpid(), self._number)).start()
-        self._is_ready = True
+
+        def send_until_raised() -> None:
+            time.sleep(_REPEAT_S)
+            while not self.is_certain:
+                os.kill(os.getpid(), self._number)
+                time.sleep(_REPEAT_S)
+
+        self.is_certain = False
+        threading.Thread(target=send_until_raised, daemon=True).start()
 
     @contextmanager
     def handle_signals(self) -> Iterator[None]:
@@ -81,6 +89,13 @@ class InterruptHandler:
     def note_interrupt(self) -> None:
         """Note that the command was asked to end, for a caller that ends it: further signals are ignored."""
         self.is_certain = self.has_interrupted = True
+
+
+def _is_called_by(caller: CodeType, frame: FrameType | None) -> bool:
+    """Return True if the frame, or one that called it, runs the code `caller`."""
+    while frame is not None and frame.f_code is not caller:
+        frame = frame.f_back
+    return frame is not None
 
 
 def ignore_end_signals() -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,18 +47,45 @@ class SignalsAtItsEnd:
         time.sleep(0)
 
 
-@pytest.mark.parametrize("number", END_SIGNALS)
-def test_an_interrupt_that_python_drops_comes_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals
-) -> None:
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[InterruptHandler]:
+    """Install a handler as the command does; until all its threads have ended."""
     monkeypatch.setattr("sys.unraisablehook", sys.unraisablehook)
+    others, before = threading.enumerate(), {number: signal.getsignal(number) for number in END_SIGNALS}
     handler = InterruptHandler()
     handler.install_handlers()
+    yield handler
+    for thread in set(threading.enumerate()).difference(others):
+        thread.join()
+    for number, handler_before in before.items():
+        signal.signal(number, handler_before)
+
+
+@pytest.mark.parametrize("number", END_SIGNALS)
+def test_an_interrupt_that_python_drops_comes_again(
+    installed: InterruptHandler, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
     SignalsAtItsEnd(number)
     with pytest.raises(KeyboardInterrupt):
         time.sleep(60)
-    assert handler.has_interrupted
+    assert installed.has_interrupted
     assert capsys.readouterr().err == ""
+
+
+def test_a_signal_while_the_last_one_is_repeated_is_not_lost(
+    installed: InterruptHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def start_and_signal(thread: threading.Thread) -> None:
+        start(thread)
+        time.sleep(0.1)  # the signal comes again here, where Python drops every exception
+
+    monkeypatch.setattr(threading.Thread, "start", start_and_signal)
+    SignalsAtItsEnd(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        time.sleep(5)
+    assert installed.has_interrupted
 
 
 @pytest.mark.parametrize("number", END_SIGNALS)

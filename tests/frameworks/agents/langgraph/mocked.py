@@ -23,7 +23,7 @@ class Scripted(BaseChatModel):
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         if messages[-1].type == "tool":
             found = ", ".join(str(each.content) for each in messages if each.type == "tool")
-            answer = AIMessage(f"{found}; called for real: {', '.join(CALLED) or 'nothing'}")
+            answer = AIMessage(f"{found}; called for real: {', '.join(sorted(CALLED)) or 'nothing'}")
         else:
             named = (("find_order", {"order_id": "5"}), ("refund", {"amount": 1}))
             calls = [{"name": name, "args": args, "id": name} for name, args in named]
