@@ -229,6 +229,8 @@ def _classify_reason(verdict: Verdict) -> str:
         "missed a threshold": "cases that missed a threshold",
         "Protected": "a protected case",
     }
+    if reason.startswith("budget/") and "more than luck" in reason:
+        return f"an increase of {reason.partition(': ')[0]}"
     return next((phrase for sign, phrase in words.items() if sign in reason), reason)
 
 

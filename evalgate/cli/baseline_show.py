@@ -13,17 +13,29 @@ from evalgate.baselines.history import STALE_DAYS, compute_age_days, describe_st
 from evalgate.cli.aa import format_planned_runs
 from evalgate.config.schema.thresholds import Config
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.formatting import format_score, pluralize
+from evalgate.core.formatting import compute_mean, format_figure, format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import disable_commands, to_log_line
 from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import Baseline, BaselineSource, FailingSince
-from evalgate.gating.score_tables import build_statistical_policy, list_baseline_scores
+from evalgate.gating.budgets import collect_budget_figures
+from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy, list_baseline_scores
 from evalgate.runner.plan import MEASURED_RUNS
-from evalgate.runner.reevaluation import BaselineTarget
+from evalgate.runner.reevaluation import EMPTY_RECORD, BaselineTarget, build_stored_record
 from evalgate.statistics.power import DetectableDrop, estimate_detectable_drops
 
 _NAMED = 10
+
+
+@frozen
+class DetectableIncrease:
+    """Sensitivity of one budget over the cases of a baseline with a figure."""
+
+    cases: int
+    average: float
+    ratio: float | None
+    """Ratios of this size or more are caught about four times in five; None: without `max_increase`, or if
+    every figure is 0, none is compared."""
 
 
 @frozen
@@ -44,6 +56,8 @@ class BaselineSummary:
     planned: str
     """Number of runs of each case that the detectable drops assume, in words."""
     remarks: tuple[str, ...]
+    budgets: Mapping[str, DetectableIncrease]
+    """Average figure and detectable increase by budget, over the runs that passed all other metrics."""
 
     def as_json(self) -> str:
         """Return the summary as JSON text."""
@@ -59,7 +73,8 @@ def summarize_baseline(destination: BaselineTarget, now: datetime | None = None)
     baseline, now = destination.read(), now or datetime.now(UTC)
     gate = destination.config.gate
     runs = destination.config.runs if destination.config.runs_given else _choose_default_runs(baseline)
-    parameters = build_statistical_policy(gate, runs, ()).parameters
+    policy = build_statistical_policy(gate, runs, destination.criteria)
+    parameters = policy.parameters
     get_range = destination.config.get_score_range
     drops = estimate_detectable_drops(
         build_score_history(baseline, destination.config), parameters, max_drop=gate.max_regression
@@ -81,7 +96,33 @@ def summarize_baseline(destination: BaselineTarget, now: datetime | None = None)
         dict(_find_breaks(baseline, destination)),
         format_planned_runs(runs, gate.max_runs),
         tuple(describe_staleness(baseline, now)),
+        dict(_estimate_increases(baseline, destination, policy)),
     )
+
+
+def _estimate_increases(
+    baseline: Baseline, destination: BaselineTarget, policy: StatisticalPolicy
+) -> Iterator[tuple[str, DetectableIncrease]]:
+    """Yield every budget with stored figures, with the increase that the gate would catch."""
+    criteria = {each.metric: each for each in destination.criteria}
+    cases = build_stored_record(baseline, criteria, EMPTY_RECORD).cases
+    for figures in collect_budget_figures(cases, baseline, policy).values():
+        stored = {
+            case: [each for each in row.baseline or () if each is not None][
+                -policy.parameters.baseline_keep :
+            ]
+            for case, row in figures.rows.items()
+        }
+        means = [compute_mean(found) for found in stored.values() if found]
+        if not means:
+            continue
+        most, ratio = figures.limits.max_increase, None
+        shares = {case: row.baseline or () for case, row in figures.shares.cases.items()}
+        if most is not None and any(each is not None for scores in shares.values() for each in scores):
+            allowed = figures.shares.to_drop(most)
+            found = estimate_detectable_drops({"": shares}, policy.parameters, max_drop=allowed)[""]
+            ratio = figures.shares.to_ratio(found.notice)
+        yield figures.metric, DetectableIncrease(len(means), compute_mean(means), ratio)
 
 
 def _choose_default_runs(baseline: Baseline) -> int | Literal["auto"]:
@@ -143,6 +184,15 @@ def _format_lines(summary: BaselineSummary) -> Iterator[str]:
         )
         yield f"  {_describe_detectable_drop(found, summary.ranges.get(name), summary.planned)}"
         yield from _describe_unconfirmable(found)
+    for name, budget in summary.budgets.items():
+        average = f"{format_figure(budget.average)} on average of {pluralize(budget.cases, 'case')}"
+        yield f"{to_log_line(name, 80)}: {average}"
+        yield (
+            "  Increases are not compared: without `max_increase`, or because every figure is 0."
+            if budget.ratio is None
+            else f"  Increases to about × {budget.ratio:.2f} or more are caught reliably with "
+            f"{summary.planned} of each case."
+        )
     yield from _describe_breaks(summary.failing)
     for remark in summary.remarks:
         yield f"Note: {to_log_line(remark, 500)}"

@@ -1,8 +1,9 @@
 """Describe the comparison of a budget in words: as ratios, counts and luck."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from evalgate.core.formatting import format_figure, pluralize, to_sentence
+from evalgate.core.formatting import compute_mean, format_figure, pluralize, to_sentence
 from evalgate.core.types import RatioEstimate, ThresholdEstimate
 from evalgate.statistics.gate_decision import MetricDecision
 
@@ -42,6 +43,16 @@ def describe_growth(
         "better": f"Less than on {context.base}: {found}, too much to be luck.",
     }
     return sentences.get(growth.reason, f"No sign of an increase: {found}. {power}")
+
+
+def describe_cost_from_zero(figures: Sequence[float], context: "MessageContext") -> str:
+    """Return the sentence about cases with the figure 0 in the baseline; `figures` are theirs now."""
+    it, has = ("it", "has") if len(figures) == 1 else ("they", "have")
+    return (
+        f"Can't tell: {pluralize(len(figures), 'case')} cost nothing on {context.base}, and "
+        f"{format_figure(compute_mean(figures))} on average now, so that {it} {has} no ratio. Limit the cost "
+        "with `max`, or accept it with `evalgate baseline accept`."
+    )
 
 
 def describe_left_out(left_out: tuple[int, int]) -> str:

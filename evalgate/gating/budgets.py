@@ -25,6 +25,7 @@ from evalgate.core.types import (
     RunResult,
 )
 from evalgate.gating.budget_messages import (
+    describe_cost_from_zero,
     describe_growth,
     describe_left_out,
     describe_percentile,
@@ -65,6 +66,21 @@ class BudgetFigures:
     """Runs with a figure that are not compared because they did not pass: now, and in the baseline."""
     unknown: int
     """Cases that passed and have a figure in the baseline, but none now."""
+
+    def list_costs_from_zero(self) -> list[float]:
+        """Return the mean figure of each case that has one in every run, and had 0 in every stored run.
+
+        Such an increase has no ratio. Budgets of counts have none, because 1 is added to their figures.
+        """
+        if self.metric in _COUNTS:
+            return []
+        found = []
+        for row in self.rows.values():
+            then = [each for each in row.baseline or () if each is not None]
+            now = [each for each in row.candidate if each is not None]
+            if row.comparable and then and now and not any(then) and all(now):
+                found.append(compute_mean(now))
+        return found
 
     def build_table(self, policy: "StatisticalPolicy") -> GatingMetric:
         """Build the table of the test of the increase; without `max_increase` nothing is tested.
@@ -270,7 +286,8 @@ def _add_judgement(
     parts = [*_judge_growth(figures, growth, context), *_judge_percentile(figures, policy)]
     if not parts:
         return summary
-    worst = max(parts, key=lambda part: SEVERITY[part.verdict])
+    # A missing baseline leaves the gate open if there is none at all, so other doubts go before it.
+    worst = max(parts, key=lambda part: (SEVERITY[part.verdict], part.reason != "no_baseline"))
     sentences = [sentence for part in parts if part.verdict == worst.verdict for sentence in part.sentences]
     if any(part.ratio for part in parts) and (left := describe_left_out(figures.left_out)):
         sentences.append(left)
@@ -282,7 +299,10 @@ def _add_judgement(
         ratio=next((part.ratio for part in parts if part.ratio), None),
         percentile=next((part.percentile for part in parts if part.percentile), None),
     )
-    return replace(summary, judgement=judgement, regressed=worst.verdict == "fail")
+    status = summary.status
+    if status == "passed" and any(part.reason == "too_few_runs" for part in parts):
+        status = "not_evaluated"
+    return replace(summary, status=status, judgement=judgement, regressed=worst.verdict == "fail")
 
 
 _REASONS = {
@@ -308,10 +328,15 @@ def _judge_growth(
         to_ratio, most = figures.shares.to_ratio, 1 + figures.limits.max_increase
         value, low, high, notice = map(to_ratio, (change.drop, change.low, change.high, change.notice))
         ratio = RatioEstimate(value, low, high, notice, most, change.cases)
+    verdict, reason = growth.verdict, _REASONS.get(growth.reason, growth.reason)
+    sentence = describe_growth(figures.metric, ratio, growth, context)
+    if verdict != "fail" and (costs := figures.list_costs_from_zero()):
+        verdict, reason = "inconclusive", "grew_from_zero"
+        sentence = describe_cost_from_zero(costs, context)
     yield MetricComparison(
-        verdict=growth.verdict,
-        reason=_REASONS.get(growth.reason, growth.reason),
-        sentences=(describe_growth(figures.metric, ratio, growth, context),),
+        verdict=verdict,
+        reason=reason,
+        sentences=(sentence,),
         max_drop=None,
         require=growth.rule.require,
         rounds=growth.rounds,

@@ -341,14 +341,20 @@ def explain_delta(record: Record) -> Iterator[str]:
     """Yield the reasons why Δ is not simply the score minus the baseline."""
     if compared := count_compared_cases(record):
         yield f"Δ is over the {pluralize(compared, 'case')} that can be compared."
-    if any(metric.errors and metric.compared_score != metric.score for metric in record.metrics):
-        yield "The baseline and Δ count a run without an answer as 0; the score is over the answers."
+    scores = [metric for metric in record.metrics if not metric.range.lower_is_better]
+    if any(metric.errors and metric.compared_score != metric.score for metric in scores):
+        which = "" if len(scores) == len(record.metrics) else " of scores"
+        yield f"The baseline and Δ{which} count a run without an answer as 0; the score is over the answers."
 
 
 def describe_missing_baseline(record: Record) -> str:
     """Return the sentence that reports show if there is no comparison with a baseline."""
     if record.shard is not None:
         return "One shard alone is compared with no baseline: that is done when all are merged."
+    unchecked = [each.metric for each in record.criteria if each.options.get("max_increase") is not None]
+    if unchecked:
+        names = ", ".join(dict.fromkeys(unchecked))
+        return f"No baseline: absolute thresholds only. Not checked: `max_increase` of {names}."
     return "No baseline: absolute thresholds only."
 
 

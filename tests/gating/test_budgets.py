@@ -16,7 +16,10 @@ from evalgate.core.types import MetricSummary
 from evalgate.gating.budgets import collect_budget_figures
 from evalgate.gating.score_tables import StatisticalPolicy
 from evalgate.reporting.comment.reporter import CommentReport
+from evalgate.reporting.findings import describe_missing_baseline, explain_delta
+from evalgate.reporting.summary_lines import build_metric_line
 from evalgate.runner.plan import build_plan
+from tests.commands import evalgate as evalgate_command
 
 PAGE = (Path(__file__).parents[2] / "docs/budgets.md").read_text("utf-8")
 CASES = [EvalCase(f"c{at}", (CaseTurn(UserMessage(f"{at}"), Reply("Hello")),)) for at in range(12)]
@@ -187,6 +190,68 @@ def test_cases_that_report_no_figure_any_more_are_counted(folder: Path) -> None:
     )
 
 
+def charge(*prices: float) -> Callable[..., str]:
+    """An agent with a price for each case, the last one for all others."""
+
+    def answer(text: str, chat: Any) -> str:
+        chat.usage(1000, cost_usd=prices[min(int(text), len(prices) - 1)])
+        return "Hello"
+
+    return answer
+
+
+@pytest.mark.parametrize(("free", "words"), [(1, "1 case cost"), (12, "12 cases cost")])
+def test_a_cost_that_rises_from_nothing_is_not_passed(tmp_path: Path, free: int, words: str) -> None:
+    budgets = {"budget/cost_usd": {"max_increase": 0.15}}
+    run(tmp_path, charge(*[0.0] * free, 0.2), budgets).write(tmp_path)
+    record = run(tmp_path, charge(0.2), budgets)
+    judgement = find(record, "budget/cost_usd").judgement
+    assert judgement is not None
+    assert (record.verdict.status, judgement.reason) == ("inconclusive", "grew_from_zero")
+    assert judgement.sentences[0].startswith(f"Can't tell: {words} nothing on the baseline, and 0.200 on")
+    assert run(tmp_path, charge(*[0.0] * free, 0.2), budgets).passed
+    assert run(tmp_path, charge(*[0.0] * (free - 1), 0.2), {"budget/tool_calls": {"max_increase": 0}}).passed
+    dearer = run(tmp_path, charge(0.2, 0.4), budgets)
+    assert dearer.verdict.status == ("fail" if free == 1 else "inconclusive")
+
+
+def test_without_a_baseline_the_unchecked_increase_is_named(tmp_path: Path) -> None:
+    record = run(tmp_path, consume(), TOKENS)
+    assert record.passed
+    assert describe_missing_baseline(record) == (
+        "No baseline: absolute thresholds only. Not checked: `max_increase` of budget/tokens."
+    )
+    both = run(tmp_path, consume(), {"budget/tokens": {"max_increase": 0.15, "p95": 9000}})
+    assert both.verdict.status == "inconclusive"
+    assert both.verdict.reasons[1].startswith("budget/tokens: p95 is not applicable: 59 runs")
+
+
+def test_baseline_show_knows_budgets(tmp_path: Path) -> None:
+    budgets = {
+        "budget/tokens": {"max_increase": 0.15},
+        "budget/turns": 1,
+        "budget/cost_usd": {"max_increase": 0.1},
+    }
+    thresholds = {"criteria": {"response_match_score": 0.9, **budgets}, "gate": {"baseline": "results.json"}}
+    (tmp_path / "evalgate.json").write_text(json.dumps({"version": 1, **thresholds}))
+    made = evalgate.evaluate(CASES, consume(fails=("0",)), thresholds={**thresholds, "gate": {}}, runs=4)
+    made.write(tmp_path)
+    shown = evalgate_command("baseline", "show", cwd=tmp_path).out
+    assert "budget/tokens: 1,000 on average of 11 cases\n  Increases to about × 1.20 or more" in shown
+    assert "budget/turns: 1 on average of 11 cases\n  Increases are not compared" in shown
+    assert "budget/cost_usd" not in shown
+
+
+def test_sentences_about_runs_without_an_answer_are_about_scores_only(folder: Path) -> None:
+    def answer(text: str, chat: Any) -> str:
+        if text == "3":
+            raise RuntimeError("down")
+        return consume()(text, chat)
+
+    scores, budgets = "of scores count a run without an answer as 0", {"budget/tokens": {"max": 9000}}
+    assert scores in " ".join(explain_delta(run(folder, answer, budgets)))
+
+
 def test_without_figures_in_the_baseline_nothing_is_compared(tmp_path: Path) -> None:
     run(tmp_path, consume(), {}).write(tmp_path)
     record = run(tmp_path, consume(9), TOKENS)
@@ -212,6 +277,8 @@ def test_p95_needs_enough_runs(tmp_path: Path, runs: int, status: str) -> None:
     judgement = find(record, "budget/tokens").judgement
     assert record.verdict.status == status
     assert judgement is not None
+    row = build_metric_line(find(record, "budget/tokens"))
+    assert row.status == ("not_evaluated" if runs == 4 else "failed")
     if runs == 4:
         assert "59 runs with a figure are needed to bound it, 48 were made" in judgement.sentences[0]
     else:
