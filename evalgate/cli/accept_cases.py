@@ -1,6 +1,7 @@
 """`evalgate accept`: take over what the agent did into the files of eval sets."""
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -135,7 +136,7 @@ def _build_changes(
         accepted = list[_AcceptedCase]()
         for result in (case for case in chosen if case.path == path):
             try:
-                _check_case(result, *fingerprints.get(result.key, ("", False)), options)
+                _check_case(result, *fingerprints.get(result.key, ("", False)), record, options)
                 accepted.append(_accept_case(file, result, options))
             except InvalidInputError as error:
                 problems += error.problems
@@ -175,12 +176,19 @@ def _accept_case(file: EvalSetFile, result: CaseResult, options: AcceptOptions) 
     )
 
 
-def _check_case(result: CaseResult, fingerprint: str, is_protected: bool, options: AcceptOptions) -> None:
+def _check_case(
+    result: CaseResult, fingerprint: str, is_protected: bool, record: Record, options: AcceptOptions
+) -> None:
     """Raise an error if the case is another one than the one that was run, or is protected."""
     if fingerprint != result.fingerprint:
-        raise InvalidInputError(
-            f"{result.eval_id!r} is not as it was in {options.results}: run it again, and accept that"
-        )
+        given = dict(iter_option_pairs(record.options))
+        thresholds = given.get("--thresholds", given.get("-c"))
+        advice = "run it again, and accept that"
+        if thresholds and thresholds != options.thresholds:
+            advice = f"the run had another thresholds file, so add `--thresholds {shlex.quote(thresholds)}`"
+        elif options.thresholds and not thresholds:
+            advice = f"the run had no `--thresholds`: leave it out, or {advice}"
+        raise InvalidInputError(f"{result.eval_id!r} is not as it was in {options.results}: {advice}")
     if (is_protected or result.protected) and not options.protected:
         raise InvalidInputError(f"{result.eval_id!r} is protected: `--protected` accepts it all the same")
 

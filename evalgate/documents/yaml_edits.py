@@ -21,7 +21,8 @@ _LONGEST_LINE = 100
 def set_yaml_value(text: str, path: Sequence[str], value: object, shown_as: str) -> str:
     """Return the text of an object with another value at a path of keys; missing objects are added.
 
-    None removes the value, and the objects that are empty then. Comments within a replaced value are lost.
+    None removes the value, and the objects that are empty then. Comments within a replaced value are lost; a
+    list that only gets further items keeps them.
 
     Raises:
         InvalidInputError: the text is not YAML, or cannot be changed there, as with an alias.
@@ -46,13 +47,23 @@ def set_yaml_value(text: str, path: Sequence[str], value: object, shown_as: str)
         if depth < len(path):
             changed = _add_entry(text, nodes, path, new)
         else:
-            changed = _replace_entry(text, nodes[-2], path[-1], new)
+            before = _get_value(compose_yaml(text, shown_as)[1], path)
+            changed = _append_items(text, nodes[-1], before, new) or _replace_entry(
+                text, nodes[-2], path[-1], new
+            )
     if compose_yaml(changed, shown_as)[1] != _set_value(compose_yaml(text, shown_as)[1], path, value):
         mark = getattr(nodes[-1], "start_mark", None)
         place = (mark.line + 1, mark.column + 1) if mark else (0, 0)
         message = f"evalgate cannot change `{path[-1]}` here: change the file by hand"
         raise InvalidInputError([Problem(shown_as, place[0], place[1], message)])
     return changed
+
+
+def _get_value(root: object, path: Sequence[str]) -> object:
+    """Return the value at a path of keys in decoded YAML; None if there is none."""
+    for key in path:
+        root = root.get(key) if isinstance(root, Mapping) else None
+    return root
 
 
 def _set_value(root: object, path: Sequence[str], value: object) -> object:
@@ -80,6 +91,20 @@ def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: obje
         return text[: last.end_mark.index] + entry + text[last.end_mark.index :]
     end, column = find_line_end(text, last), find_column(text, node.value[0][0].start_mark.index)
     return end_line(text[:end]) + _format_entry(key, value, column) + text[end:]
+
+
+def _append_items(text: str, node: Any, before: object, after: object) -> str:
+    """Return the text with further items in a list; "" if `after` is not `before` with more items."""
+    if not (isinstance(before, list) and isinstance(after, list | tuple) and before):
+        return ""
+    if len(after) <= len(before) or list(after[: len(before)]) != before:
+        return ""
+    more = after[len(before) :]
+    if node.flow_style:
+        end = node.value[-1].end_mark.index
+        return text[:end] + "".join(f", {_format_value(each)}" for each in more) + text[end:]
+    end, column = find_line_end(text, node), find_column(text, node.start_mark.index)
+    return end_line(text[:end]) + "".join(_format_item(each, column) for each in more) + text[end:]
 
 
 def _replace_entry(text: str, parent: Any, key: str, value: object) -> str:

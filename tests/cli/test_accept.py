@@ -135,6 +135,24 @@ def test_an_alternative_keeps_the_old_way(
     assert sorted(metric.status for metric in mixed.metrics) == ["failed", "passed"]
 
 
+def test_a_case_of_another_thresholds_file_names_the_option(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_set(folder, "adk", EvalCase("late", OLD))
+    record = replace(run(folder), options=("--thresholds", "my strict.yaml"))
+    other = replace(record, cases=(replace(record.cases[0], fingerprint="0" * 12),))
+    for options, given, advice in (
+        (record.options, (), "the run had another thresholds file, so add `--thresholds 'my strict.yaml'`"),
+        (record.options, ("-c", "my strict.yaml"), "run it again, and accept that"),
+        ((), ("-c", "my strict.yaml"), "the run had no `--thresholds`: leave it out, or run it again"),
+        ((), (), "run it again, and accept that"),
+    ):
+        write_results(replace(other, options=options))
+        (folder / "my strict.yaml").write_text("version: 1\n")
+        assert accept("late", "--yes", *given) == 2
+        assert f"'late' is not as it was in evalgate-report/results.json: {advice}" in capsys.readouterr().err
+
+
 def test_a_run_with_live_tools_is_accepted_although_a_recording_is_named(folder: Path) -> None:
     path = write_set(folder, "adk", EvalCase("late", OLD))
     record = replace(run(folder), options=("--out", "evalgate-report/again", "--live-tools"))

@@ -61,6 +61,29 @@ def test_a_long_value_is_written_on_several_lines() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        (
+            "a:  # first\n- b: 1  # one\n  # inside\n- c: |\n    text\n# below\nd: 2\n",
+            "a:  # first\n- b: 1  # one\n  # inside\n- c: |\n    text\n- {e: 3}\n# below\nd: 2\n",
+        ),
+        (
+            "a:\n  - b: 1  # one\n  - {c: [2]}  # two",
+            "a:\n  - b: 1  # one\n  - {c: [2]}  # two\n  - {e: 3}\n",
+        ),
+        ("a: [1,  # one\n  2 # two\n]\n", "a: [1,  # one\n  2, {e: 3} # two\n]\n"),
+        ("a: [1, 2,]\n", "a: [1, 2, {e: 3},]\n"),
+    ],
+)
+def test_a_list_that_grows_keeps_its_comments(text: str, after: str) -> None:
+    held = compose_yaml(text, "n")[1]
+    assert isinstance(held, dict)
+    found = set_yaml_value(text, ("a",), [*held["a"], {"e": 3}], "n")
+    assert compose_yaml(found, "n")[1] == {**held, "a": [*held["a"], {"e": 3}]}
+    assert found.replace("- e: 3", "- {e: 3}") == after
+
+
 def test_an_alias_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="n:1:11: evalgate cannot change `c` here"):
         set_yaml_value("a: &x {c: 1}\nb: *x\n", ("b", "c"), 2, "n")
