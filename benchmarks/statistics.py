@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import falsealarms
+from benchmarks import controlruns, falsealarms
 from evalgate.statistics.adaptive_runs import plan_next_step
 from evalgate.statistics.gate_decision import decide_fixed_runs
 from evalgate.statistics.parameters import MetricRule, Parameters
@@ -41,7 +41,10 @@ REFERENCE = {
 
 
 def main(options=()):
-    """Time decisions and measure the procedure; with options, or with `--gate`, measure the whole gate."""
+    """Time decisions and measure the procedure; with options, measure the whole gate, or its control runs."""
+    if "--control" in options:
+        _measure_control(_parse(options))
+        return
     if options:
         _measure_gate(_parse(options))
         return
@@ -59,6 +62,7 @@ def main(options=()):
 def _parse(options):
     parser = argparse.ArgumentParser(prog="python -m benchmarks statistics", description=falsealarms.__doc__)
     parser.add_argument("--gate", action="store_true", help="every cell, where nothing else picks some")
+    parser.add_argument("--control", action="store_true", help="with control runs: every drift and change")
     for name, values in {
         "cases": (5, 20, 60, 200),
         "runs": (1, 3, 5, "auto"),
@@ -67,6 +71,9 @@ def _parse(options):
         "tags": ("no", "yes"),
         "suites": ("realistic", "typical"),
         "changes": falsealarms.CHANGES,
+        "control-changes": controlruns.CHANGES,
+        "drifts": controlruns.DRIFTS,
+        "modes": controlruns.MODES,
     }.items():
         listed = ",".join(map(str, values))
         parser.add_argument(f"--{name}", type=_as_list, default=list(values), metavar=listed)
@@ -93,6 +100,15 @@ def _measure_gate(args):
     for found, goals in missed:
         if goals:
             print(f"  {', '.join(goals)}: {falsealarms.told(found)}")
+
+
+def _measure_control(args):
+    founds = list(controlruns.read(args.out)) if args.table else []
+    cells = [] if args.table else controlruns.list_cells(args)
+    for found in controlruns.measure(cells, args.repeats, args.processes, None if args.table else args.out):
+        founds.append(found)
+        print(controlruns.told(found), flush=True)
+    print(*controlruns.table(founds), sep="\n")
 
 
 def _speed():

@@ -9,15 +9,13 @@ The gate closes only if both looks say so. If nothing changed, look 1 is wrong a
 control runs. If a drift hit head and control alike, look 1 may always be wrong, so look 2 keeps the whole
 level by itself: `case_alpha` over all suspects, and the share of `alpha` that averages have.
 
-A suspect is broken if the head fails more often than the control. The statistic is the smallest p of Fisher's
-exact test over the pairs of runs so far; `compute_repeated_p` computes the chance of one as small within all
-pairs that may be made, so a decision may be taken after every pair. Spending the level by Bonferroni would
-need two pairs more for a total break. Holm's procedure divides the level among the suspects.
+A case is broken if the head fails more often than the control, by `repeated_test.compute_sequential_p` and
+Holm's procedure over the suspects. An average fell if its drop is at least `max_drop` and too large for the
+permutation test of `mean_difference.py`; it is looked at after 1, 2, 4 … rounds of pairs.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
@@ -25,7 +23,14 @@ from evalgate.statistics.case_regression import StoredOutcomes
 from evalgate.statistics.mean_difference import MeanDifference, compare_means
 from evalgate.statistics.metric_assessment import INTERIM_DIVISOR, compute_holm_levels
 from evalgate.statistics.parameters import EPSILON, Parameters, is_within_level
-from evalgate.statistics.score_pairs import Pair, Score, normalize_scores
+from evalgate.statistics.repeated_test import (
+    DRIFT_LEVEL,
+    compute_pairs_p,
+    compute_repeated_p,
+    compute_sequential_p,
+    has_drifted,
+)
+from evalgate.statistics.score_pairs import Pair, Score, count_missing, normalize_scores
 from evalgate.statistics.threshold_test import compute_normal_quantile
 
 ControlAnswer: TypeAlias = Literal["broke", "drifted", "recovered", "open"]
@@ -39,17 +44,14 @@ LEAST_PAIRS = 4
 MOST_PAIRS = 30
 """Most pairs of runs of a case: beyond, more runs decide little, and the repeated p costs seconds."""
 
-_DRIFT_LEVEL = 0.05
-"""Level of the test that the control is worse than its history. It only names the reason for a head that is
-not worse than the control."""
-
-_OFTEN = 0.5
-"""A control that fails at least this often today, at the level above, needs no history: main fails too."""
-
 
 @frozen
 class CaseSuspect:
-    """One case that look 1 called broken, with its fresh runs."""
+    """One case that look 1 called broken or left open, with its fresh runs.
+
+    Open ones belong here as well: a gate that closes by an average or by another case stops following them
+    up, and a drift that explains that average must not open the gate to a case that broke besides.
+    """
 
     name: str
     """Unique among the suspects."""
@@ -77,7 +79,11 @@ class FreshScores:
 
 @frozen
 class AverageSuspect:
-    """One metric with an average that look 1 called too low."""
+    """One metric with an average that fell in look 1 by half of `max_drop` or more.
+
+    It may be one that did not close the gate: AUTO stops at the first broken case, and a case that recovers
+    must not hide an average that was never measured to the end.
+    """
 
     name: str
     max_drop: float
@@ -195,13 +201,15 @@ def plan_control_runs(
         made = min(len(suspect.head), len(suspect.control))
         if made < most:
             wanted[suspect.name] = max(1, first - made)
+    if wanted:  # cases go first: if one broke, the gate closes, and the averages need no runs
+        return PairsWanted(wanted)
     for average in averages:
         if decision.averages[average.name].answer != "open":
             continue
         made = _count_rounds_made(average)
-        target = next((look for look in list_looks(parameters) if look > made), None)
-        for case, scores in average.cases.items() if target is not None else ():
-            missing = (target or 0) - min(len(scores.head), len(scores.control))
+        target = next((look for look in list_looks(parameters) if look > made), 0)
+        for case, scores in average.cases.items():
+            missing = target - min(len(scores.head), len(scores.control))
             if missing > 0:
                 wanted[case] = max(wanted.get(case, 0), missing)
     return PairsWanted(wanted) if wanted else decision
@@ -241,60 +249,14 @@ def _compute_total_break_p(pairs: int, most: int) -> float:
     return compute_repeated_p(compute_pairs_p(pairs, pairs, 0), most)
 
 
-@lru_cache(maxsize=8192)
-def compute_pairs_p(pairs: int, head_failed: int, control_failed: int) -> float:
-    """Return Fisher's exact one-sided p of so many failures in `pairs` runs of each side."""
-    failed = head_failed + control_failed
-    as_bad = range(head_failed, min(pairs, failed) + 1)
-    choices = sum(math.comb(pairs, bad) * math.comb(pairs, failed - bad) for bad in as_bad)
-    return choices / math.comb(2 * pairs, failed)
-
-
-_GRID = 64
-
-
-@lru_cache(maxsize=1024)
-def compute_repeated_p(smallest: float, most: int) -> float:
-    """Return the chance that equal agents show a p of Fisher's test up to `smallest` after any pair.
-
-    Pairs are looked at from the first to `most`. The chance is the largest over all rates of failure that
-    head and control may share. It counts the ways to get there, so it is exact but for the grid of rates.
-    """
-    limit = smallest + EPSILON
-    alive = {(0, 0): 1}
-    reached: dict[tuple[int, int], int] = {}
-    for pairs in range(1, most + 1):
-        after: dict[tuple[int, int], int] = {}
-        for (head, control), ways in alive.items():
-            for state in ((head, control), (head + 1, control), (head, control + 1), (head + 1, control + 1)):
-                after[state] = after.get(state, 0) + ways
-        alive = {}
-        for (head, control), ways in after.items():
-            if compute_pairs_p(pairs, head, control) <= limit:
-                key = (pairs, head + control)
-                reached[key] = reached.get(key, 0) + ways
-            else:
-                alive[head, control] = ways
-    # Swapping the sides and the outcomes gives the same p, so rates above one half add nothing.
-    rates = (step / (2 * _GRID) for step in range(1, _GRID + 1))
-    return max(
-        math.fsum(
-            ways * rate**failed * (1 - rate) ** (2 * pairs - failed)
-            for (pairs, failed), ways in reached.items()
-        )
-        for rate in rates
-    )
-
-
 def _decide_cases(cases: Sequence[CaseSuspect], parameters: Parameters) -> dict[str, CaseControl]:
     most = count_most_pairs(len(cases), parameters)
     results = {each.name: (_drop_missing(each.head), _drop_missing(each.control)) for each in cases}
-    p_values = {name: _compute_sequential_p(*sides, most) for name, sides in results.items()}
+    p_values = {name: compute_sequential_p(*sides, most) for name, sides in results.items()}
     levels = compute_holm_levels(p_values, parameters.case_alpha)
     broken = {name for name, p in p_values.items() if is_within_level(p, levels[name])}
-    best = {
-        each.name: _compute_best_p(results[each.name], _count_pairs_left(each, most), most) for each in cases
-    }
+    left = {each.name: max(0, most - min(len(each.head), len(each.control))) for each in cases}
+    best = {name: _compute_best_p(sides, left[name], most) for name, sides in results.items()}
     best_levels = compute_holm_levels(best, parameters.case_alpha)
     hopeless = {name for name, p in best.items() if not is_within_level(p, best_levels[name])}
     found = {}
@@ -304,8 +266,11 @@ def _decide_cases(cases: Sequence[CaseSuspect], parameters: Parameters) -> dict[
         answer: ControlAnswer = "open"
         if each.name in broken:
             answer = "broke"
-        elif pairs >= LEAST_PAIRS and _compute_excess(head, control) < parameters.case_drop - EPSILON:
-            if has_drifted(each.stored, StoredOutcomes(pairs, sum(control[:pairs]))):
+        elif pairs >= LEAST_PAIRS:
+            failed = sum(control[:pairs])
+            if (sum(head[:pairs]) - failed) / pairs >= parameters.case_drop - EPSILON:
+                answer = "open"
+            elif has_drifted(each.stored, StoredOutcomes(pairs, failed)):
                 answer = "drifted"
             elif each.name in hopeless:
                 answer = "recovered"
@@ -326,44 +291,10 @@ def _drop_missing(outcomes: Iterable[bool | None]) -> tuple[bool, ...]:
     return tuple(each for each in outcomes if each is not None)
 
 
-def _count_pairs_left(suspect: CaseSuspect, most: int) -> int:
-    return max(0, most - min(len(suspect.head), len(suspect.control)))
-
-
-def _compute_excess(head: Sequence[bool], control: Sequence[bool]) -> float:
-    """Return how much more of the head's runs failed, over the first pairs."""
-    pairs = min(len(head), len(control))
-    return (sum(head[:pairs]) - sum(control[:pairs])) / pairs
-
-
-def _compute_sequential_p(head: Sequence[bool], control: Sequence[bool], most: int) -> float:
-    smallest = 1.0
-    pairs = min(len(head), len(control), most)
-    for made in range(1, pairs + 1):
-        smallest = min(smallest, compute_pairs_p(made, sum(head[:made]), sum(control[:made])))
-    return min(1.0, compute_repeated_p(smallest, most)) if smallest < 1 else 1.0
-
-
 def _compute_best_p(sides: tuple[Sequence[bool], Sequence[bool]], left: int, most: int) -> float:
     """Return the p if all further runs of the head fail, and none of the control."""
     head, control = sides
-    return _compute_sequential_p((*head, *[True] * left), (*control, *[False] * left), most)
-
-
-def has_drifted(stored: StoredOutcomes, control: StoredOutcomes) -> bool:
-    """Return True if the control fails as its history did not, or so often that no history is needed."""
-    if control.failed == 0:
-        return False
-    runs, failed = stored.runs + control.runs, stored.failed + control.failed
-    as_bad = range(control.failed, min(control.runs, failed) + 1)
-    choices = sum(math.comb(control.runs, bad) * math.comb(stored.runs, failed - bad) for bad in as_bad)
-    if is_within_level(choices / math.comb(runs, failed), _DRIFT_LEVEL):
-        return True
-    often = range(control.failed, control.runs + 1)
-    chance = math.fsum(
-        math.comb(control.runs, bad) * _OFTEN**bad * (1 - _OFTEN) ** (control.runs - bad) for bad in often
-    )
-    return is_within_level(chance, _DRIFT_LEVEL)
+    return compute_sequential_p((*head, *[True] * left), (*control, *[False] * left), most)
 
 
 def list_looks(parameters: Parameters) -> tuple[int, ...]:
@@ -444,14 +375,15 @@ def _answer_average(
     change, before = look.change, look.stored
     if change is None:
         return AverageControl("open", look.rounds, None, None, None, None, None, level, is_measured=False)
-    missing = sum(_count_missing(scores, look.rounds) for scores in average.cases.values())
+    sides = [side[: look.rounds] for each in average.cases.values() for side in (each.head, each.control)]
+    missing = sum(map(count_missing, sides))
     drop, limit = change.drop * look.share, average.max_drop
     is_low = drop >= limit - EPSILON and drop > EPSILON
     answer: ControlAnswer = "open"
     if is_low and is_within_level(change.p, level):
         answer = "broke"
     elif not is_low and (look.rounds == last or _is_futile(change, look, limit, last, parameters)):
-        if before is not None and before.drop > 0 and is_within_level(before.p, _DRIFT_LEVEL):
+        if before is not None and before.drop > 0 and is_within_level(before.p, DRIFT_LEVEL):
             answer = "drifted"
         elif drop < limit / 2:
             answer = "recovered"
@@ -464,12 +396,8 @@ def _answer_average(
         drop,
         change.p,
         level,
-        is_measured=missing <= parameters.max_missing * 2 * look.rounds * len(average.cases) + EPSILON,
+        is_measured=missing <= parameters.max_missing * look.rounds * len(sides) + EPSILON,
     )
-
-
-def _count_missing(scores: FreshScores, rounds: int) -> int:
-    return sum(rounds - len(normalize_scores(side[:rounds])) for side in (scores.head, scores.control))
 
 
 def _is_futile(

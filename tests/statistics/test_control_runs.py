@@ -1,6 +1,7 @@
 """Control runs: the head against the base commit's agent, on fresh runs alone."""
 
 from dataclasses import replace
+from itertools import product
 from random import Random
 
 import pytest
@@ -14,13 +15,12 @@ from evalgate.statistics.control_runs import (
     ControlDecision,
     FreshScores,
     PairsWanted,
-    compute_pairs_p,
-    compute_repeated_p,
     decide_control_runs,
     plan_control_runs,
     select_average_cases,
 )
 from evalgate.statistics.parameters import Parameters
+from evalgate.statistics.repeated_test import compute_pairs_p, compute_repeated_p
 from evalgate.statistics.score_pairs import Score
 
 PARAMETERS = Parameters(averages_share=0.6, futility=0.02)
@@ -125,6 +125,8 @@ def test_laws_of_cases(suspects: list[CaseSuspect], random: Random) -> None:
     worse = [*suspects]
     worse[at] = replace(suspects[at], head=[each if each is None else True for each in suspects[at].head])
     name = suspects[at].name
+    failing = replace(suspects[at], control=[each if each is None else True for each in suspects[at].control])
+    assert decide(*suspects[:at], failing, *suspects[at + 1 :]).cases[name].answer != "broke"
     assert decide(*worse).cases[name].p <= found.cases[name].p
     if found.cases[name].answer == "broke":
         assert decide(*worse).cases[name].answer == "broke"
@@ -143,6 +145,28 @@ def test_laws_of_the_repeated_p(pairs: int, head: int, control: int) -> None:
     assert p == pytest.approx(compute_pairs_p(pairs, pairs - control, pairs - head))
     assert compute_repeated_p(p, 4) <= compute_repeated_p(p, 6) + 1e-12
     assert compute_repeated_p(p, 5) <= compute_repeated_p(min(1.0, 2 * p), 5) + 1e-12
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.1, 0.3, 0.5, 0.7, 0.9])
+def test_the_level_holds(rate: float) -> None:
+    """All outcomes of equal agents, counted: the procedure calls a case broken at most as often as it says."""
+    parameters = replace(PARAMETERS, confirm_runs=5)
+
+    def compute_broken(head: tuple[bool, ...], control: tuple[bool, ...]) -> float:
+        case = CaseSuspect("a", SOUND, head, control)
+        step = plan_control_runs([case], (), parameters)
+        if isinstance(step, ControlDecision):
+            return float(step.answer == "broke")
+        more = step.pairs["a"]
+        outcomes = product([True, False], repeat=2 * more)
+        return sum(
+            rate ** sum(drawn)
+            * (1 - rate) ** (2 * more - sum(drawn))
+            * compute_broken((*head, *drawn[:more]), (*control, *drawn[more:]))
+            for drawn in outcomes
+        )
+
+    assert compute_broken((), ()) <= parameters.case_alpha
 
 
 def average(
@@ -181,9 +205,11 @@ def test_an_average_is_that_of_the_suite() -> None:
 
 
 def test_rounds_of_averages() -> None:
-    """Looks come after 1, 2, 4, 8 and 10 rounds, and further pairs of a suspect do not count."""
-    step = plan_control_runs((suspect("", "", "case 1"),), [average(5, 8, rounds=0)], PARAMETERS)
-    assert step == PairsWanted({f"case {at}": 4 if at == 1 else 1 for at in range(20)})
+    """Cases go first. Looks come after 1, 2, 4, 8 and 10 rounds; further pairs of a suspect do not count."""
+    none = average(5, 8, rounds=0)
+    assert plan_control_runs((suspect("", "", "case 1"),), [none], PARAMETERS) == PairsWanted({"case 1": 4})
+    step = plan_control_runs((suspect("xxxx", "xxxx", "case 1"),), [none], PARAMETERS)
+    assert step == PairsWanted({f"case {at}": 1 for at in range(20)})
     uneven = average(5, 5, rounds=1)
     first = uneven.cases["case 0"]
     more = replace(first, head=[0.0] * 9, control=[1.0] * 9)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import falsealarms
+from benchmarks import controlruns, falsealarms
 from benchmarks.falsealarms import Cell
 from benchmarks.gatechain import CRASH, Chain, Setup, close_missed
 from evalgate.baselines.history import build_baseline
@@ -53,3 +53,18 @@ def test_a_cell_is_measured_the_same_each_time_and_only_once(tmp_path: Path) -> 
         assert {found.cell: found for found in measured} == dict(zip(cells, first, strict=True))
     assert len(out.read_text("utf-8").splitlines()) == 2
     assert "| realistic | 5 | 10 | 100.0 / – |" in list(falsealarms.table(measured))
+
+
+def test_control_runs_tell_a_drift_from_a_change(tmp_path: Path) -> None:
+    """A case that died at the provider opens the gate, one that the change broke closes it."""
+    cells = [
+        controlruns.Cell("realistic", drift, change, cases=5, runs="auto", stored=10, mode="suspects")
+        for drift, change in (("1 dead", "none"), ("none", "1 broken"))
+    ]
+    out = tmp_path / "cells.jsonl"
+    found = {each.cell: each for each in controlruns.measure(cells, 10, 1, out)}
+    drifted, broke = (found[cell] for cell in cells)
+    assert (drifted.red, drifted.closed, drifted.answers) == (10, 0, {"drifted": 10})
+    assert broke.red == broke.closed >= 9
+    assert {each.cell: each for each in controlruns.read(out)} == found
+    assert sum("| realistic | " in line for line in controlruns.table([drifted, broke])) == 2

@@ -1,0 +1,242 @@
+"""Control runs: how often the gate closes for a drift of the provider, and how many broken cases it still finds.
+
+Look 1 is the whole gate on drawn outcomes, as in `falsealarms`. Where it closes, fresh runs of the head and of the
+base commit's agent are drawn, and `evalgate.statistics.control_runs` plans and decides. A drift moves the chances
+of both sides after the baseline was stored; a change moves those of the head alone.
+"""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+
+from benchmarks.falsealarms import BROKEN, as_share, list_chances, open_chain
+from benchmarks.gatechain import Dice, Outcome, Setup
+from evalgate.core.frozen import frozen
+from evalgate.core.types import CaseResult, Record
+from evalgate.gating.score_tables import StatisticalPolicy
+from evalgate.runner.sampling import choose_statistics
+from evalgate.statistics.case_regression import StoredOutcomes
+from evalgate.statistics.control_runs import (
+    AverageSuspect,
+    CaseSuspect,
+    ControlDecision,
+    FreshScores,
+    plan_control_runs,
+    select_average_cases,
+)
+
+DRIFTS = ("none", "-3 points", "-10 points", "1 dead")
+CHANGES = ("none", "1 broken", "2 broken", "-10 points")
+MODES = ("suspects", "all")
+
+
+@frozen
+class Cell:
+    """One line of the table."""
+
+    suite: str
+    drift: str
+    change: str
+    cases: int
+    runs: int | str
+    stored: int
+    mode: str
+    """`suspects`: an average gets control runs of the cases whose runs differ; `all`: of every case."""
+
+
+@frozen
+class Found:
+    """What both looks said in one cell."""
+
+    cell: Cell
+    repeats: int
+    red: int
+    """Look 1 closed the gate."""
+    closed: int
+    """Look 2 closed it as well."""
+    answers: dict[str, int]
+    """Answers in all, of the runs where look 1 closed the gate."""
+    undecided: int
+    """Inconclusive in the end."""
+    pairs: int
+    """Pairs of control and further head runs, over all repetitions."""
+
+
+def play(cell: Cell, repeats: int, seed: int = 0) -> Found:
+    """Let the gate decide so many times; the same seed gives the same answer."""
+    chain = open_chain(Setup(cell.cases, cell.runs, 1, False))
+    answers: Counter[str] = Counter()
+    red = undecided = pairs = 0
+    for repeat in range(repeats):
+        # One seed for all modes and drifts of a suite: what differs between two cells is what they are named for.
+        dice = Dice(f"{seed}/{cell.suite}/{cell.cases}/{cell.runs}/{cell.stored}/{repeat}", chain.metrics)
+        before = list_chances(cell.suite, cell.cases, dice.random)
+        stored = [[dice.draw(chance) for _ in range(cell.stored)] for chance in before]
+        control = _drifted(before, cell.drift)
+        head = _changed(control, cell.change)
+        baseline = chain.store_runs(stored)
+        record = chain.run(
+            baseline, lambda index, run, dice=dice, head=head: (run, dice.draw(head[index]))[1]
+        )
+        if record.verdict.status != "fail":
+            undecided += record.verdict.status == "inconclusive"
+            continue
+        red += 1
+        policy = choose_statistics(chain.plan, baseline)
+        decision, made = _control(record, policy, cell.mode, stored, head, control, dice.random)
+        pairs += made
+        answers[decision.answer] += 1
+    undecided += answers["open"]
+    return Found(cell, repeats, red, answers["broke"], dict(answers), undecided, pairs)
+
+
+def _drifted(before: Sequence[float], drift: str) -> list[float]:
+    """Return the chances of the unchanged agent today; the case that dies is no case that a change breaks."""
+    if drift == "1 dead":
+        return [BROKEN if index == 2 else chance for index, chance in enumerate(before)]
+    return _lowered(before, 0 if drift == "none" else int(drift.split(maxsplit=1)[0]))
+
+
+def _changed(control: Sequence[float], change: str) -> list[float]:
+    if change.endswith("broken"):
+        return [BROKEN if index < int(change[0]) else chance for index, chance in enumerate(control)]
+    return _lowered(control, 0 if change == "none" else int(change.split(maxsplit=1)[0]))
+
+
+def _lowered(chances: Sequence[float], points: int) -> list[float]:
+    mean = sum(chances) / len(chances)
+    return [chance * (1 + points / 100 / mean) for chance in chances]
+
+
+def _control(
+    record: Record,
+    policy: StatisticalPolicy,
+    mode: str,
+    stored: Sequence[Sequence[Outcome]],
+    head: Sequence[float],
+    control: Sequence[float],
+    dice: random.Random,
+) -> tuple[ControlDecision, int]:
+    """Make the pairs that look 2 wants; return its decision and their number."""
+    index = {case.eval_id: at for at, case in enumerate(record.cases)}
+    history = [[float(outcome == frozenset()) for outcome in runs] for runs in stored]
+    fresh: dict[str, list[tuple[bool, bool]]] = {name: [] for name in index}
+    while True:
+        cases = [
+            CaseSuspect(
+                name,
+                StoredOutcomes(len(history[index[name]]), history[index[name]].count(0.0)),
+                [not passed for passed, _ in fresh[name]],
+                [not passed for _, passed in fresh[name]],
+            )
+            for name in _find_suspects(record.cases)
+        ]
+        averages = _list_averages(record, policy, mode, history, fresh)
+        step = plan_control_runs(cases, averages, policy.parameters)
+        if isinstance(step, ControlDecision):
+            return step, sum(map(len, fresh.values()))
+        for name, wanted in step.pairs.items():
+            at = index[name]
+            fresh[name] += [(dice.random() < head[at], dice.random() < control[at]) for _ in range(wanted)]
+
+
+def _find_suspects(cases: Iterable[CaseResult]) -> Iterator[str]:
+    for case in cases:
+        is_repeated = case.follow_up is not None and case.follow_up.outcome in {"broke", "open"}
+        fell = any(each.standing is not None and each.standing.status == "broken" for each in case.metrics)
+        if is_repeated or fell:
+            yield case.eval_id
+
+
+def _list_averages(
+    record: Record,
+    policy: StatisticalPolicy,
+    mode: str,
+    history: Sequence[Sequence[float]],
+    fresh: dict[str, list[tuple[bool, bool]]],
+) -> list[AverageSuspect]:
+    (metric,) = record.metrics
+    drop = metric.judgement.drop if metric.judgement else None
+    if drop is None or drop < policy.max_drop / 2:
+        return []
+    first = {case.eval_id: [run.metrics[0].score for run in case.runs] for case in record.cases}
+    both = {name: (history[at], scores) for at, (name, scores) in enumerate(first.items())}
+    wanted = select_average_cases(both) if mode == "suspects" else tuple(both)
+    scores = {
+        name: FreshScores(
+            both[name][0],
+            [float(passed) for passed, _ in fresh[name]],
+            [float(passed) for _, passed in fresh[name]],
+        )
+        for name in wanted
+    }
+    return [AverageSuspect(metric.name, policy.max_drop, scores, len(both))]
+
+
+def measure(cells: Iterable[Cell], repeats: int, processes: int, out: Path | None) -> Iterator[Found]:
+    """Play cells, each once; those that `out` holds already are read from it, and others added as they end."""
+    known = {found.cell: found for found in read(out)} if out and out.exists() else {}
+    wanted = list(cells)
+    yield from (known[cell] for cell in wanted if cell in known)
+    with ProcessPoolExecutor(processes) as pool:
+        open_ = [pool.submit(play, cell, repeats) for cell in wanted if cell not in known]
+        for each in as_completed(open_):
+            found = each.result()
+            if out:
+                with out.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(found)) + "\n")
+            yield found
+
+
+def read(file: Path) -> Iterator[Found]:
+    """Return what an earlier call measured."""
+    for line in file.read_text("utf-8").splitlines():
+        value = json.loads(line)
+        yield Found(**{**value, "cell": Cell(**value["cell"])})
+
+
+def list_cells(args) -> Iterator[Cell]:
+    """Return the cells that the options name."""
+    for cases, suite, runs, stored, mode, change, drift in product(
+        args.cases, args.suites, args.runs, args.stored, args.modes, args.control_changes, args.drifts
+    ):
+        yield Cell(suite, drift, change, cases, runs, stored, mode)
+
+
+def told(found: Found) -> str:
+    """Return one line for people."""
+    cell = found.cell
+    why = ", ".join(f"{times} {answer}" for answer, times in sorted(found.answers.items()))
+    return (
+        f"{cell.suite:9} {cell.cases:3} cases  runs {cell.runs!s:4}  stored {cell.stored:2}  {cell.mode:8}  "
+        f"drift {cell.drift:10} change {cell.change:10}  look 1 {as_share(found.red, found.repeats):16}"
+        f"closed {as_share(found.closed, found.repeats):16}can't tell {as_share(found.undecided, found.repeats):16}"
+        f"pairs a closed look 1 {found.pairs / max(1, found.red):6.1f}  {why}"
+    )
+
+
+def table(founds: Iterable[Found]) -> Iterator[str]:
+    """Return the Markdown table of docs/statistics.md, pooled over what its rows do not name."""
+    groups: dict[tuple[str, str, str], list[Found]] = {}
+    for found in founds:
+        cell = found.cell
+        groups.setdefault((cell.suite, cell.change, cell.drift), []).append(found)
+    yield "| suite | change | drift | history alone | with control | can't tell | pairs |"
+    yield "|---|---|---|--:|--:|--:|--:|"
+    for names, group in sorted(groups.items()):
+        repeats, red = sum(each.repeats for each in group), sum(each.red for each in group)
+        shares = (
+            as_share(sum(count), repeats)
+            for count in (
+                [each.red for each in group],
+                [each.closed for each in group],
+                [each.undecided for each in group],
+            )
+        )
+        pairs = sum(each.pairs for each in group) / max(1, red)
+        yield f"| {' | '.join((*names, *shares))} | {pairs:.0f} |"

@@ -1,0 +1,94 @@
+"""Compare the failures of two agents that are run in turn, one pair of runs after the other.
+
+The statistic is the smallest p of Fisher's exact test over the pairs so far. Equal agents have many chances
+to show a small one: `compute_repeated_p` counts how often they do within all pairs that may be made, so that
+a decision may be taken after every pair. Dividing the level among the looks would be simpler, and would need
+two pairs more for a total break.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+from evalgate.statistics.case_regression import StoredOutcomes
+from evalgate.statistics.parameters import EPSILON, is_within_level
+
+DRIFT_LEVEL = 0.05
+"""Level of the test that the control is worse than its history. It only names the reason for a head that is
+not worse than the control."""
+
+_OFTEN = 0.5
+"""A control that fails at least this often today, at the level above, needs no history: main fails too."""
+
+
+@lru_cache(maxsize=8192)
+def compute_pairs_p(pairs: int, head_failed: int, control_failed: int) -> float:
+    """Return Fisher's exact one-sided p of so many failures in `pairs` runs of each side."""
+    failed = head_failed + control_failed
+    as_bad = range(head_failed, min(pairs, failed) + 1)
+    choices = sum(math.comb(pairs, bad) * math.comb(pairs, failed - bad) for bad in as_bad)
+    return choices / math.comb(2 * pairs, failed)
+
+
+_GRID = 64
+
+
+@lru_cache(maxsize=1024)
+def compute_repeated_p(smallest: float, most: int) -> float:
+    """Return the chance that equal agents show a p of Fisher's test up to `smallest` after any pair.
+
+    Pairs are looked at from the first to `most`. The chance is the largest over all rates of failure that
+    head and control may share. It counts the ways to get there, so it is exact but for the grid of rates.
+    """
+    limit = smallest + EPSILON
+    alive = {(0, 0): 1}
+    reached: dict[tuple[int, int], int] = {}
+    for pairs in range(1, most + 1):
+        after: dict[tuple[int, int], int] = {}
+        for (head, control), ways in alive.items():
+            for state in ((head, control), (head + 1, control), (head, control + 1), (head + 1, control + 1)):
+                after[state] = after.get(state, 0) + ways
+        alive = {}
+        for (head, control), ways in after.items():
+            if compute_pairs_p(pairs, head, control) <= limit:
+                key = (pairs, head + control)
+                reached[key] = reached.get(key, 0) + ways
+            else:
+                alive[head, control] = ways
+    # Swapping the sides and the outcomes gives the same p, so rates above one half add nothing.
+    rates = (step / (2 * _GRID) for step in range(1, _GRID + 1))
+    return max(
+        math.fsum(
+            ways * rate**failed * (1 - rate) ** (2 * pairs - failed)
+            for (pairs, failed), ways in reached.items()
+        )
+        for rate in rates
+    )
+
+
+def compute_sequential_p(head: Sequence[bool], control: Sequence[bool], most: int) -> float:
+    """Return the p of two sides with failures in the given order, of `most` pairs that may be made.
+
+    It is valid after any number of pairs, also if that number depends on the outcomes.
+    """
+    smallest = 1.0
+    pairs = min(len(head), len(control), most)
+    for made in range(1, pairs + 1):
+        smallest = min(smallest, compute_pairs_p(made, sum(head[:made]), sum(control[:made])))
+    return min(1.0, compute_repeated_p(smallest, most)) if smallest < 1 else 1.0
+
+
+def has_drifted(stored: StoredOutcomes, control: StoredOutcomes) -> bool:
+    """Return True if the control fails as its history did not, or so often that no history is needed."""
+    if control.failed == 0:
+        return False
+    runs, failed = stored.runs + control.runs, stored.failed + control.failed
+    as_bad = range(control.failed, min(control.runs, failed) + 1)
+    choices = sum(math.comb(control.runs, bad) * math.comb(stored.runs, failed - bad) for bad in as_bad)
+    if is_within_level(choices / math.comb(runs, failed), DRIFT_LEVEL):
+        return True
+    often = range(control.failed, control.runs + 1)
+    chance = math.fsum(
+        math.comb(control.runs, bad) * _OFTEN**bad * (1 - _OFTEN) ** (control.runs - bad) for bad in often
+    )
+    return is_within_level(chance, DRIFT_LEVEL)
