@@ -132,6 +132,11 @@ def _explain_rejection(record: Record) -> str:
             f"this run was limited to {record.selection.cases:,} of {pluralize(record.selection.of, 'case')} "
             f"({shlex.join(record.selection.options)}), so the others would look removed. Run every case."
         )
+    if record.partial_sets:
+        return (
+            f"this run had only some cases of {record.partial_sets[0]}, and in the baseline it would "
+            "displace runs of the others. Run the whole eval set."
+        )
     if not any(metric.score is not None for case in record.cases for metric in case.metrics):
         return "no case has a score, so it cannot be a baseline. Run `evalgate run` first."
     if record.verdict.status == "error":

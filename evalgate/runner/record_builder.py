@@ -82,8 +82,16 @@ def build_record(
         judge=evaluation.judged,
         criteria=criteria,
         selection=plan.selection,
+        partial_sets=_list_partial_sets(plan),
         failure_groups=_group_failures(evidence, criteria, baseline),
     )
+
+
+def _list_partial_sets(plan: Plan) -> tuple[str, ...]:
+    """Return the eval sets with cases that were not selected; none if `selection` tells which options did."""
+    if plan.selection is not None:
+        return ()
+    return tuple(suite.eval_set.eval_set_id for suite in plan.suites if not suite.eval_set.is_whole)
 
 
 def _group_failures(

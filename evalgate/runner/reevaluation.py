@@ -80,10 +80,12 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
     if baseline is not None and rules.gate.baseline is None:
         # A drop against a baseline closes the gate, wherever the baseline comes from.
         rules = replace(rules, gate=rules.gate.model_copy(update={"baseline": baseline.path or "given"}))
-    whole_sets = None
+    whole_sets: frozenset[str] | None = None
     if record.selection is not None:  # as in the run itself
-        whole_sets, fewest = frozenset[str](), min(rules.gate.min_cases, record.selection.cases)
+        whole_sets, fewest = frozenset(), min(rules.gate.min_cases, record.selection.cases)
         rules = replace(rules, gate=rules.gate.model_copy(update={"min_cases": fewest}))
+    elif record.partial_sets:
+        whole_sets = frozenset(case.eval_set_id for case in record.cases) - set(record.partial_sets)
     repeatable = record.agent.kind != "replay"
     policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable)
     scored = score_stored_runs(record.cases, rules, policy, baseline)

@@ -147,6 +147,20 @@ def test_a_selection_is_compared_and_not_stored(project: Path, capsys: pytest.Ca
     assert "removed" not in capsys.readouterr().out
 
 
+def test_results_of_named_cases_are_no_baseline(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(project, "--runs", "1")
+    assert main(["baseline", "save", "-C", str(project)]) == 0
+    record = run(project, "recorded.evalset.json:refund_late", "--runs", "1")
+    capsys.readouterr()
+    assert record["partial_sets"] == [record["cases"][0]["eval_set_id"]]
+    for words in (["save"], ["accept", "--reason", "x"]):
+        assert main(["baseline", *words, "-C", str(project)]) == 2
+        assert "displace runs of the others. Run the whole eval set" in capsys.readouterr().err
+    results = project / "evalgate-report/results.json"
+    main(["compare", ".evalgate/baseline.json", str(results), "-C", str(project)])
+    assert "1 unchanged, 4 not part of this run" in capsys.readouterr().out
+
+
 def test_shards_of_a_selection_are_merged(project: Path) -> None:
     for number in ("1", "2"):
         run(project, "--runs", "1", "-k", "refund", "--shard", f"{number}/2", "--out", f"part{number}")

@@ -315,6 +315,8 @@ class Record:
     """Options of the metrics, each set of options once; a case's metric refers to it by its fingerprint."""
     selection: CaseSelection | None = None
     """Set if options such as `--tag` left out some cases: such a run is never stored as a baseline."""
+    partial_sets: tuple[str, ...] = ()
+    """Eval sets of which `FILE:CASE` left out some cases: such a run is never stored as a baseline."""
     failure_groups: tuple[FailureGroup, ...] = ()
     """The failing cases that gate, each in one group: first those with the most newly failing cases, then the
     largest. Empty if none fails; files of older versions have none."""
