@@ -20,6 +20,8 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "judge": ((str,), "a text such as `openai/gpt-5`"),
     "env": ((list, tuple), "a list of names of environment variables"),
     "format": ((str,), "the name of a format"),
+    "tags": ((list, tuple), "a list of tags"),
+    "k": ((str,), "an expression of names"),
     "folder": (_PATH, "a path"),
     "gate": ((Mapping,), "a mapping of settings"),
     "record": ((Record,), "a `Record`; `Record.read` reads one from a file"),
@@ -68,9 +70,9 @@ def _find_problems(name: str, value: object) -> Iterator[str]:
         yield f"`{name}` must be {words}, not {_describe(value)}"
     elif isinstance(value, str | Path) and (not str(value) or not _is_encodable(str(value))):
         yield f"`{name}` must be {words}, not {str(value)!r}"
-    elif name == "env" and isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple):
         wrong = [each for each in value if not isinstance(each, str)]
-        yield from (f"`env` must be {words}: {each!r} is none" for each in wrong)
+        yield from (f"`{name}` must be {words}: {each!r} is none" for each in wrong)
 
 
 def _describe(value: object) -> str:

@@ -41,6 +41,8 @@ def evaluate(
     folder: str | Path = ".",
     progress: bool = False,
     trace: bool = False,
+    tags: Sequence[str] = (),
+    k: str | None = None,
 ) -> Record:
     """Run eval sets against an agent and return the record, also if the gate is closed.
 
@@ -69,6 +71,8 @@ def evaluate(
         progress: Whether to show progress on standard error.
         trace: Whether each run keeps the calls of models, with requests and responses, and of tools and
             agents, with times, as `trace`.
+        tags: Tags of which a case must have one to be run; none of those that begin with `!`.
+        k: Expression that selects cases by their ids, eval sets and tags, as `-k` of the command line.
 
     Raises:
         InvalidInputError: with every problem of the input that was found.
@@ -91,6 +95,8 @@ def evaluate(
         folder,
         trace=trace,
         checks=checks,
+        tags=tags,
+        k=k,
     )
     plan = build_evaluation_plan(eval_sets, agent, options)
     return run_blocking(lambda: evaluate_plan(plan, progress=progress))
@@ -113,6 +119,8 @@ async def evaluate_async(
     folder: str | Path = ".",
     progress: bool = False,
     trace: bool = False,
+    tags: Sequence[str] = (),
+    k: str | None = None,
 ) -> Record:
     """Run eval sets against an agent in the caller's event loop; otherwise like `evaluate`.
 
@@ -140,6 +148,8 @@ async def evaluate_async(
         folder,
         trace=trace,
         checks=checks,
+        tags=tags,
+        k=k,
     )
     return await evaluate_plan(build_evaluation_plan(eval_sets, agent, options), progress=progress)
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from evalgate.agents.adapters.in_process import InProcessOptions, describe_object
 from evalgate.agents.factory import AgentSpec
 from evalgate.api.arguments import check_arguments
-from evalgate.config.cli_overrides import Overrides
+from evalgate.config.cli_overrides import Overrides, SelectionOptions
 from evalgate.config.loader import parse_thresholds
 from evalgate.config.schema.agent import AgentConfig
 from evalgate.config.schema.thresholds import Thresholds
@@ -28,8 +28,10 @@ from evalgate.documents.validation_errors import describe_error_details
 from evalgate.runner.plan import Plan, build_plan
 from evalgate.runner.suites import GivenObjects
 
-_OPTION = re.compile(r"--(eval-sets|agent|runs|baseline|concurrency|timeout|judge|env|format|thresholds)\b")
-"""Options that are arguments of the same name here."""
+_OPTION = re.compile(
+    r"--(eval-sets|agent|runs|baseline|concurrency|timeout|judge|env|format|thresholds|tag)\b|(?<!\S)-(k)\b"
+)
+"""Options that are arguments here, of the same name but for `tags`."""
 
 
 @frozen
@@ -53,6 +55,8 @@ class EvaluationOptions:
     trace: bool = False
     """True: the record keeps a trace of each run."""
     checks: Mapping[str, object] | None = None
+    tags: Sequence[str] = ()
+    k: str | None = None
 
 
 def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationOptions) -> Plan:
@@ -76,6 +80,7 @@ def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationO
         env=tuple(options.env) if is_spec else (),
         format=options.format,
         trace=options.trace and is_spec,
+        selection=SelectionOptions(tuple(options.tags), options.k),
     )
     given = GivenObjects(
         objects,
@@ -103,6 +108,8 @@ def _check_options(options: EvaluationOptions) -> None:
         "env",
         "format",
         "folder",
+        "tags",
+        "k",
     )
     check_arguments({name: getattr(options, name) for name in names}, required=frozenset({"folder"}))
 
@@ -114,9 +121,14 @@ def rename_options() -> Iterator[None]:
         yield
     except InvalidInputError as error:
         raise InvalidInputError(
-            replace(problem, message=_OPTION.sub(lambda option: f"`{option[1]}`", problem.message))
+            replace(problem, message=_OPTION.sub(_format_argument, problem.message))
             for problem in error.problems
         ) from None
+
+
+def _format_argument(option: re.Match[str]) -> str:
+    name = option[1] or option[2]
+    return "`tags`" if name == "tag" else f"`{name}`"
 
 
 def load_sources(sources: object, format_name: str | None, folder: Path) -> tuple[EvalSet, ...]:

@@ -354,6 +354,21 @@ class TestEventLoops:
         assert time.monotonic() - started < 60
 
 
+def test_cases_are_selected_by_tags_and_names() -> None:
+    names = ("ada", "bo", "cy")
+    cases = [EvalCase(name, (CaseTurn(UserMessage(name), Reply(f"Hello {name}")),)) for name in names]
+    given: dict[str, Any] = {
+        "criteria": CRITERIA,
+        "thresholds": {"cases": [{"ids": ["ada", "bo"], "tag": "smoke"}]},
+    }
+    record = evalgate.evaluate(cases, greet, tags=["smoke"], k="not ada", **given)
+    assert [case.eval_id for case in record.cases] == ["bo"]
+    assert record.selection is not None
+    assert (record.selection.options, record.selection.of) == (("--tag", "smoke", "-k", "not ada"), 3)
+    other = asyncio.run(evalgate.evaluate_async(cases, greet, tags=("!smoke",), **given))
+    assert [case.eval_id for case in other.cases] == ["cy"]
+
+
 def test_options_and_ids_are_in_the_record() -> None:
     case = build_case() | {"session_input": {"app_name": "shop", "user_id": "ada"}}
     criteria = {"tool_trajectory_avg_score": {"threshold": 1.0, "match_type": "IN_ORDER"}}
