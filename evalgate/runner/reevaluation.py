@@ -80,16 +80,13 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
     if baseline is not None and rules.gate.baseline is None:
         # A drop against a baseline closes the gate, wherever the baseline comes from.
         rules = replace(rules, gate=rules.gate.model_copy(update={"baseline": baseline.path or "given"}))
-    whole_sets: frozenset[str] | None = None
     if record.selection is not None:  # as in the run itself
-        whole_sets, fewest = frozenset(), min(rules.gate.min_cases, record.selection.cases)
+        fewest = min(rules.gate.min_cases, record.selection.cases)
         rules = replace(rules, gate=rules.gate.model_copy(update={"min_cases": fewest}))
-    elif record.partial_sets:
-        whole_sets = frozenset(case.eval_set_id for case in record.cases) - set(record.partial_sets)
     repeatable = record.agent.kind != "replay"
     policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable)
     scored = score_stored_runs(record.cases, rules, policy, baseline)
-    comparison = compare_runs(scored, baseline, rules.gate, whole_sets=whole_sets)
+    comparison = compare_runs(scored, baseline, rules.gate, whole_sets=_list_whole_sets(record))
     cases, changes = comparison.cases, comparison.changes
     evidence = GateInput(
         comparison.metrics,
@@ -118,6 +115,15 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
         effort=comparison.effort,
         failure_groups=group_failures(cases, changes, record.criteria, baseline),
     )
+
+
+def _list_whole_sets(record: Record) -> frozenset[str] | None:
+    """Return the eval sets with all cases selected, or None if the user selected everything."""
+    if record.selection is not None:
+        return frozenset()
+    if record.partial_sets:
+        return frozenset(case.eval_set_id for case in record.cases) - set(record.partial_sets)
+    return None
 
 
 def compare_with_baseline(record: Record, baseline: Baseline, rules: Thresholds, name: str) -> Record:
