@@ -43,6 +43,7 @@ _CONCLUSIONS: dict[VerdictStatus, Conclusion] = {
     "fail": "failure",
     "inconclusive": "neutral",
     "error": "failure",
+    "skipped": "neutral",
 }
 _LONGEST_SUMMARY = 60_000
 _SERVER = re.compile(r"https?://[A-Za-z0-9.-]+(:\d+)?")

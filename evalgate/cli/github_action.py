@@ -26,6 +26,7 @@ OPTIONS = (
     "ray-address",
     "concurrency",
     "timeout",
+    "base",
     "baseline",
     "max-regression",
     "policy",
@@ -52,7 +53,7 @@ OPTIONS = (
 )
 """Inputs that are one option of the same name."""
 
-FLAGS = ("comment", "check", "report-only", "resume", "html", "print-detailed-results", "trace")
+FLAGS = ("affected", "comment", "check", "report-only", "resume", "html", "print-detailed-results", "trace")
 """Inputs that are `true` or `false`, and options without a value."""
 
 TOKEN = "token"  # noqa: S105  an input's name

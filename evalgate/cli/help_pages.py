@@ -15,7 +15,7 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
         "user_id",
         "working_directory",
     ),
-    "Selection of cases": ("tags", "keyword", "failed", "sample", "seed", "watch"),
+    "Selection of cases": ("tags", "keyword", "failed", "sample", "seed", "affected", "base", "watch"),
     "Agent": (
         "agent",
         "workers",

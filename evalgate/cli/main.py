@@ -39,6 +39,7 @@ _MODULES = {
     name: f"evalgate.cli.{name}"
     for name in (
         "accept",
+        "affected",
         "baseline",
         "chat",
         "history",

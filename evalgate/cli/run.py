@@ -99,6 +99,18 @@ _CHOICES = (
     ),
     click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of the sample.  [default: 0]"),
     click.option(
+        "--affected",
+        is_flag=True,
+        help="Run only the suites that the change affects; with none the verdict is `skipped`.",
+    ),
+    click.option(
+        "--base",
+        metavar="REF",
+        callback=require_nonempty,
+        help="Commit that --affected compares with, as origin/main.  [default: target branch of the pull "
+        "request]",
+    ),
+    click.option(
         "--watch",
         is_flag=True,
         help="Run again whenever a file changes: the edited cases of an eval set, or after other changes the "
@@ -141,10 +153,14 @@ def pop_selection_options(
     from dataclasses import replace
 
     failed, sample, seed = options.pop("failed"), options.pop("sample"), options.pop("seed")
+    affected, base = options.pop("affected"), options.pop("base")
     if failed and is_resumed:
         raise click.UsageError("--failed cannot resume: --failed alone runs what did not pass yet.")
-    if is_shard and (failed or sample is not None):
-        raise click.UsageError(f"{'--failed' if failed else '--sample'} cannot be combined with --shard.")
+    if is_shard and (failed or sample is not None or affected):
+        name = "--failed" if failed else "--affected" if affected else "--sample"
+        raise click.UsageError(f"{name} cannot be combined with --shard.")
+    if base is not None and not affected:
+        raise click.UsageError("--base needs --affected.")
     if seed is not None and sample is None:
         raise click.UsageError("--seed needs --sample.")
     return replace(
@@ -152,6 +168,7 @@ def pop_selection_options(
         failed=f"{out}/results.json" if failed else None,
         sample=sample,
         seed=seed or 0,
+        affected=(base or "") if affected else None,
     )
 
 

@@ -31,7 +31,7 @@ _SETTLED_S = 0.2
 _IGNORED_FOLDERS = frozenset({"__pycache__", "node_modules"})
 _IGNORED_ENDINGS = (".pyc", ".pyo", "~", ".swp", ".tmp", ".log")
 _NAMED = 3
-_SELECTING = ("tags", "keyword", "failed", "sample", "seed")
+_SELECTING = ("tags", "keyword", "failed", "sample", "seed", "affected", "base")
 
 Snapshot: TypeAlias = Mapping[str, tuple[int, int, int]]
 """Path of each file to its time of change in nanoseconds, its size and its inode."""
@@ -163,7 +163,13 @@ def watch_run(context: click.Context, values: Mapping[str, Any]) -> int:
 
 
 def _reject_options(values: Mapping[str, Any]) -> None:
-    names = {"failed": "--failed", "sample": "--sample", "resume": "--resume", "shard": "--shard"}
+    names = {
+        "failed": "--failed",
+        "sample": "--sample",
+        "affected": "--affected",
+        "resume": "--resume",
+        "shard": "--shard",
+    }
     names |= {"comment": "--comment", "check": "--check"}
     for name, option in names.items():
         if values[name]:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig, SessionConfig
 from evalgate.config.schema.criteria import drop_recordings
 from evalgate.config.schema.judge import USER_SETTINGS, CacheMode, JudgeConfig, UserConfig
-from evalgate.config.schema.thresholds import Config
+from evalgate.config.schema.thresholds import Config, expand_suite_names
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.documents.validation_errors import describe_error_details
@@ -28,6 +28,9 @@ class SelectionOptions:
     """Number of cases to draw."""
     seed: int = 0
     """Seed of the draw."""
+    affected: str | None = None
+    """Revision that the change is compared with, to run only the suites that it affects; "": the target
+    branch of the pull request. None: all suites."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -36,6 +39,8 @@ class SelectionOptions:
         found += ["-k", self.keyword] if self.keyword is not None else []
         found += ["--failed"] if self.failed is not None else []
         found += ["--sample", str(self.sample), "--seed", str(self.seed)] if self.sample is not None else []
+        found += ["--affected"] if self.affected is not None else []
+        found += ["--base", self.affected] if self.affected else []
         return tuple(found)
 
 
@@ -111,7 +116,8 @@ def apply_overrides(config: Config, overrides: Overrides) -> Config:
         "executor": _override_executor(config.executor, overrides),
     }
     mocks = drop_recordings(config.tool_mocks) if overrides.live_tools else None
-    valid = {"eval_sets": overrides.eval_sets or None, "tool_mocks": mocks, **sections}
+    eval_sets = expand_suite_names(overrides.eval_sets, config.suites)
+    valid = {"eval_sets": eval_sets or None, "tool_mocks": mocks, **sections}
     changes = {name: value for name, value in valid.items() if value is not None}
     # Not validated again: building the validator of every section takes as long as all else here.
     config = _update_config(config, top).model_copy(update=changes)

@@ -40,6 +40,7 @@ _CODES: Mapping[VerdictStatus, Collection[ExitCode]] = {
     "pass": {ExitCode.OPEN},
     "fail": {ExitCode.CLOSED},
     "inconclusive": set(_UNDECIDED.values()),
+    "skipped": {ExitCode.OPEN},
     "error": {ExitCode.INVALID_INPUT, ExitCode.NO_VERDICT, ExitCode.INTERRUPTED},
 }
 

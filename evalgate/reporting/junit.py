@@ -238,6 +238,9 @@ def _build_gate_suite(record: Record) -> _TestSuite:
     if record.verdict.would_close:
         kind = "skipped"
         test.add_skipped_info(f"{REPORT_ONLY}: {message}", text)
+    elif record.verdict.status == "skipped":
+        kind = "skipped"
+        test.add_skipped_info(message, text)
     elif record.verdict.status == "fail":
         kind = "failures"
         test.add_failure_info(message, text, "gate closed")

@@ -78,6 +78,7 @@ HEADLINES: dict[VerdictStatus, tuple[str, str]] = {
     "fail": ("❌", "Gate closed"),
     "inconclusive": ("⚠️", "Inconclusive"),
     "error": ("⚠️", "No verdict"),
+    "skipped": ("⚪", "Skipped"),
 }
 """The symbol and the words of each verdict."""
 _REPORT_ONLY_HEADLINES: dict[VerdictStatus, tuple[str, str]] = {
@@ -85,6 +86,7 @@ _REPORT_ONLY_HEADLINES: dict[VerdictStatus, tuple[str, str]] = {
     "fail": ("⚠️", f"Gate would be closed ({REPORT_ONLY})"),
     "inconclusive": ("⚠️", f"Inconclusive ({REPORT_ONLY})"),
     "error": HEADLINES["error"],
+    "skipped": HEADLINES["skipped"],
 }
 SYMBOLS: dict[Status, str] = {"passed": "✅", "failed": "❌", "errored": "💥", "not_evaluated": "⚪"}
 STATUSES: dict[Status, str] = {

@@ -171,6 +171,7 @@ _VERDICTS: dict[VerdictStatus, tuple[str, _Color]] = {
     "fail": ("GATE CLOSED", "red"),
     "inconclusive": ("INCONCLUSIVE", "yellow"),
     "error": ("NO VERDICT", "yellow"),
+    "skipped": ("SKIPPED", "yellow"),
 }
 _STATUSES: dict[Status, tuple[str, _Color]] = {
     "passed": ("ok", "green"),

@@ -53,6 +53,8 @@ class BaseBranchPolicy:
     _unsettled: list[str] = field(default_factory=list)
     """Files that were read from the change itself, because git does not know the base branch."""
     _told: list[str] = field(default_factory=list)
+    rule_files: set[str] = field(default_factory=set)
+    """Paths of the files with rules that were asked for, relative to the folder."""
     _copies: TemporaryDirectory[str] | None = None
     _committed: "CommittedFiles | None" = None
 
@@ -96,6 +98,14 @@ class BaseBranchPolicy:
         if self.policy == "head" or not git.describe_unmerged_change(self.environ):
             return None
         return git.find_base_commit(self.folder, self.environ)
+
+    def find_target_commit(self) -> str:
+        """Return the commit that an unmerged change goes to, under any policy; "" if git does not know it."""
+        return git.find_base_commit(self.folder, self.environ)
+
+    def describe_fetch(self) -> str:
+        """Return a sentence that tells the user how to make that commit known to git."""
+        return git.describe_base_fetch(self.environ)
 
     def has_file(self, path: Path) -> bool:
         """Return True if the file exists, in the folder or on the base branch if its rules apply."""
@@ -149,6 +159,7 @@ class BaseBranchPolicy:
         Raises:
             InvalidInputError: `--policy base` is given, and the base's rules are not available.
         """
+        self.rule_files.add(self.format_path(path))
         found = self._copy_base_version(path)
         if found is None or found.exists():
             return found or path
@@ -170,6 +181,7 @@ class BaseBranchPolicy:
 
         files = FolderFiles(self.folder)
         code = own = read_metric_code(entry, self.folder, files, roots)
+        self.rule_files |= own.imported
         where = entry.rpartition(":")[0]
         if self.commit == "" and own.files:
             self._handle_missing_base(where)
@@ -178,6 +190,7 @@ class BaseBranchPolicy:
             then = read_metric_code(entry, self.folder, self._committed, roots)
             code = then if then.files else own
             paths = own.imported | then.imported
+            self.rule_files |= then.imported
             here, there = files.read_files(paths), self._committed.read_files(paths)
             self._note_code_change(
                 where, own, then, sorted(path for path in paths if here[path] != there[path])

@@ -17,6 +17,8 @@ from evalgate.documents.keyword_expression import KeywordExpressionError, parse_
 from evalgate.reporting.report_files import PREVIOUS_SUFFIX
 
 if TYPE_CHECKING:
+    from evalgate.config.schema.thresholds import Thresholds
+    from evalgate.runner.base_branch import BaseBranchPolicy
     from evalgate.runner.plan import Plan
 
 
@@ -33,14 +35,33 @@ class Candidate:
         return (*self.key, *self.tags)
 
 
-def select_plan_cases(plan: "Plan", options: SelectionOptions) -> "Plan":
+def select_plan_cases(
+    plan: "Plan", options: SelectionOptions, rules: "Thresholds", base: "BaseBranchPolicy"
+) -> "Plan":
     """Return the plan with the selected cases only; the others count as not selected by the user.
 
+    With `affected` alone the plan stays whole if the change concerns every suite. It has no case if the
+    change concerns none.
+
     Raises:
-        InvalidInputError: an option is wrong, or no case is left.
+        InvalidInputError: an option is wrong, or no case is left although the change concerns a suite.
     """
-    every = _list_candidates(plan)
-    found = select_candidates(every, options, plan.workspace.folder)
+    every: Sequence[Candidate] = _list_candidates(plan)
+    found = every
+    if options.affected is not None:
+        from evalgate.runner.affected import find_affected, select_affected_cases
+
+        affected = find_affected(plan, rules, base, options.affected)
+        plan = replace(plan, affected=affected)
+        if not affected.names:
+            nothing = CaseSelection(options.words, 0, len(every))
+            return replace(plan.select_cases(()), is_part=True, selection=nothing)
+        plan = replace(plan, notices=(*plan.notices, affected.describe()))
+        if affected.is_everything and not replace(options, affected=None).words:
+            return plan
+        wanted = select_affected_cases(plan, affected)
+        found = [each for each in every if each.key in wanted]
+    found = select_candidates(found, options, plan.workspace.folder)
     selection = CaseSelection(options.words, len(found), len(every), options.sample is not None)
     part = plan.select_cases({each.key for each in found})
     policy = part.policy.model_copy(update={"min_cases": min(part.policy.min_cases, len(found))})

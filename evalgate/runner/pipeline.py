@@ -156,6 +156,11 @@ def run_gate(
     Raises:
         EvalgateError: the input is wrong, there is no such agent, or its requirements cannot be installed.
     """
+    if plan.affected is not None and not plan.affected.names:
+        from evalgate.runner.affected import build_skipped_record
+
+        begin()
+        return build_skipped_record(plan, plan.affected)
     with prepare_run(plan, progress, options, tell) as gate_run:
 
         async def make_runs_until_signal() -> None:

@@ -45,6 +45,7 @@ from evalgate.runner.user_factory import build_user_factory
 from evalgate.system.workspace import Workspace, list_socket_notices, resolve_workspace
 
 if TYPE_CHECKING:
+    from evalgate.gating.affected_suites import AffectedSuites
     from evalgate.runner.judge_assessment import LabelCheck
     from evalgate.runner.judge_calibration import AnchorSet
 
@@ -93,6 +94,8 @@ class Plan:
     """Other eval sets or cases may exist that the user did not select."""
     selection: CaseSelection | None = None
     """Options that left out some cases."""
+    affected: "AffectedSuites | None" = None
+    """The suites that the change affects; None if that was not asked."""
 
     @property
     def whole_sets(self) -> frozenset[str] | None:
@@ -184,7 +187,7 @@ def build_plan(
         return plan
     from evalgate.runner.case_selection import select_plan_cases
 
-    return select_plan_cases(plan, overrides.selection)
+    return select_plan_cases(plan, overrides.selection, rules, base)
 
 
 def _build_checked_plan(

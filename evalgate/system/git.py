@@ -282,8 +282,26 @@ def run_git(folder: Path, *words: str) -> str:
 def run_git_bytes(folder: Path, *words: str, given: bytes = b"", with_own_settings: bool = False) -> bytes:
     """Return git's stdout for `given` on stdin; b"" if git fails or is not installed.
 
+    `execute_git` says how git runs.
+    """
+    try:
+        return execute_git(folder, *words, given=given, with_own_settings=with_own_settings)
+    except GitError:
+        return b""
+
+
+class GitError(Exception):
+    """Git failed, is not installed, or took too long. The message is what git printed."""
+
+
+def execute_git(folder: Path, *words: str, given: bytes = b"", with_own_settings: bool = False) -> bytes:
+    """Return git's stdout for `given` on stdin.
+
     Git runs as the agent's user and without the gate's secrets, because the agent can write the files that
     git reads. The configuration of the machine and of the user is read only if `with_own_settings` is True.
+
+    Raises:
+        GitError: git fails or is not installed.
     """
     unread = {} if with_own_settings else {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
     never = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_REPLACE_OBJECTS": "1"}
@@ -306,6 +324,8 @@ def run_git_bytes(folder: Path, *words: str, given: bytes = b"", with_own_settin
             check=True,
             timeout=_GIT_SECONDS,
         )
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return b""
+    except subprocess.CalledProcessError as error:
+        raise GitError(error.stderr.decode("utf-8", "replace").strip()) from None
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise GitError(str(error)) from None
     return done.stdout

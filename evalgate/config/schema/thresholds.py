@@ -1,11 +1,11 @@
 """A validated thresholds file, and the releases of Google ADK that it may name."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 from pydantic.config import JsonDict
 
 from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig, SessionConfig
@@ -51,13 +51,91 @@ def _drop_default(schema: JsonDict) -> None:
     schema.pop("default", None)
 
 
+# --- suites -------------------------------------------------------------------------------------------------
+
+
+def _check_pattern(pattern: str) -> str:
+    if not pattern.strip() or pattern.startswith(("/", "!", "./")) or "\\" in pattern:
+        raise ValueError(
+            f"must be a glob relative to the working folder, as `prompts/**`, with slashes and without `./`, "
+            f"`!` or `/` at its start, not {pattern!r}"
+        )
+    return pattern
+
+
+_Pattern = Annotated[str, AfterValidator(_check_pattern)]
+
+Patterns = Annotated[
+    tuple[_Pattern, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+"""Globs of files: `*` stays within a folder, `**` does not, and a folder stands for everything below it."""
+
+SuiteName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*$")]
+
+
+class SuiteConfig(ConfigSection):
+    """A named part of the eval sets."""
+
+    eval_sets: Names = Field(min_length=1)
+    """Files, folders or globs, as the key `eval_sets` of the whole file has them."""
+    affects: Patterns = ()
+    """Globs of the files whose change affects the suite, relative to the working folder. Without any, every
+    change does."""
+
+
+class AffectedConfig(ConfigSection):
+    """Settings of `evalgate affected` and `run --affected`."""
+
+    ignored: Patterns = ()
+    """Globs of files that affect no suite, unless a suite names them in `affects`."""
+
+
+def expand_suite_names(names: Sequence[str], suites: Mapping[str, SuiteConfig]) -> tuple[str, ...]:
+    """Return `names` with the eval sets of a suite in the place of its name."""
+    return tuple(each for name in names for each in (suites[name].eval_sets if name in suites else (name,)))
+
+
+def complete_eval_sets(value: object) -> object:
+    """Return the keys of a thresholds file with the names of suites in `eval_sets` expanded.
+
+    Without `eval_sets` these are the eval sets of all suites. What is no valid section stays as it is, so
+    that the validation of its own key reports it.
+    """
+    suites = value.get("suites") if isinstance(value, Mapping) else None
+    if not isinstance(value, Mapping) or not isinstance(suites, Mapping) or not suites:
+        return value
+    given = value.get("eval_sets", tuple(suites))
+    names = (given,) if isinstance(given, str) else given
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        return value
+    found: list[str] = []
+    for name in names:
+        section = suites.get(name)
+        own = (
+            section.get("eval_sets", ())
+            if isinstance(section, Mapping)
+            else getattr(section, "eval_sets", name)
+        )
+        found += (own,) if isinstance(own, str) else own if isinstance(own, Sequence) else ()
+    if not all(isinstance(each, str) for each in found):
+        return value
+    return {**value, "eval_sets": tuple(dict.fromkeys(found))}
+
+
 class Config(ConfigSection):
     """All sections of a thresholds file."""
 
     version: Literal[1] = 1
     """Version of this file format."""
     eval_sets: Names = ()
-    """Files, folders or globs, relative to the working directory; `file.json:case_a,case_b` selects cases."""
+    """Files, folders or globs, relative to the working directory; `file.json:case_a,case_b` selects cases.
+    The name of a suite stands for its eval sets. When absent: those of all suites."""
+    suites: Mapping[SuiteName, SuiteConfig] = Field(default_factory=dict)
+    """Name → eval sets, and the files that concern them: what a change affects can be run alone."""
+    affected: AffectedConfig = AffectedConfig.model_construct()
+    """Files that `evalgate affected` and `run --affected` ignore."""
     agent: AgentConfig | None = None
     """The agent that is gated."""
     session: SessionConfig | None = None
@@ -95,6 +173,11 @@ class Config(ConfigSection):
     """`provider/model` → its price, before the known ones."""
     format: str | None = None
     """Format of every eval set; detected by each file's content when absent."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand_suites(cls, value: object) -> object:
+        return complete_eval_sets(value)
 
     @field_validator("adk_version", mode="before")
     @classmethod

@@ -176,7 +176,7 @@ class Comparison:
     """Cases of the baseline that the user did not select for this run."""
 
 
-VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive", "error"]
+VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive", "error", "skipped"]
 
 
 @frozen

@@ -62,7 +62,9 @@ def _describe_record(records: RecordStore, stored: StoredRecord) -> dict[str, ob
         "stored": stored,
         "error": "",
         "is_recording": False,
-        "status": {"pass": "passed", "fail": "failed"}.get(record.verdict.status, "errored"),
+        "status": {"pass": "passed", "fail": "failed", "skipped": "not_evaluated"}.get(
+            record.verdict.status, "errored"
+        ),
         "verdict": describe_verdict(record.verdict)[1],
         "when": format_start_time(record) if record.created_at else "",
         "facts": list(_list_facts(record)),

@@ -1,0 +1,269 @@
+"""Decide which suites the changed files concern. A file that cannot be judged concerns every suite."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from evalgate.core.formatting import pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import to_log_line
+
+ENVIRONMENT_FILES = (
+    "**/requirements*.txt",
+    "**/requirements/**",
+    "**/constraints*.txt",
+    "**/pyproject.toml",
+    "**/setup.py",
+    "**/setup.cfg",
+    "**/Pipfile",
+    "**/environment*.y*ml",
+    "**/package.json",
+    "**/go.mod",
+    "**/go.sum",
+    "**/Cargo.toml",
+    "**/*.lock",
+    "**/*-lock.*",
+    "**/Dockerfile*",
+    "**/*.Dockerfile",
+    "**/Containerfile*",
+    "**/*compose*.y*ml",
+    "**/action.y*ml",
+    "**/.github/**",
+    "**/.gitlab-ci.yml",
+    "**/azure-pipelines*.yml",
+    "**/bitbucket-pipelines.yml",
+    "**/.buildkite/**",
+    "**/Jenkinsfile",
+    "**/.env*",
+    "**/.python-version",
+    "**/.tool-versions",
+    "**/.gitmodules",
+    "**/.gitattributes",
+    "**/.gitignore",
+    "**/Makefile",
+)
+"""Globs of files that decide what is installed, and how and with which variables the agent is run."""
+
+_SHOWN = 3
+_LONGEST_LINE = 500
+
+
+@frozen
+class SuiteScope:
+    """One suite and the files that are known to concern it. Paths are relative to the working folder."""
+
+    name: str
+    eval_sets: tuple[str, ...]
+    """Words of the command line that name its eval sets."""
+    files: frozenset[str]
+    """Files of its eval sets, and what lies next to them for them."""
+    affects: tuple[str, ...] = ()
+    """Globs that the thresholds file declares."""
+    blind: str = ""
+    """Reason why every change concerns it, as `has no …`; "" if its files are known."""
+    is_planned: bool = True
+    """False: it is not part of this run, which only has to know its files."""
+
+
+@frozen
+class FileEffect:
+    """The suites that a changed file concerns."""
+
+    path: str
+    suites: tuple[str, ...]
+    reason: str
+    """Part of a sentence whose subject is the file."""
+    is_unknown: bool = False
+    """True: every suite is concerned, because nothing says which ones."""
+
+    @property
+    def sentence(self) -> str:
+        """Return the path and the reason as one sentence."""
+        return f"{self.path} {self.reason}."
+
+
+@frozen
+class ChangeRules:
+    """The rules that say which files concern which suites."""
+
+    suites: tuple[SuiteScope, ...]
+    ignored: tuple[str, ...] = ()
+    """Globs of files that concern no suite that does not name them."""
+    rule_files: frozenset[str] = frozenset()
+    """Files that decide how the gate judges: they concern every suite, whatever else is declared."""
+
+    @property
+    def planned(self) -> tuple[SuiteScope, ...]:
+        """Return the suites that are part of this run."""
+        return tuple(suite for suite in self.suites if suite.is_planned)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the suites that are part of this run."""
+        return tuple(suite.name for suite in self.planned)
+
+
+@frozen
+class AffectedSuites:
+    """The suites that a change concerns, with the reasons."""
+
+    rules: ChangeRules
+    effects: tuple[FileEffect, ...] = ()
+    """One for each changed file."""
+    everything: str = ""
+    """Sentence on why every suite is concerned without a look at single files; "" if files decide."""
+    base: str = ""
+    """Revision that the change is compared with."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the suites that are concerned, in their order."""
+        if self.everything:
+            return self.rules.names
+        found = {name for effect in self.effects for name in effect.suites}
+        return tuple(name for name in self.rules.names if name in found)
+
+    @property
+    def is_everything(self) -> bool:
+        """Return True if every suite is concerned."""
+        return len(self.names) == len(self.rules.names)
+
+    def list_reasons(self, suite: str) -> tuple[str, ...]:
+        """Return sentences on why the change concerns a suite; () if it does not. The weightiest is first."""
+        if self.everything:
+            return (self.everything,)
+        found = [effect for effect in self.effects if suite in effect.suites]
+        return tuple(each.sentence for each in sorted(found, key=lambda each: not each.is_unknown))
+
+    def describe(self) -> str:
+        """Return one sentence on what the change concerns."""
+        if self.everything:
+            return f"Every suite runs: {self.everything}"
+        unknown = [effect for effect in self.effects if effect.is_unknown]
+        if unknown:
+            return f"Every suite runs: {unknown[0].sentence}"
+        if not self.names:
+            return "Nothing that this change touches concerns an eval set."
+        of, files = pluralize(len(self.rules.names), "suite"), pluralize(len(self.effects), "file")
+        return (
+            f"{len(self.names)} of {of} concerned by the {files} in the difference to {self.base}: "
+            f"{', '.join(self.names)}."
+        )
+
+
+def find_affected_suites(rules: ChangeRules, changed: Iterable[str], base: str) -> AffectedSuites:
+    """Return the suites that the changed files concern; `base` is the revision that they differ from."""
+    return AffectedSuites(rules, tuple(explain_file(rules, path) for path in sorted(changed)), base=base)
+
+
+def explain_file(rules: ChangeRules, path: str) -> FileEffect:
+    """Return the suites that a change of the file concerns, and why."""
+    if _is_below(path, rules.rule_files):
+        return FileEffect(path, rules.names, "decides how the gate judges", is_unknown=True)
+    ignoring = next((glob for glob in rules.ignored if matches_pattern(path, glob)), "")
+    decisive = next((glob for glob in ENVIRONMENT_FILES if matches_pattern(_strip_parents(path), glob)), "")
+    if decisive and not ignoring:
+        return FileEffect(
+            path, rules.names, "may change what is installed or how the agent runs", is_unknown=True
+        )
+    known = {suite.name: reason for suite in rules.suites if (reason := _explain_suite(suite, path))}
+    if known:
+        blind = {suite.name: f"{suite.name} {suite.blind}" for suite in rules.suites if suite.blind}
+        reasons = dict.fromkeys([*known.values(), *(why for name, why in blind.items() if name not in known)])
+        names = tuple(name for name in rules.names if name in known or name in blind)
+        return FileEffect(path, names, "; ".join(reasons))
+    if ignoring:
+        return FileEffect(path, (), f"is ignored by `{ignoring}`")
+    return FileEffect(
+        path, rules.names, "is not known to concern any suite, nor to concern none", is_unknown=True
+    )
+
+
+def _explain_suite(suite: SuiteScope, path: str) -> str:
+    """Return why the file is known to concern the suite; "" if it is not."""
+    if _is_below(path, suite.files):
+        return f"belongs to the eval sets of {suite.name}"
+    glob = next((each for each in suite.affects if matches_pattern(path, each, ignore_case=True)), "")
+    return f"matches `{glob}` of {suite.name}" if glob else ""
+
+
+def _is_below(path: str, files: Collection[str]) -> bool:
+    """Return True if the path is one of the files, or was a folder or a link with one of them.
+
+    The case of letters does not count, as on file systems where it makes no difference.
+    """
+    folded = path.casefold()
+    return any(each == folded or each.startswith(f"{folded}/") for each in map(str.casefold, files))
+
+
+def _strip_parents(path: str) -> str:
+    while path.startswith("../"):
+        path = path.removeprefix("../")
+    return path
+
+
+def matches_pattern(path: str, pattern: str, *, ignore_case: bool = False) -> bool:
+    """Return True if a glob matches a path, both with slashes.
+
+    `*`, `?` and `[…]` match within a folder, `**` matches any number of folders. None of them matches `..`. A
+    pattern that ends without them stands for the file and for everything below a folder of that name.
+    """
+    if ignore_case:
+        path, pattern = path.casefold(), pattern.casefold()
+    return _match_parts(path.split("/"), pattern.rstrip("/").split("/"))
+
+
+def _match_parts(path: Sequence[str], pattern: Sequence[str], last: str = "") -> bool:
+    if not pattern:
+        return not path or not set(last) & set("*?[")
+    if pattern[0] == "**":
+        if len(pattern) == 1:
+            return ".." not in path
+        below = next((at for at, part in enumerate(path) if part == ".."), len(path))
+        return any(_match_parts(path[at:], pattern[1:]) for at in range(below + 1))
+    if not path or (path[0] == "..") != (pattern[0] == ".."):
+        return False
+    return fnmatchcase(path[0], pattern[0]) and _match_parts(path[1:], pattern[1:], pattern[0])
+
+
+def build_json(found: AffectedSuites) -> Mapping[str, object]:
+    """Return what `evalgate affected --json` prints."""
+    return {
+        "base": found.base,
+        "everything": found.is_everything,
+        "reason": found.describe(),
+        "suites": [
+            {
+                "suite": suite.name,
+                "eval_sets": list(suite.eval_sets),
+                "affected": suite.name in found.names,
+                "reasons": list(found.list_reasons(suite.name)),
+            }
+            for suite in found.rules.planned
+        ],
+        "files": [
+            {"path": each.path, "suites": list(each.suites), "reason": each.reason} for each in found.effects
+        ],
+    }
+
+
+def build_matrix(found: AffectedSuites) -> Mapping[str, object]:
+    """Return a matrix for GitHub's `fromJSON`, which refuses an empty one.
+
+    If nothing is concerned, it has one leg for all suites, so that `run --affected` reports `skipped` there.
+    """
+    legs = [suite for suite in found.rules.planned if suite.name in found.names]
+    include = [{"suite": each.name, "eval_sets": "\n".join(each.eval_sets)} for each in legs]
+    return {"include": include or [{"suite": "none", "eval_sets": ""}]}
+
+
+def format_report(found: AffectedSuites) -> str:
+    """Return the suites with the reasons, as text."""
+    lines = [found.describe()]
+    for suite in found.rules.planned:
+        reasons = found.list_reasons(suite.name)
+        if found.everything or not reasons:
+            lines.append(f"{'runs' if reasons else 'skipped'}: {suite.name}")
+            continue
+        more = f" And {pluralize(len(reasons) - _SHOWN, 'file')} more." if len(reasons) > _SHOWN else ""
+        lines.append(f"runs: {suite.name}. {' '.join(reasons[:_SHOWN])}{more}")
+    return "".join(f"{to_log_line(line, _LONGEST_LINE)}\n" for line in lines)

@@ -1,0 +1,146 @@
+"""Limit a plan to the suites that a change affects. Whenever that cannot be told, nothing is left out."""
+
+import os
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evalgate import __version__
+from evalgate.config.schema.thresholds import Thresholds
+from evalgate.core.exit_codes import ExitCode
+from evalgate.core.formatting import pluralize
+from evalgate.core.types import AgentInfo, CaseKey, Record, Totals, Verdict
+from evalgate.datasets.loading import build_notes_name, find_eval_files
+from evalgate.gating.affected_suites import (
+    AffectedSuites,
+    ChangeRules,
+    SuiteScope,
+    find_affected_suites,
+)
+from evalgate.runner.base_branch import BaseBranchPolicy
+from evalgate.system.changed_files import UnknownChangeError, list_changed_files
+from evalgate.system.git import read_pull_request
+
+if TYPE_CHECKING:
+    from evalgate.runner.plan import Plan
+
+_SHOWN_FILES = 10
+_NO_GLOBS = "has no `affects`, so that every change concerns it"
+_NO_BASE = "no commit to compare with is named: this is no pull request, and there is no `--base`."
+
+
+def find_affected(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy, revision: str) -> AffectedSuites:
+    """Return the suites of the plan that the change affects.
+
+    Args:
+        plan: The plan with all eval sets.
+        rules: The thresholds file that applies.
+        base: The policy that the plan was made with, which knows the files with rules.
+        revision: The commit to compare with; "" for the target branch of a pull request.
+    """
+    known = _build_rules(plan, rules, base)
+    try:
+        revisions = list(_iter_revisions(base, revision))
+        files = frozenset[str]().union(
+            *(list_changed_files(plan.workspace.folder, each) for each in revisions)
+        )
+    except UnknownChangeError as error:
+        return AffectedSuites(known, everything=str(error), base=revision)
+    return find_affected_suites(known, files, revision or revisions[0][:12])
+
+
+def _iter_revisions(base: BaseBranchPolicy, revision: str) -> Iterator[str]:
+    """Yield the revisions to compare with; all differences count together.
+
+    In a pull request its target branch is always one of them: the change may have edited the command line.
+    """
+    if revision:
+        yield revision
+    if read_pull_request(base.environ) is not None:
+        found = base.find_target_commit()
+        if not found:
+            raise UnknownChangeError(
+                f"git does not know here what the change is merged into. {base.describe_fetch()}"
+            )
+        yield found
+    elif not revision:
+        raise UnknownChangeError(_NO_BASE)
+
+
+def _build_rules(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy) -> ChangeRules:
+    return ChangeRules(
+        tuple(_build_scopes(plan, rules)), rules.config.affected.ignored, _list_rule_files(plan, rules, base)
+    )
+
+
+def _list_rule_files(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy) -> frozenset[str]:
+    """Return the files that decide how the gate judges."""
+    found = {rules.file, *base.rule_files}
+    found |= {plan.policy.baseline or "", plan.policy.quarantine or ""}
+    found |= {suite.rules.file for suite in plan.suites}
+    found |= {os.path.relpath(path, plan.workspace.folder) for path in plan.recordings}
+    return frozenset(Path(os.path.normpath(each)).as_posix() for each in found if each)
+
+
+def _build_scopes(plan: "Plan", rules: Thresholds) -> Iterator[SuiteScope]:
+    """Yield a scope for each suite of the thresholds file, and one for each other eval set."""
+    left = {suite.eval_set.path: suite for suite in plan.suites}
+    planned = frozenset(left)
+    for name, section in rules.config.suites.items():
+        paths = _list_eval_sets(plan, section.eval_sets)
+        left = {path: suite for path, suite in left.items() if path not in paths}
+        is_planned = not planned.isdisjoint(paths)
+        files = frozenset(own for path in paths for own in _list_own_files(path))
+        blind = "" if section.affects else _NO_GLOBS
+        yield SuiteScope(name, (name,), files, section.affects, blind, is_planned)
+    for path, suite in left.items():
+        name = path or suite.eval_set.eval_set_id
+        yield SuiteScope(name, (name,), frozenset(_list_own_files(path)), (), _NO_GLOBS)
+
+
+def _list_own_files(path: str) -> Iterator[str]:
+    """Yield the paths of an eval set and of the notes about its cases."""
+    if path:
+        yield path
+        yield Path(path).with_name(build_notes_name(Path(path).name)).as_posix()
+
+
+def _list_eval_sets(plan: "Plan", names: Iterable[str]) -> list[str]:
+    """Return the paths of the eval sets that a suite names, as the plan has them."""
+    folder = plan.workspace.folder
+    planned = {os.path.realpath(folder / each.eval_set.path): each.eval_set.path for each in plan.suites}
+    found = find_eval_files(tuple(names), base=folder, problems=[])
+    return [planned.get(os.path.realpath(each.path), each.shown_as) for each in found]
+
+
+def select_affected_cases(plan: "Plan", found: AffectedSuites) -> frozenset[CaseKey]:
+    """Return the cases of the eval sets that belong to an affected suite."""
+    scopes = [scope for scope in found.rules.suites if scope.name in found.names]
+    wanted = {name for scope in scopes for name in (*scope.files, *scope.eval_sets)}
+    return frozenset(
+        (suite.eval_set.eval_set_id, case.eval_id)
+        for suite in plan.suites
+        if (suite.eval_set.path or suite.eval_set.eval_set_id) in wanted
+        for case in suite.eval_set.cases
+    )
+
+
+def build_skipped_record(plan: "Plan", found: AffectedSuites) -> Record:
+    """Build the record of a run that runs nothing, because the change affects no suite."""
+    reasons = (found.describe(), *(effect.sentence for effect in found.effects[:_SHOWN_FILES]))
+    if more := len(found.effects) - _SHOWN_FILES:
+        reasons += (f"And {pluralize(more, 'file')} more.",) if more > 0 else ()
+    return Record(
+        evalgate_version=__version__,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        duration_s=0.0,
+        agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
+        runs=0,
+        verdict=Verdict("skipped", ExitCode.OPEN, reasons),
+        metrics=(),
+        cases=(),
+        totals=Totals(),
+        notices=plan.notices,
+        selection=plan.selection,
+    )

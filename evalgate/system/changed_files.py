@@ -1,0 +1,121 @@
+"""List the files that a change touches, or raise an error: an incomplete list would hide a change."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from evalgate.core.sanitize import to_one_line
+from evalgate.system.git import GitError, execute_git
+
+_SUBMODULE = b"160000"
+_PARENT = b"parent "
+_SHOWN_OF_COMMIT = 12
+
+
+class UnknownChangeError(Exception):
+    """The files that a change touches cannot be listed completely. The message is a sentence."""
+
+
+def list_changed_files(folder: Path, base: str) -> frozenset[str]:
+    """Return the files that differ from the commit that this checkout and `base` have in common.
+
+    Uncommitted and untracked files count. A renamed file counts with both of its names.
+
+    Args:
+        folder: A folder of the checkout.
+        base: A revision, such as `origin/main` or a full hash.
+
+    Returns:
+        Paths relative to `folder` with slashes; those outside of it begin with `../`.
+
+    Raises:
+        UnknownChangeError: git fails, does not know `base`, or its history is cut off before the commit that
+            both have in common; a submodule differs; or nothing differs at all.
+    """
+    try:
+        return _list_files(folder, base)
+    except GitError as error:
+        said = to_one_line(str(error), 200) or "it is not installed, or took too long"
+        raise UnknownChangeError(f"git failed: {said}") from None
+
+
+def _list_files(folder: Path, base: str) -> frozenset[str]:
+    top = Path(os.fsdecode(execute_git(folder, "rev-parse", "--show-toplevel")).removesuffix("\n"))
+    found = set(_list_untracked(top))
+    for commit in find_common_commits(top, base):
+        # Without renames, so that both names are listed; no setting of the repository may hide a file.
+        options = (
+            "--raw",
+            "-z",
+            "--no-renames",
+            "--no-relative",
+            "--ignore-submodules=none",
+            "--no-ext-diff",
+        )
+        fields = execute_git(top, "-c", "core.ignoreStat=false", "diff", *options, commit, "--").split(b"\0")
+        for facts, name in zip(fields[::2], fields[1::2], strict=False):
+            path = os.fsdecode(name)
+            if _SUBMODULE in facts.removeprefix(b":").split(b" ")[:2]:
+                raise UnknownChangeError(f"the submodule {path} differs, and its files are not compared.")
+            found.add(path)
+    if not found:
+        raise UnknownChangeError(
+            f"nothing differs from {base}: perhaps the change is not what is checked out."
+        )
+    if hidden := _find_hidden_file(top):
+        raise UnknownChangeError(f"git was told to ignore changes of {hidden} (`--assume-unchanged`).")
+    home = os.path.relpath(folder.resolve(), top.resolve())
+    return frozenset(Path(os.path.relpath(path, home)).as_posix() for path in found)
+
+
+def find_common_commits(top: Path, base: str) -> tuple[str, ...]:
+    """Return the hashes of the newest commits that HEAD and `base` have in common; at least one.
+
+    Raises:
+        UnknownChangeError: git does not know `base`, or not enough of its history.
+        GitError: git fails.
+    """
+    try:
+        found = execute_git(top, "rev-parse", "-q", "--verify", "--end-of-options", f"{base}^{{commit}}")
+    except GitError:
+        raise UnknownChangeError(f"git does not know {base} here: fetch it first.") from None
+    # In a checkout that is cut off git shows no parents, but the commit itself names them.
+    commit, head = os.fsdecode(found.strip()), execute_git(top, "cat-file", "commit", "HEAD")
+    parents = [line.removeprefix(_PARENT) for line in head.split(b"\n\n")[0].split(b"\n")]
+    if commit.encode() in parents:
+        return (commit,)
+    if execute_git(top, "rev-parse", "--is-shallow-repository").strip() == b"true":
+        raise UnknownChangeError(
+            f"the checkout is shallow, and {commit[:_SHOWN_OF_COMMIT]} is no parent of what is checked out: "
+            "check out with `fetch-depth: 0`."
+        )
+    try:
+        common = execute_git(top, "merge-base", "--all", commit, "HEAD")
+    except GitError:
+        raise UnknownChangeError(f"this checkout has no commit in common with {base}.") from None
+    return tuple(os.fsdecode(common).split())
+
+
+def _list_untracked(top: Path) -> Iterator[str]:
+    names = execute_git(top, "ls-files", "--others", "--exclude-standard", "-z").split(b"\0")
+    return (os.fsdecode(name) for name in names if name)
+
+
+def _find_hidden_file(top: Path) -> str:
+    """Return a file with changes that git does not show; "" if there is none."""
+    lines = execute_git(top, "ls-files", "-v", "-z").split(b"\0")
+    return next((os.fsdecode(line[2:]) for line in lines if line[:1].islower()), "")
+
+
+def find_unversioned(folder: Path, paths: frozenset[str]) -> frozenset[str]:
+    """Return those of `paths`, relative to `folder`, that exist and that git does not track.
+
+    Raises:
+        UnknownChangeError: git fails.
+    """
+    try:
+        tracked = execute_git(folder, "ls-files", "-z").split(b"\0")
+    except GitError as error:
+        raise UnknownChangeError(f"git failed: {to_one_line(str(error), 200)}") from None
+    known = {os.fsdecode(name) for name in tracked}
+    return frozenset(path for path in paths - known if (folder / path).is_file())

@@ -1,0 +1,274 @@
+"""`evalgate affected` and `run --affected`: only the suites that a change concerns, and never a false green."""
+
+import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from evalgate.__main__ import main
+from evalgate.ci.github_pull_request import _CONCLUSIONS
+from tests.commands import evalgate
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/affected.md").read_text("utf-8")
+SUITES = next(
+    text for text in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) if "suites:" in text
+)
+REST = "agent: {kind: python, entry: 'agent.py:answer'}\ncriteria: {response_match_score: 0.5}\n"
+AGENT = "def answer(text):\n    return text\n"
+WHO = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com")
+IN_A_PULL_REQUEST = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_BASE_REF": "main"}
+
+
+def do(folder: Path, *words: str) -> str:
+    done = subprocess.run(
+        ["git", *WHO, *words], cwd=folder, capture_output=True, check=True, encoding="utf-8"
+    )
+    return done.stdout.strip()
+
+
+def build_set(name: str) -> dict[str, Any]:
+    turn = {"user_content": {"parts": [{"text": name}]}, "final_response": {"parts": [{"text": name}]}}
+    return {"eval_set_id": name, "eval_cases": [{"eval_id": f"{name}_case", "conversation": [turn]}]}
+
+
+def write(folder: Path, **files: str) -> None:
+    for name, text in files.items():
+        path = folder / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project of the page on a branch `change`, which left `main` and `origin/main` and changed nothing yet."""
+    for name in ("GITHUB_EVENT_NAME", "GITHUB_BASE_REF", "GITHUB_ACTIONS", "GITHUB_OUTPUT"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("refunds", "search"):
+        write(tmp_path, **{f"evals__{name}.evalset.json": json.dumps(build_set(name))})
+    files = {
+        "agent.py": AGENT,
+        "evalgate.yaml": SUITES + REST,
+        "README.md": "",
+        ".gitignore": "evalgate-report\n__pycache__",
+    }
+    write(tmp_path, **files, **{"prompts__refunds.txt": "", "prompts__search__a.txt": "", "uv.lock": ""})
+    do(tmp_path, "init", "-q", "-b", "main")
+    do(tmp_path, "add", "-A")
+    do(tmp_path, "commit", "-q", "-m", "base")
+    do(tmp_path, "update-ref", "refs/remotes/origin/main", "HEAD")
+    do(tmp_path, "checkout", "-q", "-b", "change")
+    return tmp_path
+
+
+def find(project: Path, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[str], str]:
+    """Return the suites that are concerned, and the reason."""
+    capsys.readouterr()
+    assert main(["affected", "--json", *(words or ("--base", "main")), "-C", str(project)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    return [each["suite"] for each in found["suites"] if each["affected"]], found["reason"]
+
+
+BOTH = ["refunds", "search"]
+
+
+@pytest.mark.parametrize(
+    ("path", "suites"),
+    [
+        ("prompts/refunds.txt", ["refunds"]),
+        ("prompts/search/new.txt", ["search"]),
+        ("evals/search.evalset.json", ["search"]),
+        ("agent.py", BOTH),
+        ("data/table.csv", BOTH),  # read at run time, and never declared
+        ("uv.lock", BOTH),
+        (".github/workflows/evalgate.yml", BOTH),  # may name another model
+        (".evalgate/baseline.json", BOTH),
+        ("README.md", []),
+    ],
+)
+def test_a_change_concerns_the_suites_that_declare_it(
+    project: Path, capsys: pytest.CaptureFixture[str], path: str, suites: list[str]
+) -> None:
+    (project / path).parent.mkdir(parents=True, exist_ok=True)
+    content = json.dumps(build_set("search"), indent=1) if path.startswith("evals") else AGENT * 2
+    if path != ".evalgate/baseline.json":
+        (project / path).write_text(content)
+    else:
+        assert main(["run", "-C", str(project)]) == 0
+        assert main(["baseline", "save", "-C", str(project)]) == 0
+    do(project, "add", "-A")
+    do(project, "commit", "-q", "-m", "change")
+    assert find(project, capsys)[0] == suites
+
+
+def test_the_change_cannot_narrow_the_rules_that_select(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "evalgate.yaml").write_text((SUITES + REST).replace("**/*.md", "**"), "utf-8")
+    (project / "agent.py").write_text(AGENT * 2, "utf-8")
+    do(project, "commit", "-q", "-a", "-m", "change")
+    for name, value in IN_A_PULL_REQUEST.items():
+        monkeypatch.setenv(name, value)
+    decides = "Every suite runs: evalgate.yaml decides how the gate judges."
+    assert find(project, capsys, "-c", "evalgate.yaml") == (BOTH, decides)
+    (project / "README.md").write_text("changed")
+    # An edited command line compares with the target branch all the same.
+    assert find(project, capsys, "--base", "HEAD") == (BOTH, decides)
+
+
+def test_without_a_base_or_with_an_unknown_one_everything_runs(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "README.md").write_text("changed")
+    assert find(project, capsys, "-c", "evalgate.yaml")[0] == BOTH
+    assert find(project, capsys, "--base", "elsewhere") == (
+        BOTH,
+        "Every suite runs: git does not know elsewhere here: fetch it first.",
+    )
+    assert find(project, capsys)[0] == []
+    do(project, "update-ref", "-d", "refs/remotes/origin/main")
+    do(project, "config", "core.bare", "true")
+    assert "git failed" in find(project, capsys)[1]
+
+
+def test_a_shallow_checkout_runs_everything(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(2):
+        (project / "README.md").write_text(f"changed {number}")
+        do(project, "commit", "-q", "-a", "-m", "change")
+    folder = tmp_path / "shallow"
+    do(tmp_path, "clone", "-q", "--depth=1", "--no-single-branch", project.as_uri(), str(folder))
+    suites, reason = find(folder, capsys, "--base", "origin/main")
+    assert (suites, "shallow" in reason) == (BOTH, True)
+
+
+def test_the_matrix_and_the_explanations_of_the_page(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "prompts/search/new.txt").write_text("new")
+    shown = [json.loads(text) for text in re.findall(r"`?(\{\"(?:include|suite)\".*\})`?", PAGE)]
+    output = project.parent / "output"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_OUTPUT", str(output))
+    output.touch()
+    assert main(["affected", "--matrix", "--base", "main", "-C", str(project)]) == 0
+    assert json.loads(capsys.readouterr().out) == shown[0]
+    assert json.dumps(shown[0]) in output.read_text()
+    (project / "prompts/search/new.txt").unlink()
+    (project / "README.md").write_text("changed")
+    assert main(["affected", "--matrix", "--base", "main", "-C", str(project)]) == 0
+    assert json.loads(capsys.readouterr().out) == {"include": [shown[1]]}
+
+    commands = [
+        shlex.split(line)[1:] for line in re.findall(r"^evalgate affected .*--explain.*$", PAGE, re.MULTILINE)
+    ]
+    assert main([*commands[0], "-C", str(project)]) == 0
+    assert capsys.readouterr().out == (
+        "prompts/refunds.txt matches `prompts/refunds.txt` of refunds. Concerned: refunds.\n"
+    )
+
+
+def test_a_run_that_concerns_nothing_is_skipped_and_never_passed(project: Path) -> None:
+    (project / "README.md").write_text("changed")
+    (project / "agent.py").chmod(0o644)
+    done = evalgate("run", "--affected", "--base", "main", cwd=project)
+    assert done.code == 0
+    assert done.record["verdict"] == {
+        "status": "skipped",
+        "exit_code": 0,
+        "reasons": [
+            "Nothing that this change touches concerns an eval set.",
+            "README.md is ignored by `**/*.md`.",
+        ],
+    }
+    assert done.record["cases"] == []
+    texts = [(project / "evalgate-report" / name).read_text() for name in ("comment.md", "junit.xml")]
+    assert "Skipped: Nothing that this change touches concerns an eval set" in texts[0]
+    assert "<skipped" in texts[1]
+    assert "SKIPPED" in done.out
+    assert not any(re.search("pass|open|✅", text, re.IGNORECASE) for text in (*texts, done.out))
+    assert _CONCLUSIONS["skipped"] == "neutral"
+    saved = evalgate("baseline", "save", cwd=project)
+    assert (saved.code, "limited to 0 of 2 cases" in saved.err) == (2, True)
+
+
+def test_a_run_makes_only_the_concerned_cases_and_says_so(project: Path) -> None:
+    (project / "prompts/search/a.txt").write_text("changed")
+    done = evalgate("run", "--affected", "--base", "main", cwd=project)
+    assert [case["eval_id"] for case in done.record["cases"]] == ["search_case"]
+    assert done.record["selection"] == {"options": ["--affected", "--base", "main"], "cases": 1, "of": 2}
+    assert done.record["verdict"]["status"] == "pass"
+    # A leg of the matrix names its suite, and knows the files of the others.
+    other = evalgate("run", "refunds", "--affected", "--base", "main", cwd=project)
+    assert other.record["verdict"]["status"] == "skipped"
+    # No case is left although a suite is concerned: that is an error, not a skipped run.
+    none = evalgate("run", "--affected", "--base", "main", "-k", "refunds", cwd=project)
+    assert none.code == 2
+
+
+def test_if_everything_is_concerned_the_run_is_whole(project: Path) -> None:
+    (project / "uv.lock").write_text("changed")
+    done = evalgate("run", "--affected", "--base", "main", cwd=project)
+    assert len(done.record["cases"]) == 2
+    assert "selection" not in done.record
+    assert any("uv.lock may change what is installed" in notice for notice in done.record["notices"])
+
+
+def test_a_suites_name_stands_for_its_eval_sets(project: Path) -> None:
+    done = evalgate("run", "refunds", cwd=project)
+    assert [case["eval_id"] for case in done.record["cases"]] == ["refunds_case"]
+    assert evalgate("validate", "search", cwd=project).out.startswith("evals/search.evalset.json: 1 case")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--base", "main"), ("--affected", "--shard", "1/2"), ("--affected", "--watch")],
+)
+def test_options_that_cannot_be_combined(project: Path, words: tuple[str, ...]) -> None:
+    assert main(["run", *words, "-C", str(project)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("suites: {a: {eval_sets: []}}", "evalgate.yaml:1:"),
+        ("suites: {a: {affects: [x]}}", "eval_sets"),
+        ("suites: {a: {eval_sets: [x], affected: [x]}}", "Did you mean `affects`?"),
+        ("suites: {a: {eval_sets: [x], affects: [/x]}}", "relative to the working folder"),
+        ("suites: {a: {eval_sets: [x], affects: ['!x']}}", "must be a glob"),
+        ("affected: {ignored: ['']}", "must be a glob"),
+    ],
+)
+def test_wrong_sections_are_errors_with_their_place(
+    project: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
+) -> None:
+    (project / "evalgate.yaml").write_text(f"{text}\n{REST}")
+    assert main(["validate", "-C", str(project)]) == 2
+    error = capsys.readouterr().err
+    assert "evalgate.yaml:1:" in error
+    assert message in error
+
+
+def test_the_sample_requires_a_job_that_always_runs_and_asks_for_success() -> None:
+    workflow = yaml.safe_load((ROOT / "samples/workflows/evalgate-affected.yml").read_text("utf-8"))
+    last = workflow["jobs"]["evalgate"]
+    assert last["if"] == "always()"
+    assert set(last["needs"]) == set(workflow["jobs"]) - {"evalgate"}
+    (step,) = last["steps"]
+    for results, code in (
+        ("success success", 0),
+        ("success skipped", 1),
+        ("failure skipped", 1),
+        ("success failure", 1),
+    ):
+        assert (
+            subprocess.run(["bash", "-c", step["run"]], env={"RESULTS": results}, check=False).returncode
+            == code
+        )
+    assert all("if" not in job for name, job in workflow["jobs"].items() if name != "evalgate")
