@@ -190,6 +190,10 @@ def _list_notices(
     yield from list_environment_notices(plan.environ, plan.agent.settings.env)
     if flipping := describe_inconsistent_cases(evidence.cases):
         yield flipping
+    if any(run.judge is not None for case in evidence.cases for run in case.runs):
+        from evalgate.metrics.judge_noise import describe_judge_noise
+
+        yield from describe_judge_noise(evidence.cases)
 
 
 def _suggest_first_baseline(evidence: GateInput) -> str:

@@ -1,7 +1,10 @@
 """`evalgate judge`: answers are drawn from a judged run, labelled by people, and compared."""
 
 import json
+import random
 import re
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -24,8 +27,18 @@ def judging(body: Body) -> Reply:
     return Completion(json.dumps({"reasoning": "secret reason", "is_the_agent_response_valid": label}))
 
 
-def run_project(folder: Path, floor: object, code: int = 1, model: str = "m-1") -> Done:
-    """Run the agent once, judged by a model."""
+def run_project(
+    folder: Path,
+    floor: object,
+    code: int = 1,
+    model: str = "m-1",
+    *,
+    runs: int = 1,
+    script: Callable[[Body], Reply] = judging,
+    agent: str = AGENT,
+    criteria: Mapping[str, object] = CRITERIA,
+) -> Done:
+    """Run the agent, judged by a model."""
     cases = [
         {
             "eval_id": f"case{number}",
@@ -38,19 +51,19 @@ def run_project(folder: Path, floor: object, code: int = 1, model: str = "m-1") 
         }
         for number in range(CASES)
     ]
-    (folder / "agent.py").write_text(AGENT)
+    (folder / "agent.py").write_text(agent)
     (folder / "s.evalset.json").write_text(json.dumps({"eval_set_id": "s", "eval_cases": cases}))
-    with OpenAIServer(script=judging, key=KEY) as server:
+    with OpenAIServer(script=script, key=KEY) as server:
         judge = {"provider": "custom", "model": model, "base_url": server.url, "api_key": "${MY_KEY}"}
         config = {
             "version": 1,
             "eval_sets": ["s.evalset.json"],
             "agent": {"entry": "agent.py:answer"},
-            "criteria": CRITERIA,
+            "criteria": criteria,
             "judge": {**judge, "floor": floor},
         }
         (folder / "evalgate.json").write_text(json.dumps(config))
-        done = call(folder, "run")
+        done = call(folder, "run", "--runs", str(runs))
         assert done.code == code, done.out + done.err
         return done
 
@@ -170,3 +183,24 @@ def test_wrong_labels_are_reported_with_their_lines(tmp_path: Path) -> None:
     assert "'unknown' is no answer that `evalgate judge sample` drew." in added.err
     assert f":{at[1] + 1}:" not in added.err, "YAML reads yes as true"
     assert (tmp_path / "judge-labels.json").read_text("utf-8") == before
+
+
+def test_a_judge_that_causes_most_of_the_variance_is_named_in_reports(tmp_path: Path) -> None:
+    rng, asked = random.Random(5), Counter[str]()
+
+    def guess(body: Body) -> Reply:
+        prompt = body["messages"][-1]["content"]
+        asked[prompt] += 1
+        labels = {1: "valid", 2: "invalid", 3: "valid"}
+        label = labels.get(asked[prompt]) or rng.choice(("valid", "invalid"))
+        return Completion(json.dumps({"reasoning": "", "is_the_agent_response_valid": label}))
+
+    # Each answer is another text, so none is judged from the cache.
+    agent = "import uuid\ndef answer(text):\n    return f'We sell {text}: {uuid.uuid4()}'\n"
+    criteria = {METRIC: {"threshold": 0.0, "judge_model_options": {"num_samples": 4}}}
+    done = run_project(tmp_path, 0.0, 0, runs=2, script=guess, agent=agent, criteria=criteria)
+
+    (notice,) = (each for each in done.record["notices"] if "it scores the same answer differently" in each)
+    assert notice.startswith(f"{METRIC}: the judge causes ")
+    assert "(8 instead of 4)" in notice
+    assert notice.split(":")[1][:30] in (tmp_path / "evalgate-report/comment.md").read_text("utf-8")

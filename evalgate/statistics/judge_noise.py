@@ -1,0 +1,86 @@
+"""Separate the noise of a judge from that of an agent; standard library only.
+
+Several runs of one case give the same question several responses, and the judge scores each response several
+times. The average score of a response varies between runs because the agent answers differently, and because
+the judge, asked again, scores the same response differently. With the variance s² of the n samples of a
+response, s² / n is an unbiased estimate of the judge's part in its average, for every distribution
+(a one-way random-effects decomposition with unequal variances; Searle, Casella and McCulloch 1992).
+"""
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+
+from evalgate.core.frozen import frozen
+from evalgate.statistics.threshold_test import compute_student_quantile
+
+FEWEST_CASES = 12
+"""Fewest cases with any variance: with fewer, the limits hold too rarely."""
+
+_TAIL = 0.025
+
+
+@frozen
+class CaseNoise:
+    """Variance of one case between its runs, as sums of squares over its questions."""
+
+    total: float
+    """Sum of squared distances of the averages of responses from the average of their question."""
+    judge: float
+    """Expected part of `total` that the judge causes."""
+
+
+@frozen
+class JudgeShare:
+    """Share of the variance between runs of a case that the judge causes, each figure in [0, 1]."""
+
+    value: float
+    low: float
+    """Lower limit of a 95 % interval."""
+    high: float
+    cases: int
+    """Cases with any variance."""
+
+
+def decompose_case(questions: Sequence[Sequence[Sequence[float]]]) -> CaseNoise:
+    """Return the variance of one case between its runs, and the judge's part.
+
+    `questions` holds for each question the responses of the runs, and for each response the scores of the
+    judge's samples, in any unit. Responses with fewer than two samples and questions with fewer than two
+    responses are left out.
+    """
+    total = judge = 0.0
+    for question in questions:
+        responses = [scores for scores in question if len(scores) >= 2]
+        if len(responses) < 2:
+            continue
+        averages = [fmean(scores) for scores in responses]
+        center = fmean(averages)
+        total += math.fsum((each - center) ** 2 for each in averages)
+        # A distance from the average of m responses keeps 1 - 1/m of the variance of a response.
+        kept = 1 - 1 / len(responses)
+        judge += kept * math.fsum(map(_estimate_variance_of_mean, responses))
+    return CaseNoise(total, judge)
+
+
+def _estimate_variance_of_mean(scores: Sequence[float]) -> float:
+    center, count = fmean(scores), len(scores)
+    return math.fsum((each - center) ** 2 for each in scores) / (count - 1) / count
+
+
+def estimate_judge_share(cases: Sequence[CaseNoise]) -> JudgeShare | None:
+    """Estimate the judge's share over all cases; None if fewer than `FEWEST_CASES` vary.
+
+    The limits are those of a ratio of two sums over independent cases (the delta method) with Student's
+    quantile.
+    """
+    varying = [each for each in cases if each.total > 0 or each.judge > 0]
+    total = math.fsum(each.total for each in varying)
+    if len(varying) < FEWEST_CASES or not total:
+        return None
+    ratio = math.fsum(each.judge for each in varying) / total
+    squares = math.fsum((each.judge - ratio * each.total) ** 2 for each in varying)
+    count = len(varying)
+    reach = compute_student_quantile(_TAIL, count - 1) * math.sqrt(squares * count / (count - 1)) / total
+    value, low, high = (min(1.0, max(0.0, each)) for each in (ratio, ratio - reach, ratio + reach))
+    return JudgeShare(value, low, high, count)
