@@ -10,6 +10,7 @@ import click
 from evalgate.cli.options import new_file_format, project_directory, require_nonempty
 from evalgate.cli.project_folder import FILE
 from evalgate.cli.redacted_output import build_redactor, print_sentence
+from evalgate.core.exit_codes import ExitCode
 
 _MOST_NAMED = 50
 """Ids of new cases that are printed."""
@@ -130,4 +131,4 @@ def import_(source: str, out: str, to: str | None, **given: Any) -> int:
         print_sentence(sentence, hide=redactor.redact_text)
     if result.added:
         print_sentence(f"These cases do not gate yet. Next: evalgate review {out}")
-    return 0
+    return ExitCode.OPEN if result.is_whole else ExitCode.NO_VERDICT

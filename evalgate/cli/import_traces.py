@@ -74,6 +74,8 @@ class ImportResult:
     """Parts of the source that could not be read or used."""
     added: tuple[str, ...]
     """Ids of the new cases."""
+    is_whole: bool = True
+    """False: the source failed midway."""
 
 
 def import_traces(
@@ -96,6 +98,11 @@ def _import_traces(
     found, unusable = build_conversations(batch.traces)
     problems = [str(problem) for problem in batch.problems]
     problems += [f"trace {trace_id}: {reason}" for trace_id, reason in unusable]
+    if batch.failure:
+        problems.append(
+            f"{batch.failure}. Only traces that came whole and are in no session are imported; their "
+            "feedback may be missing. Repeat the command: it adds the rest"
+        )
     counts = [f"Read {pluralize(len(batch.traces), 'trace')}: {pluralize(len(found), 'conversation')}."]
     if without := sum(not trace.spans for trace in batch.traces):
         counts.append(f"{pluralize(without, 'trace')} without spans: calls of tools are not known.")
@@ -109,11 +116,14 @@ def _import_traces(
     if len(added) < len(cases):
         counts.append(f"Left out {len(cases) - len(added):,} that an earlier import had.")
     if not added:
-        return ImportResult((*counts, f"Nothing was added to {options.out}."), tuple(problems), ())
+        return ImportResult(
+            (*counts, f"Nothing was added to {options.out}."), tuple(problems), (), not batch.failure
+        )
     added = _redact_cases(added, options, redactor, counts)
     lost = _write_cases(added, options, target, workspace)
     counts.append(f"Added {pluralize(len(added), 'observed case')} to {options.out}.")
-    return ImportResult(tuple(counts), (*problems, *lost), tuple(case.eval_id for case in added))
+    names = tuple(case.eval_id for case in added)
+    return ImportResult(tuple(counts), (*problems, *lost), names, not batch.failure)
 
 
 def parse_moment(text: str, now: datetime | None = None) -> datetime:

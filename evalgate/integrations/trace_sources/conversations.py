@@ -6,7 +6,7 @@ where these are missing (not sampled, or older), they are read from the request.
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -101,6 +101,23 @@ def build_conversations(
         by_questions[tuple(session.questions)] = key
     found = [_build_conversation(key, session) for key, session in sessions.items()]
     return sorted(found, key=lambda each: (each.start, each.key)), unusable
+
+
+def select_whole_traces(
+    traces: Iterable[RecordedTrace], unfinished: Collection[str]
+) -> tuple[RecordedTrace, ...]:
+    """Return the traces that lack nothing although the reading of their source failed.
+
+    Those have their root span, and are no part of a session: others of the session may be missing.
+    `unfinished`: ids of the traces in the last object that was read.
+    """
+    return tuple(
+        trace
+        for trace in traces
+        if trace.info.trace_id not in unfinished
+        and not (trace.info.conversation_id or _find_session_id(trace))
+        and (not trace.spans or any(not span.parent_id for span in trace.spans))
+    )
 
 
 def _find_session_id(trace: RecordedTrace) -> str:

@@ -14,12 +14,18 @@ from evalgate.agents.tracing.trace_formats import InvalidOtlpError, read_otlp_pr
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.extras import describe_install
 from evalgate.integrations.trace_sources.api_client import ApiClient, TraceApi, TraceQuery
+from evalgate.integrations.trace_sources.conversations import select_whole_traces
 from evalgate.integrations.trace_sources.langfuse import LangfuseApi, LangfuseReader
 from evalgate.integrations.trace_sources.langsmith import LangSmithApi, LangSmithReader
 from evalgate.integrations.trace_sources.logfire import LogfireApi, LogfireReader
 from evalgate.integrations.trace_sources.otel import JaegerApi, JaegerReader, OtlpReader, ZipkinReader
 from evalgate.integrations.trace_sources.phoenix import PhoenixApi, PhoenixReader
-from evalgate.integrations.trace_sources.traces import RowReader, TraceBatch, TraceItem, collect_traces
+from evalgate.integrations.trace_sources.traces import (
+    RowReader,
+    TraceBatch,
+    TraceItem,
+    collect_traces,
+)
 from evalgate.system.files import read_input_file
 
 READERS: Mapping[str, RowReader] = {
@@ -79,21 +85,31 @@ async def fetch_traces(
     """Fetch traces from the API of a tracing tool; `endpoint` replaces the address of its variables.
 
     Raises:
-        InvalidInputError: a key is missing, or the API cannot be reached or refuses the request.
+        InvalidInputError: a key is missing, or the API cannot be reached or refuses the request, and no trace is
+            whole yet. A later error is the `failure` of the batch, which has the traces that are whole.
     """
     api, reader = APIS[name], READERS[name]
     named = (environ.get(each) for each in api.variables if each.endswith(("HOST", "URL", "ENDPOINT")))
     address = endpoint or next(filter(None, named), "") or api.get_default_endpoint(environ)
     items: list[TraceItem] = []
+    last: list[TraceItem] = []
     rows, problems = 0, []
     headers = api.build_headers(environ)
     async with ApiClient(name, address, headers) as client:
-        async for row in api.iter_rows(client, query, environ):
-            rows += 1
-            try:
-                items += reader.read_row(row)
-            except (ValueError, RecursionError) as error:
-                problems.append(Problem(name, 0, 0, str(error) or "an object is nested too deep"))
+        try:
+            async for row in api.iter_rows(client, query, environ):
+                rows += 1
+                try:
+                    last = list(reader.read_row(row))
+                except (ValueError, RecursionError) as error:
+                    problems.append(Problem(name, 0, 0, str(error) or "an object is nested too deep"))
+                else:
+                    items += last
+        except InvalidInputError as error:
+            traces = select_whole_traces(collect_traces(items), {item.trace_id for item in last})
+            if not traces:
+                raise
+            return TraceBatch(traces[-query.limit :], tuple(problems), rows, str(error))
     return TraceBatch(collect_traces(items)[-query.limit :], tuple(problems), rows)
 
 

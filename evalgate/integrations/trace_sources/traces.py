@@ -76,6 +76,8 @@ class TraceBatch:
     """Parts of the source that could not be read."""
     rows: int = 0
     """Objects that were read."""
+    failure: str = ""
+    """Error that ended the reading before the last object; "" if it came to its end."""
 
 
 def collect_traces(items: Iterable[TraceItem]) -> tuple[RecordedTrace, ...]:

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,11 +23,14 @@ from aiohttp.test_utils import TestServer
 from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from evalgate.cli.import_traces import ImportOptions, import_traces
 from evalgate.core.errors import InvalidInputError
 from evalgate.integrations.trace_sources import logfire
 from evalgate.integrations.trace_sources.api_client import TraceQuery
 from evalgate.integrations.trace_sources.conversations import ObservedConversation, build_conversations
 from evalgate.integrations.trace_sources.sources import APIS, fetch_traces
+from evalgate.redaction.live_redactor import LiveRedactor
+from evalgate.redaction.redactor import Redactor
 from tests.integrations.trace_sources.exports import (
     Step,
     list_langfuse_observations,
@@ -504,3 +508,44 @@ if "EVALGATE_TEST_PHOENIX" in os.environ:  # no skip: under CI a skipped test is
                 assert response.status == 200
         found = await fetch("phoenix", endpoint, {}, TraceQuery(project=project))
         assert found.feedback == {"user": 0}
+
+
+async def test_an_api_that_fails_midway_keeps_what_came(tmp_path: Path) -> None:
+    traces = [
+        {
+            "id": f"{number:032x}",
+            "timestamp": f"2026-09-0{number}T10:00:00Z",
+            "sessionId": "s1" if number == 3 else None,
+            "bookmarked": False,
+            "input": f"Where is order {number}?",
+            "output": "On its way.",
+        }
+        for number in range(5, 0, -1)
+    ]
+    broken = True
+
+    def find_trace(request: web.Request) -> object:
+        if broken and request.match_info["id"].endswith("1"):
+            raise web.HTTPBadRequest
+        return next(trace for trace in traces if trace["id"] == request.match_info["id"])
+
+    routes = {
+        "/api/public/traces": lambda _: {"data": traces, "meta": {"totalPages": 1}},
+        "/api/public/traces/{id}": find_trace,
+    }
+    keys = {"LANGFUSE_PUBLIC_KEY": "pk", "LANGFUSE_SECRET_KEY": "sk"}
+    redactor = LiveRedactor(Redactor.from_environment({}))
+    async with serve(routes, {}) as endpoint:
+        options = ImportOptions("langfuse", "a.evalset.json", endpoint=endpoint)
+        first = await asyncio.to_thread(import_traces, options, tmp_path, keys, redactor)
+        broken = False
+        second = await asyncio.to_thread(import_traces, options, tmp_path, keys, redactor)
+        third = await asyncio.to_thread(import_traces, options, tmp_path, keys, redactor)
+    # Trace 3 is of a session, of which trace 1 or an older one may be; 2 was read last.
+    assert [name.rpartition("-")[0][-1] for name in first.added] == ["4", "5"]
+    assert not first.is_whole
+    (problem,) = first.problems
+    assert "answered with status 400" in problem
+    assert problem.endswith("Repeat the command: it adds the rest")
+    assert [name.rpartition("-")[0][-1] for name in second.added] == ["1", "2", "3"]
+    assert (second.is_whole, second.problems, third.added) == (True, (), ())
