@@ -196,8 +196,9 @@ def _check_mocks(case: EvalCase, session: AgentSession) -> None:
         names = ", ".join(dict.fromkeys(f"`{mock.tool}`" for mock in case.tool_mocks))
         sentence = f"the case mocks {names}, and mocks cannot be applied to this kind of agent"
         raise AgentError(Failure("unsupported", sentence), "faulted")
-    is_recorded = isinstance(session, SupportsToolRecordings) and session.applies_recordings
-    if case.tool_recording is not None and not is_recorded:
+    if case.tool_recording is not None and not (
+        isinstance(session, SupportsToolRecordings) and session.applies_recordings
+    ):
         raise AgentError(Failure("unsupported", _UNSUPPORTED_RECORDING), "faulted")
 
 

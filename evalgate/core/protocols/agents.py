@@ -245,7 +245,8 @@ class IdentifiesSession(Protocol):
 
 def get_session_ids(session: object) -> tuple[str, str]:
     """Return the ids of a session and of its user; "" for those that are not known."""
-    if isinstance(session, IdentifiesSession):
+    # The same as `isinstance(session, IdentifiesSession)`, which takes many times as long in Python 3.11.
+    if hasattr(session, "session_id") and hasattr(session, "user_id"):
         return session.session_id, session.user_id
     return "", ""
 
