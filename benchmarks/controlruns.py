@@ -27,12 +27,10 @@ from evalgate.statistics.control_runs import (
     ControlDecision,
     FreshScores,
     plan_control_runs,
-    select_average_cases,
 )
 
 DRIFTS = ("none", "-3 points", "-10 points", "1 dead")
 CHANGES = ("none", "1 broken", "2 broken", "-10 points")
-MODES = ("suspects", "all")
 
 
 @frozen
@@ -45,8 +43,6 @@ class Cell:
     cases: int
     runs: int | str
     stored: int
-    mode: str
-    """`suspects`: an average gets control runs of the cases whose runs differ; `all`: of every case."""
 
 
 @frozen
@@ -73,7 +69,7 @@ def play(cell: Cell, repeats: int, seed: int = 0) -> Found:
     answers: Counter[str] = Counter()
     red = undecided = pairs = 0
     for repeat in range(repeats):
-        # One seed for all modes and drifts of a suite: what differs between two cells is what they are named for.
+        # One seed for all drifts and changes of a suite: what differs between two cells is what they are named for.
         dice = Dice(f"{seed}/{cell.suite}/{cell.cases}/{cell.runs}/{cell.stored}/{repeat}", chain.metrics)
         before = list_chances(cell.suite, cell.cases, dice.random)
         stored = [[dice.draw(chance) for _ in range(cell.stored)] for chance in before]
@@ -88,7 +84,7 @@ def play(cell: Cell, repeats: int, seed: int = 0) -> Found:
             continue
         red += 1
         policy = choose_statistics(chain.plan, baseline)
-        decision, made = _control(record, policy, cell.mode, stored, head, control, dice.random)
+        decision, made = _control(record, policy, stored, head, control, dice.random)
         pairs += made
         answers[decision.answer] += 1
     undecided += answers["open"]
@@ -116,7 +112,6 @@ def _lowered(chances: Sequence[float], points: int) -> list[float]:
 def _control(
     record: Record,
     policy: StatisticalPolicy,
-    mode: str,
     stored: Sequence[Sequence[Outcome]],
     head: Sequence[float],
     control: Sequence[float],
@@ -136,7 +131,7 @@ def _control(
             )
             for name in _find_suspects(record.cases)
         ]
-        averages = _list_averages(record, policy, mode, history, fresh)
+        averages = _list_averages(record, policy, history, fresh)
         step = plan_control_runs(cases, averages, policy.parameters)
         if isinstance(step, ControlDecision):
             return step, sum(map(len, fresh.values()))
@@ -156,7 +151,6 @@ def _find_suspects(cases: Iterable[CaseResult]) -> Iterator[str]:
 def _list_averages(
     record: Record,
     policy: StatisticalPolicy,
-    mode: str,
     history: Sequence[Sequence[float]],
     fresh: dict[str, list[tuple[bool, bool]]],
 ) -> list[AverageSuspect]:
@@ -165,17 +159,20 @@ def _list_averages(
     if drop is None or drop < policy.max_drop / 2:
         return []
     first = {case.eval_id: [run.metrics[0].score for run in case.runs] for case in record.cases}
-    both = {name: (history[at], scores) for at, (name, scores) in enumerate(first.items())}
-    wanted = select_average_cases(both) if mode == "suspects" else tuple(both)
+    rounds = metric.judgement.rounds
+    drops = {
+        name: sum(history[at]) / len(history[at]) - sum(scores[:rounds]) / len(scores[:rounds])
+        for at, (name, scores) in enumerate(first.items())
+    }
     scores = {
         name: FreshScores(
-            both[name][0],
+            history[at],
             [float(passed) for passed, _ in fresh[name]],
             [float(passed) for _, passed in fresh[name]],
         )
-        for name in wanted
+        for at, name in enumerate(first)
     }
-    return [AverageSuspect(metric.name, policy.max_drop, scores, len(both))]
+    return [AverageSuspect(metric.name, policy.max_drop, scores, len(first), drops)]
 
 
 def measure(cells: Iterable[Cell], repeats: int, processes: int, out: Path | None) -> Iterator[Found]:
@@ -202,10 +199,10 @@ def read(file: Path) -> Iterator[Found]:
 
 def list_cells(args) -> Iterator[Cell]:
     """Return the cells that the options name."""
-    for cases, suite, runs, stored, mode, change, drift in product(
-        args.cases, args.suites, args.runs, args.stored, args.modes, args.control_changes, args.drifts
+    for cases, suite, runs, stored, change, drift in product(
+        args.cases, args.suites, args.runs, args.stored, args.control_changes, args.drifts
     ):
-        yield Cell(suite, drift, change, cases, runs, stored, mode)
+        yield Cell(suite, drift, change, cases, runs, stored)
 
 
 def told(found: Found) -> str:
@@ -213,7 +210,7 @@ def told(found: Found) -> str:
     cell = found.cell
     why = ", ".join(f"{times} {answer}" for answer, times in sorted(found.answers.items()))
     return (
-        f"{cell.suite:9} {cell.cases:3} cases  runs {cell.runs!s:4}  stored {cell.stored:2}  {cell.mode:8}  "
+        f"{cell.suite:9} {cell.cases:3} cases  runs {cell.runs!s:4}  stored {cell.stored:2}  "
         f"drift {cell.drift:10} change {cell.change:10}  look 1 {as_share(found.red, found.repeats):16}"
         f"closed {as_share(found.closed, found.repeats):16}can't tell {as_share(found.undecided, found.repeats):16}"
         f"pairs a closed look 1 {found.pairs / max(1, found.red):6.1f}  {why}"

@@ -73,7 +73,6 @@ def _parse(options):
         "changes": falsealarms.CHANGES,
         "control-changes": controlruns.CHANGES,
         "drifts": controlruns.DRIFTS,
-        "modes": controlruns.MODES,
     }.items():
         listed = ",".join(map(str, values))
         parser.add_argument(f"--{name}", type=_as_list, default=list(values), metavar=listed)

@@ -15,7 +15,8 @@ permutation test of `mean_difference.py`; it is looked at after 1, 2, 4 … roun
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
@@ -33,6 +34,9 @@ from evalgate.statistics.repeated_test import (
 from evalgate.statistics.score_pairs import Pair, Score, count_missing, normalize_scores
 from evalgate.statistics.threshold_test import compute_normal_quantile
 
+_MANY = 10
+"""Cases with runs that differ that show how far luck reaches, also in fewer than `LEAST_PAIRS` rounds."""
+
 ControlAnswer: TypeAlias = Literal["broke", "drifted", "recovered", "open"]
 """`broke`: the head is worse than the control, which closes the gate. `drifted`: the control fails today as
 it did not in its history, and the head not more than that. `recovered`: the head fails no longer, and the
@@ -41,7 +45,7 @@ control neither: the suspicion was luck, or an outage that is over. `open`: too 
 LEAST_PAIRS = 4
 """Fewer pairs of runs answer nothing: a short outage can cause three failures."""
 
-MOST_PAIRS = 30
+MOST_PAIRS = 20
 """Most pairs of runs of a case: beyond, more runs decide little, and the repeated p costs seconds."""
 
 
@@ -89,9 +93,19 @@ class AverageSuspect:
     max_drop: float
     """A drop of the suite's average of this size or more closes the gate."""
     cases: Mapping[str, FreshScores]
-    """Cases that get control runs, at least one: all, or those of `select_average_cases`."""
+    """All cases that look 1 compared, at least one.
+
+    Control runs of those alone that fell, or that varied, would be cheaper. But luck selected them, and most
+    of a drop of all cases is in the others: half of the simulated drops were taken for luck.
+    """
     total_weight: float
     """Weight of all cases that look 1 compared. A case without control runs counts as unchanged."""
+    drops: Mapping[str, float] = field(default_factory=dict)
+    """Case to its drop in look 1: stored mean minus the head's mean. Empty: not used.
+
+    If less than half of `max_drop` is left without the cases that drifted, the average drifted with them and
+    needs no runs.
+    """
 
 
 @frozen
@@ -118,7 +132,7 @@ class AverageControl:
 
     answer: ControlAnswer
     rounds: int
-    """Fresh runs of every case on each side that the figures use."""
+    """Fresh runs of every case on each side that the figures use; 0: cases that drifted explain the drop."""
     stored: float | None
     head: float | None
     """None without a case that has scores on both sides."""
@@ -160,20 +174,6 @@ class ControlDecision:
 
     def _list_answers(self) -> "tuple[CaseControl | AverageControl, ...]":
         return (*self.cases.values(), *self.averages.values())
-
-
-def select_average_cases(scores: Mapping[str, tuple[Sequence[Score], Sequence[Score]]]) -> tuple[str, ...]:
-    """Return the cases that need control runs for an average: those with stored and head runs that differ.
-
-    A case with runs that all scored the same has no share in a drop. Cases are not selected by how far they
-    fell: that would leave out those that luck hid, and make every drop too small.
-
-    Args:
-        scores: case to (stored scores, the head's scores of look 1).
-    """
-    return tuple(
-        case for case, (stored, head) in scores.items() if len({*normalize_scores((*stored, *head))}) > 1
-    )
 
 
 def plan_control_runs(
@@ -219,7 +219,14 @@ def decide_control_runs(
     cases: Sequence[CaseSuspect], averages: Sequence[AverageSuspect], parameters: Parameters
 ) -> ControlDecision:
     """Return the answers by the runs that were made; `open` for a suspect that needs more of them."""
-    return ControlDecision(_decide_cases(cases, parameters), _decide_averages(averages, parameters))
+    found = _decide_cases(cases, parameters)
+    drifted = {name for name, case in found.items() if case.answer == "drifted"}
+    explained = {each.name for each in averages if drifted and _is_explained(each, drifted)}
+    answer = AverageControl("drifted", 0, None, None, None, None, None, None, is_measured=True)
+    measured = _decide_averages([each for each in averages if each.name not in explained], parameters)
+    return ControlDecision(
+        found, {each.name: answer if each.name in explained else measured[each.name] for each in averages}
+    )
 
 
 def count_most_pairs(suspects: int, parameters: Parameters) -> int:
@@ -325,6 +332,14 @@ class _AverageLook:
         return self.change.p if self.change else 1.0
 
 
+def _is_explained(average: AverageSuspect, drifted: Collection[str]) -> bool:
+    """Return True if less than half of the limit is left of look 1's drop without the cases that drifted."""
+    left = math.fsum(
+        drop * average.cases[case].weight for case, drop in average.drops.items() if case not in drifted
+    )
+    return bool(average.drops) and left / average.total_weight < average.max_drop / 2 - EPSILON
+
+
 def _decide_averages(averages: Sequence[AverageSuspect], parameters: Parameters) -> dict[str, AverageControl]:
     looks = list_looks(parameters)
     made = {each.name: _count_rounds_made(each) for each in averages}
@@ -404,7 +419,8 @@ def _is_futile(
     change: MeanDifference, look: _AverageLook, limit: float, last: int, parameters: Parameters
 ) -> bool:
     """Return True if the drop would hardly ever reach the limit in the rounds that are left."""
-    if look.rounds < LEAST_PAIRS:  # equal runs of one round show no luck at all
+    # Equal runs of few cases in one round show no luck at all.
+    if look.rounds < LEAST_PAIRS and change.informative < _MANY:
         return False
     left = 1 / look.rounds - 1 / last
     # Both sides vary, each as one round of the pooled runs does.

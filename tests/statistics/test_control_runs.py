@@ -17,11 +17,9 @@ from evalgate.statistics.control_runs import (
     PairsWanted,
     decide_control_runs,
     plan_control_runs,
-    select_average_cases,
 )
 from evalgate.statistics.parameters import Parameters
 from evalgate.statistics.repeated_test import compute_pairs_p, compute_repeated_p
-from evalgate.statistics.score_pairs import Score
 
 PARAMETERS = Parameters(averages_share=0.6, futility=0.02)
 SOUND = StoredOutcomes(10, 0)
@@ -219,11 +217,15 @@ def test_rounds_of_averages() -> None:
     assert found.drop == pytest.approx(1 / 20)
 
 
-def test_cases_of_an_average() -> None:
-    """Cases whose runs all scored the same are left out."""
-    scores: dict[str, tuple[list[Score], list[Score]]] = {
-        "same": ([1.0, 1.0], [1.0]),
-        "fell": ([1.0], [0.0]),
-        "flaky": ([1.0, 0.0], [1.0, None]),
-    }
-    assert select_average_cases(scores) == ("fell", "flaky")
+def test_an_average_that_drifted_cases_explain() -> None:
+    """A dead case of 20 is a drop of 5 points; with 2 points left the average needs no runs, with 3 it does."""
+    dead = suspect("xxxx", "xxxx", "case 0")
+    none = average(0, 0, rounds=0)
+    small = replace(none, drops={"case 0": 1.0, "case 1": 0.4})
+    step = plan_control_runs([dead], [small], PARAMETERS)
+    assert isinstance(step, ControlDecision)
+    assert (step.averages["metric"].answer, step.averages["metric"].rounds) == ("drifted", 0)
+    large = replace(none, drops={"case 0": 1.0, "case 1": 0.6})
+    assert plan_control_runs([dead], [large], PARAMETERS) == PairsWanted(
+        {f"case {at}": 1 for at in range(20)}
+    )

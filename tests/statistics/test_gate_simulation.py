@@ -58,7 +58,7 @@ def test_a_cell_is_measured_the_same_each_time_and_only_once(tmp_path: Path) -> 
 def test_control_runs_tell_a_drift_from_a_change(tmp_path: Path) -> None:
     """A case that died at the provider opens the gate, one that the change broke closes it."""
     cells = [
-        controlruns.Cell("realistic", drift, change, cases=5, runs="auto", stored=10, mode="suspects")
+        controlruns.Cell("realistic", drift, change, cases=5, runs="auto", stored=10)
         for drift, change in (("1 dead", "none"), ("none", "1 broken"))
     ]
     out = tmp_path / "cells.jsonl"
