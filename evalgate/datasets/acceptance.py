@@ -1,8 +1,8 @@
 """Take what an agent did in a run as the new expectation of a case."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Literal, TypeAlias
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
@@ -262,21 +262,10 @@ def _take_over_call(old: ToolCall | None, call: ToolCall, *, keeps_id: bool) -> 
 
 def _refuse_hidden(eval_id: str, at: int, reply: Reply) -> None:
     """Raise an error if a redacted record hides a part of a reply."""
-    for text in _iter_texts(asdict(reply)):
-        for mark in HIDDEN:
-            if mark in text:
-                raise InvalidInputError(
-                    f"{eval_id!r}: `{mark}` in turn {at + 1} stands for a text that results.json hides, "
-                    "such as a secret: correct the case by hand"
-                )
-
-
-def _iter_texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from (str(key), *_iter_texts(each))
-    elif isinstance(value, Sequence):
-        for each in value:
-            yield from _iter_texts(each)
+    shown = repr(reply)  # every text of it; no mark has a character that `repr` escapes
+    for mark in HIDDEN:
+        if mark in shown:
+            raise InvalidInputError(
+                f"{eval_id!r}: `{mark}` in turn {at + 1} stands for a text that results.json hides, "
+                "such as a secret: correct the case by hand"
+            )
