@@ -4,7 +4,7 @@ import os
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import import_module
@@ -17,12 +17,11 @@ from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import pluralize
 from evalgate.core.protocols import AnyReporter, ReportContext
-from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line, to_md_text, to_one_line
+from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line, to_md_text
 from evalgate.core.types import REPORT_ONLY, AgentInfo, Record, Totals, Verdict
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.comment.reporter import CommentReport
-from evalgate.reporting.findings import Finding, describe_faults, list_findings, resolve_from_root
 from evalgate.reporting.report_files import (
     ReportWriteError,
     check_writable,
@@ -39,7 +38,7 @@ from evalgate.system.github_runner_files import is_github_actions
 from evalgate.system.workspace import Workspace, has_working_folder, resolve_workspace
 
 if TYPE_CHECKING:
-    from evalgate.ci.posting import Annotation, PostContent, PostNotice, PostOptions, PostTimeouts
+    from evalgate.ci.posting import PostContent, PostNotice, PostOptions, PostTimeouts
     from evalgate.runner.destinations import Destinations
 
 
@@ -78,6 +77,7 @@ def build_post_content(
     paths in the record start from, relative to the repository's root.
     """
     from evalgate.ci.posting import PostContent
+    from evalgate.runner.annotations import build_check_annotations
 
     def render_comment(limit: int) -> str:
         shorter = replace(comment, limit=limit - len(options.heading))
@@ -89,18 +89,8 @@ def build_post_content(
         "inconclusive" if verdict.would_close else verdict.status,
         f"{REPORT_ONLY.capitalize()}: {title}" if verdict.would_close else title,
         render_comment,
-        tuple(build_annotations(list_findings(record), folder)) if options.check else (),
+        build_check_annotations(record, folder) if options.check else (),
     )
-
-
-def build_annotations(findings: Iterable[Finding], folder: str = "") -> Iterator["Annotation"]:
-    """Yield an annotation for each finding, on the line of its case in the eval set."""
-    from evalgate.ci.posting import Annotation
-
-    for finding in findings:
-        message = "\n".join(to_one_line(fault, 500) for fault in describe_faults(finding.case)) or "failed"
-        path = resolve_from_root(folder, finding.case.path)
-        yield Annotation(path, finding.case.line, message, finding.name)
 
 
 def show_post(notice: "PostNotice", *, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> None:
@@ -276,11 +266,12 @@ class Publisher:
         comment = CommentReport().with_context(ReportContext(folder, files))
         if is_github_actions(self.environ):
             from evalgate.ci.github_actions import add_summary, set_outputs, write_annotations
+            from evalgate.runner.annotations import build_annotations, list_annotated_findings
 
             add_summary(redact(comment.render(record)), environ=self.environ, stream=self.stdout)
             outputs = self._build_outputs(record, written)
             set_outputs(outputs, environ=self.environ, stream=self.stdout)
-            findings = list_findings(record)
+            findings = list_annotated_findings(record)
             write_annotations(build_annotations(findings, folder), len(findings), self.stdout)
         if self.post_options is not None:
             for notice in post_record(

@@ -1,5 +1,6 @@
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,9 +17,11 @@ from evalgate.ci.github_actions import (
     write_annotations,
 )
 from evalgate.core.sanitize import strip_invisible
+from evalgate.core.types import CaseResult, Failure, Outcome
+from evalgate.gating.failure_groups import group_failures
 from evalgate.reporting.findings import list_findings
-from evalgate.runner.publish import build_annotations
-from tests.builders import a_case_result, a_record
+from evalgate.runner.annotations import build_annotations, build_check_annotations
+from tests.builders import a_case_result, a_record, a_run_result
 from tests.conformance.test_runner_commands import ATTACKS
 from tests.situations import GOLDEN, huge
 
@@ -86,6 +89,25 @@ def test_at_most_ten_annotations_and_the_rest_is_counted() -> None:
     lines = stream.getvalue().splitlines()
     assert len(lines) == 10
     assert lines[-1] == "::error title=evalgate::16 more failing cases: see the step summary."
+
+
+def test_a_check_run_has_fifty_annotations_from_all_groups() -> None:
+    def fail(number: int) -> CaseResult:
+        outcome: Outcome = "answered" if number < 110 else "timed_out" if number < 118 else "crashed"
+        runs = (
+            a_run_result(
+                outcome=outcome, failure=None if number < 110 else Failure("exception", f"boom {number}")
+            ),
+        )
+        return a_case_result(f"c{number}", "failed", runs=runs)
+
+    record = a_record(*map(fail, range(120)))
+    groups = group_failures(record.cases, None, ())
+    found = build_check_annotations(replace(record, failure_groups=groups))
+    assert len(groups) == 3
+    assert [each.title.rpartition("/c")[2] for each in found[:6]] == ["0", "110", "118", "1", "111", "119"]
+    assert (len(found), found[-1].message) == (50, "71 more failing cases: see the summary.")
+    assert len(build_check_annotations(a_record(*map(fail, range(50))))) == 50
 
 
 @pytest.mark.parametrize(

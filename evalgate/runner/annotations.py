@@ -1,0 +1,43 @@
+"""Annotations of failing cases on the lines of their eval sets, ordered by groups of failures."""
+
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+
+from evalgate.ci.posting import Annotation
+from evalgate.core.formatting import pluralize
+from evalgate.core.sanitize import to_one_line
+from evalgate.core.types import Record
+from evalgate.gating.failure_groups import list_failure_groups
+from evalgate.reporting.findings import Finding, describe_faults, list_findings, resolve_from_root
+
+MOST_ANNOTATIONS = 50
+"""The most annotations of a check run: as many as GitHub takes in one request."""
+
+
+def list_annotated_findings(record: Record) -> list[Finding]:
+    """Return the failing cases: the first of each group, in the order of the groups, then the second ones.
+
+    A reader who sees only the first annotations sees every kind of failure.
+    """
+    findings = {finding.case.key: finding for finding in list_findings(record)}
+    rounds = zip_longest(*[group.cases for group in list_failure_groups(record)])
+    grouped = [findings.pop(key) for each in rounds for key in each if key in findings]
+    return [*grouped, *findings.values()]
+
+
+def build_annotations(findings: Iterable[Finding], folder: str = "") -> Iterator[Annotation]:
+    """Yield an annotation for each finding, on the line of its case in the eval set."""
+    for finding in findings:
+        message = "\n".join(to_one_line(fault, 500) for fault in describe_faults(finding.case)) or "failed"
+        path = resolve_from_root(folder, finding.case.path)
+        yield Annotation(path, finding.case.line, message, finding.name)
+
+
+def build_check_annotations(record: Record, folder: str = "") -> tuple[Annotation, ...]:
+    """Return the annotations of a check run; if there are too many, the last one counts the rest."""
+    findings = list_annotated_findings(record)
+    if len(findings) <= MOST_ANNOTATIONS:
+        return tuple(build_annotations(findings, folder))
+    *shown, last = build_annotations(findings[:MOST_ANNOTATIONS], folder)
+    rest = pluralize(len(findings) - len(shown), "more failing case")
+    return (*shown, Annotation(last.path, last.line, f"{rest}: see the summary.", "evalgate"))
