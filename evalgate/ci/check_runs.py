@@ -20,6 +20,13 @@ LONGEST_SUMMARY = 65_535
 _LONGEST_MESSAGE = 16_000  # characters: at most 64 KB, even if each takes four bytes
 _LONGEST_TITLE = 255
 
+RUN_AGAIN = {
+    "label": "Run again",
+    "description": "Run the gate again for this commit",
+    "identifier": "evalgate-run-again",
+}
+"""The button that asks for another run. `requested_action.identifier` of the event names it."""
+
 Conclusion: TypeAlias = Literal["success", "failure", "neutral", "cancelled", "timed_out", "action_required"]
 
 
@@ -33,6 +40,13 @@ class Check:
     summary: str
     """Markdown."""
     annotations: tuple[Annotation, ...] = ()
+    can_run_again: bool = False
+    """True: the check run has the button `Run again`."""
+
+    @property
+    def actions(self) -> list[dict[str, str]]:
+        """Return the buttons of the check run; at most three, with labels of at most 20 characters."""
+        return [RUN_AGAIN] if self.can_run_again else []
 
 
 def build_outputs(check: Check) -> Iterator[dict[str, Any]]:
@@ -116,7 +130,7 @@ class CheckRun:
         self._creations += 1
         try:
             return self.github.create_check(
-                self.check.name, self.head_sha, self.external_id, output, conclusion
+                self.check.name, self.head_sha, self.external_id, output, conclusion, self.check.actions
             )
         except TransientError as error:
             self._last = str(error)

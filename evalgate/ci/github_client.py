@@ -194,12 +194,19 @@ class GitHubClient:
             return [each.number for each in found if each.state == "open" and _has_head(each.head, head)]
 
     def create_check(
-        self, name: str, head_sha: str, external_id: str, output: dict[str, Any], conclusion: str
+        self,
+        name: str,
+        head_sha: str,
+        external_id: str,
+        output: dict[str, Any],
+        conclusion: str,
+        actions: list[dict[str, str]],
     ) -> tuple[int, str]:
         """Create a check run and return its id and URL; with `conclusion` "" it stays in progress."""
+        more: dict[str, Any] = {"actions": actions} if actions else {}
         with self._translate_errors():
             run = self._repository.create_check_run(
-                name, head_sha, external_id=external_id, output=output, **_build_status(conclusion)
+                name, head_sha, external_id=external_id, output=output, **_build_status(conclusion), **more
             )
             return run.id, run.html_url
 

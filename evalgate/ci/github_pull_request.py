@@ -81,7 +81,8 @@ def post_pull_request(
         )
         yield to_post_notice("comment", result)
     if options.check:
-        yield to_post_notice("check run", _post_gate_check(content, options, subject, account, timeouts))
+        with_origin = replace(content, render_comment=render_with_origin)
+        yield to_post_notice("check run", _post_gate_check(with_origin, options, subject, account, timeouts))
 
 
 def _describe_origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> str:
@@ -112,7 +113,10 @@ def _post_gate_check(
         case PullRequest(head_sha=sha) | HeadCommit(sha=sha) if sha:
             name = " / ".join(filter(None, (options.name, options.section)))
             summary = content.render_comment(_LONGEST_SUMMARY)
-            check = Check(name, _CONCLUSIONS[content.verdict], content.title, summary, content.annotations)
+            conclusion = _CONCLUSIONS[content.verdict]
+            # A button of the workflow's own account would do nothing: GitHub starts no workflow for it.
+            has_app = options.author != ACTIONS_BOT
+            check = Check(name, conclusion, content.title, summary, content.annotations, has_app)
             return post_check(account, sha, check, timeouts=timeouts)
         case PullRequest() | HeadCommit():
             return PostResult("skipped", "the event does not name the newest commit")

@@ -1,7 +1,9 @@
 """Check runs, posted to a real server."""
 
+import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.ci.check_runs import Check, build_outputs
-from evalgate.ci.github_pull_request import post_check
-from evalgate.ci.posting import Annotation, PostResult
+from evalgate.ci.github_pull_request import post_check, post_pull_request
+from evalgate.ci.posting import Annotation, PostContent, PostOptions, PostResult
 from tests.ci.conftest import account_on
 from tests.ci.hosts import QUICK
 from tests.github.faults import Fault
 from tests.github.server import FakeGitHub
-from tests.github.world import HEAD_SHA, Grant
+from tests.github.world import HEAD_SHA, PULL, REPOSITORY, Grant
 
 NOTE = Annotation("evals/a.evalset.json", 12, "expected `a`, got `b`", "case-1")
 
@@ -50,6 +52,32 @@ def test_an_annotation_has_a_place_a_message_and_a_title(github: FakeGitHub) -> 
         }
     ]
     assert (run["output"]["title"], run["output"]["summary"]) == ("1 case got worse", "# Report")
+
+
+@pytest.mark.parametrize(
+    ("author", "buttons"), [("github-actions[bot]", []), ("our-gate[bot]", ["evalgate-run-again"])]
+)
+def test_only_the_check_run_of_an_app_has_a_button(
+    github: FakeGitHub, tmp_path: Path, author: str, buttons: list[str]
+) -> None:
+    event = tmp_path / "event.json"
+    event.write_text(json.dumps({"pull_request": {"number": PULL, "head": {"sha": HEAD_SHA}}}), "utf-8")
+    environ = {
+        "GITHUB_TOKEN": "ghs_writer",
+        "GITHUB_REPOSITORY": REPOSITORY,
+        "GITHUB_API_URL": github.url,
+        "GITHUB_SERVER_URL": "https://github.com",
+        "GITHUB_RUN_ID": "31",
+        "GITHUB_EVENT_NAME": "pull_request",
+        "GITHUB_EVENT_PATH": str(event),
+    }
+    content = PostContent("fail", "1 case got worse", lambda limit: "# Report"[:limit])
+    options = PostOptions(check=True, author=author)
+    (notice,) = post_pull_request(content, options, environ=environ, timeouts=QUICK)
+    (run,) = github.world.check_runs.values()
+    assert notice.sentence.startswith("The check run is posted")
+    assert [each["identifier"] for each in run.get("actions", [])] == buttons
+    assert f"[run 31](https://github.com/{REPOSITORY}/actions/runs/31)" in run["output"]["summary"]
 
 
 @pytest.mark.parametrize(

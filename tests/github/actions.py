@@ -32,6 +32,15 @@ def list_runs(world: World, asked: Asked) -> Answer:
     return 200, Page([_shown_run(run, asked.base) for run in ordered], total=True, name="workflow_runs")
 
 
+def rerun(world: World, asked: Asked) -> Answer:
+    """Start all jobs of a run again."""
+    number = int(asked.values["run_id"])
+    if number not in {run.number for run in world.runs}:
+        raise Refused(404, "Not Found")
+    world.reruns.append(number)
+    return 201, {}
+
+
 def list_artifacts(world: World, asked: Asked) -> Answer:
     """Artifacts of one run, or of all, the newest first."""
     runs = {run.number: run for run in world.runs}
@@ -71,6 +80,7 @@ def _fits(run: Run, query: Mapping[str, str]) -> bool:
     return (
         query.get("branch") in {None, run.branch}
         and query.get("event") in {None, run.event}
+        and query.get("head_sha") in {None, run.sha}
         and (status in {None, run.conclusion} or (status == "completed" and run.conclusion is not None))
     )
 
@@ -83,6 +93,7 @@ def _shown_run(run: Run, base: str) -> Mapping[str, Any]:
         id=run.number,
         event=run.event,
         head_branch=run.branch,
+        head_sha=run.sha,
         status="completed" if run.conclusion else "in_progress",
         conclusion=run.conclusion,
         head_repository=repository,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tests.github.actions import download, list_artifacts, list_runs
+from tests.github.actions import download, list_artifacts, list_runs, rerun
 from tests.github.contract import sample
 from tests.github.git import Commit
 from tests.github.requests import DOCUMENTATION, Answer, Asked, Endpoint, Page, Refused
@@ -113,6 +113,11 @@ def get_pull(world: World, asked: Asked) -> Answer:
     number = _pull(world, asked.values["pull_number"])
     pull = sample("pull-request", number=number)
     return 200, pull | {"head": pull["head"] | {"sha": world.pulls[number]["sha"]}}
+
+
+def get_permission(world: World, asked: Asked) -> Answer:
+    name = world.permissions.get(asked.values["username"], "read")
+    return 200, sample("repository-collaborator-permission", permission=name, role_name=name)
 
 
 def pulls_of_commit(world: World, asked: Asked) -> Answer:
@@ -318,5 +323,7 @@ ENDPOINTS: Mapping[tuple[str, str], tuple[Endpoint, str]] = {
     ("GET", f"{_REPO}/actions/artifacts"): (list_artifacts, ""),
     ("GET", f"{_REPO}/actions/artifacts/{{artifact_id}}/{{archive_format}}"): (download, ""),
     ("GET", f"{_REPO}/actions/runs/{{run_id}}/artifacts"): (list_artifacts, ""),
+    ("POST", f"{_REPO}/actions/runs/{{run_id}}/rerun"): (rerun, "actions"),
+    ("GET", f"{_REPO}/collaborators/{{username}}/permission"): (get_permission, ""),
     ("GET", f"{_REPO}/actions/workflows/{{workflow_id}}/runs"): (list_runs, ""),
 }

@@ -23,7 +23,7 @@ class Grant:
 
     login: str = "github-actions[bot]"
     kind: str = "Bot"
-    writes: frozenset[str] = frozenset({"issues", "checks", "contents"})
+    writes: frozenset[str] = frozenset({"issues", "checks", "contents", "actions"})
 
 
 @dataclass
@@ -53,6 +53,7 @@ class Run:
     repository: int = OURS
     """Where its commit is from."""
     workflow: str = "evalgate.yml"
+    sha: str = HEAD_SHA
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,10 @@ class World:
     check_runs: dict[int, dict[str, Any]] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
     artifacts: list[Artifact] = field(default_factory=list)
+    reruns: list[int] = field(default_factory=list)
+    """Runs that were asked for again."""
+    permissions: dict[str, str] = field(default_factory=dict)
+    """Login → what it may do; `read` for everybody else."""
     git: Objects = field(default_factory=Objects)
     lag_s: float = 0.0
     """How old what is read may be: GitHub reads from replicas."""
