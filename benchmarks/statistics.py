@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import controlruns, falsealarms
+from benchmarks import anchor, controlruns, falsealarms
 from evalgate.statistics.adaptive_runs import plan_next_step
 from evalgate.statistics.gate_decision import decide_fixed_runs
 from evalgate.statistics.parameters import MetricRule, Parameters
@@ -41,7 +41,10 @@ REFERENCE = {
 
 
 def main(options=()):
-    """Time decisions and measure the procedure; with options, measure the whole gate, or its control runs."""
+    """Time decisions and measure the procedure.
+
+    With options measure the whole gate, its control runs (`--control`), or `gate.anchor` over merges (`--anchor`).
+    """
     if "--control" in options:
         _measure_control(_parse(options))
         return
@@ -63,6 +66,7 @@ def _parse(options):
     parser = argparse.ArgumentParser(prog="python -m benchmarks statistics", description=falsealarms.__doc__)
     parser.add_argument("--gate", action="store_true", help="every cell, where nothing else picks some")
     parser.add_argument("--control", action="store_true", help="with control runs: every drift and change")
+    parser.add_argument("--anchor", action="store_true", help="an agent that erodes, and `gate.anchor`")
     for name, values in {
         "cases": (5, 20, 60, 200),
         "runs": (1, 3, 5, "auto"),
@@ -88,6 +92,9 @@ def _as_list(text):
 
 
 def _measure_gate(args):
+    if args.anchor:
+        anchor.main(args.repeats, args.processes)
+        return
     founds = list(falsealarms.read(args.out)) if args.table else []
     cells = [] if args.table else falsealarms.list_cells(args)
     for found in falsealarms.measure(cells, args.repeats, args.processes, None if args.table else args.out):

@@ -258,11 +258,12 @@ def build_statistical_policy(
     criteria: Iterable[Criterion],
     *,
     repeatable: bool = True,
+    shares_with_anchor: bool = False,
 ) -> StatisticalPolicy:
     """Translate the settings into those of the statistics.
 
     `repeatable`: another run of a case may end otherwise; False if a recording is replayed instead of the
-    agent.
+    agent. `shares_with_anchor`: `gate.anchor` gets half of the share of `alpha` that the averages have.
     """
     fine = gate.statistics
     is_literal = gate.max_failed_cases is not None
@@ -270,7 +271,7 @@ def build_statistical_policy(
     repeatable = repeatable and not gate.deterministic
     parameters = Parameters(
         alpha=fine.alpha,
-        averages_share=_AVERAGES_SHARE,
+        averages_share=_AVERAGES_SHARE / 2 if shares_with_anchor else _AVERAGES_SHARE,
         doubt=fine.doubt_alpha,
         futility=0.02,
         runs=None if runs == "auto" else runs,
@@ -293,7 +294,6 @@ def build_statistical_policy(
         for criterion in criteria
         if criterion.range.lower_is_better and criterion.options
     }
-    is_compared = gate.baseline is not None and gate.max_regression < 1
     case_runs = 0 if is_literal else fine.confirm_runs if repeatable else 1
-    max_drop = gate.max_regression if is_compared else None
+    max_drop = gate.max_regression if gate.baseline is not None and gate.max_regression < 1 else None
     return StatisticalPolicy(parameters, max_drop, gate.require, by_name, budgets, case_runs)

@@ -84,7 +84,11 @@ def _decide_gating_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
             "error", ExitCode.INTERRUPTED, (f"Interrupted after {done} of {_format_case_count(evidence)}.",)
         )
     untrustworthy = tuple(_describe_untrustworthy(evidence, policy))
-    failures = (*_describe_failures(evidence, policy), *_describe_regressions(evidence, policy))
+    failures = (
+        *_describe_failures(evidence, policy),
+        *_describe_regressions(evidence, policy),
+        *_describe_drops_since_anchor(evidence),
+    )
     missing = tuple(_describe_missing(evidence, policy))
     # Before the failures: with half of the cases missing, what failed may be all that was reached. The
     # failures are still listed, because they are true of the cases that ran.
@@ -296,6 +300,11 @@ def _describe_regressions(evidence: GateInput, policy: GateConfig) -> Iterator[s
                 f"({format_score(metric.baseline)} → {_format_current_score(metric)}); allowed is "
                 f"less than {format_score(limit)}."
             )
+
+
+def _describe_drops_since_anchor(evidence: GateInput) -> Iterator[str]:
+    found = evidence.anchor.metrics if evidence.anchor else ()
+    yield from (metric.sentence for metric in found if metric.outcome == "fell")
 
 
 def _format_current_score(metric: MetricSummary) -> str:

@@ -17,16 +17,19 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from evalgate.config.loader import DEFAULT_NAMES, OUR_TABLE, find_thresholds_file, load_thresholds
+from evalgate.config.schema.gate import AnchorConfig
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
+from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import BaselineStore, MetricCode
+from evalgate.core.protocols import BaselineStore, MetricCode, StoreContext
 from evalgate.core.sanitize import to_one_line
 from evalgate.core.types import Baseline
 from evalgate.system import git
 from evalgate.system.files import is_readable_name, read_text
 from evalgate.system.git import is_known_service
+from evalgate.system.workspace import Workspace
 
 if TYPE_CHECKING:
     from evalgate.system.committed_files import CommittedFiles
@@ -347,3 +350,27 @@ def _diff_lines(then: str, now: str) -> Iterator[str]:
     for line in islice(found, 2, None):
         if not line.startswith("@@"):
             yield f"[{line[0]} {line[1:].strip()}]"
+
+
+def open_store(name: str | None, workspace: Workspace, base: BaseBranchPolicy) -> BaselineStore | None:
+    """Open the baseline that `gate.baseline` or `--baseline` names; None if nothing does."""
+    if name is None:
+        return None
+    context = StoreContext(workspace.folder, base.environ, workspace.owner)
+    return registry.resolve_baseline_store(name, context) or base.open_baseline(name, workspace.owner)
+
+
+def open_anchor(
+    config: AnchorConfig | None, workspace: Workspace, base: BaseBranchPolicy
+) -> BaselineStore | None:
+    """Open the baseline of `gate.anchor`, as it is or as it was; None if the thresholds file names none."""
+    name = config.baseline if config else ""
+    source, _, when = name.rpartition("@")
+    if not when or not source or "://" in source:  # a URL may contain `@`, and has no history
+        return open_store(name or None, workspace, base)
+    from evalgate.baselines.past import open_past_baseline
+
+    context = StoreContext(workspace.folder, base.environ, workspace.owner)
+    if base.commit == "" and not source.startswith("branch:"):
+        base.note_unverified(source)
+    return open_past_baseline(source, when, context, base.commit or "HEAD")

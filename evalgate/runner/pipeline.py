@@ -73,6 +73,7 @@ class GateRun:
     shard: Shard | None
     checkpoint: Checkpoint
     created_at: datetime
+    anchor: Baseline | None
     _clock: float
     """Monotonic seconds at the start."""
 
@@ -101,7 +102,7 @@ class GateRun:
             from evalgate.runner.sharding import build_shard_record
 
             return build_shard_record(self.plan, self.evaluation, self.shard, timing)
-        record = build_record(self.plan, self.evaluation, self.statistics, self.baseline, timing)
+        record = build_record(self.plan, self.evaluation, self.statistics, self.baseline, timing, self.anchor)
         own = self.agent.notices if isinstance(self.agent, HasNotices) else ()
         return replace(record, notices=(*own, *record.notices, *self.checkpoint.notices))
 
@@ -119,7 +120,7 @@ def prepare_run(
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.
     """
     created_at, clock = datetime.now(UTC), time.monotonic()
-    baseline = _read_baseline(plan)
+    baseline, anchor = _read_baseline(plan), _read_anchor(plan)
     if options.shard is None:  # a shard cannot know what the others find
         plan = plan.apply_default_runs(baseline)
     statistics = choose_statistics(plan, baseline)
@@ -137,7 +138,17 @@ def prepare_run(
         for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, sampler), baseline):
             tell(sentence)  # nothing has been spent yet: the user can still stop
         yield GateRun(
-            plan, agent, evaluation, sampler, statistics, baseline, shard, checkpoint, created_at, clock
+            plan,
+            agent,
+            evaluation,
+            sampler,
+            statistics,
+            baseline,
+            shard,
+            checkpoint,
+            created_at,
+            anchor,
+            clock,
         )
 
 
@@ -196,6 +207,23 @@ def _read_baseline(plan: Plan) -> Baseline | None:
         f"with `evalgate baseline save --to {where}`; or name it as `gate.baseline` in the thresholds file, "
         "where it is only a notice that there is none yet."
     )
+
+
+def _read_anchor(plan: Plan) -> Baseline | None:
+    """Return the older baseline of `gate.anchor`, or None if the thresholds file names none.
+
+    Raises:
+        InvalidInputError: it does not exist or cannot be read: without it drops would pass that it forbids.
+    """
+    if plan.anchor is None or plan.policy.anchor is None:
+        return None
+    found = plan.anchor.read()
+    if found is None:
+        where, why = plan.policy.anchor.baseline, explain_missing_baseline(plan.anchor)
+        raise InvalidInputError(f"gate.anchor: there is no baseline at {where}{why}.")
+    from evalgate.baselines.failing_since import drop_runs_before_breaks
+
+    return drop_runs_before_breaks(found, plan.thresholds, plan.policy.statistics.pass_score)
 
 
 def _select_shard(plan: Plan, which: tuple[int, int] | None, baseline: Baseline | None) -> Shard | None:
@@ -279,4 +307,5 @@ def _build_record(
     from evalgate.runner.record_builder import build_record
 
     evaluation = Evaluation(plan, progress, scope)
-    return build_record(plan, evaluation, choose_statistics(plan, baseline), baseline, timing)
+    statistics = choose_statistics(plan, baseline)
+    return build_record(plan, evaluation, statistics, baseline, timing, _read_anchor(plan))

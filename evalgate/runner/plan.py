@@ -19,18 +19,17 @@ from evalgate.config.schema.criteria import list_recordings
 from evalgate.config.schema.gate import DEFAULT_BASELINE, GateConfig
 from evalgate.config.schema.judge import UserConfig
 from evalgate.config.schema.thresholds import Config, Thresholds
-from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import BaselineStore, CreateUser, StoreContext
+from evalgate.core.protocols import BaselineStore, CreateUser
 from evalgate.core.types import REPORT_ONLY, Baseline, CaseKey, CaseSelection
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.simulated_user.scripted import create_scripted_user
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.runner.base_branch import BaseBranchPolicy
+from evalgate.runner.base_branch import BaseBranchPolicy, open_anchor, open_store
 from evalgate.runner.plan_problems import check_judges, collect_all_problems
 from evalgate.runner.suite_warnings import describe_default_criteria, iter_plan_notices, iter_warnings
 from evalgate.runner.suites import (
@@ -70,6 +69,8 @@ class Plan:
     """The judges of the run, not opened yet."""
     anchors: "AnchorSet | None" = None
     """Labelled cases that check the judge first."""
+    anchor: BaselineStore | None = None
+    """Store of the older baseline that stays fixed, `gate.anchor`."""
     label_check: "LabelCheck | None" = None
     """Floors of the judges that labels of people decide; None if there are none."""
     users: CreateUser = create_scripted_user
@@ -140,7 +141,8 @@ class Plan:
 
     def drop_baseline(self) -> "Plan":
         """Return the plan without a baseline, for runs that are not compared."""
-        return replace(self, baseline=None, policy=self.policy.model_copy(update={"baseline": None}))
+        policy = self.policy.model_copy(update={"baseline": None, "anchor": None})
+        return replace(self, baseline=None, anchor=None, policy=policy)
 
     @property
     def thresholds(self) -> Mapping[tuple[str, str], Mapping[str, float | None]]:
@@ -215,10 +217,11 @@ def _build_checked_plan(
         runs=config.runs,
         runs_given=config.runs_given,
         policy=_limit_min_cases(config.gate, suites),
-        baseline=_open_baseline_store(config.gate, workspace, base),
+        baseline=open_store(config.gate.baseline, workspace, base),
         environ=environ,
         judge_resolver=resolver,
         anchors=_read_anchors(config, rules, base, suites),
+        anchor=open_anchor(config.gate.anchor, workspace, base),
         label_check=_check_labels(config, rules, base, suites),
         users=users,
         user=config.user,
@@ -435,14 +438,3 @@ def _apply_default_baseline(config: Config, base: BaseBranchPolicy) -> Config:
         return config
     gate = config.gate.model_copy(update={"baseline": DEFAULT_BASELINE})
     return config.model_copy(update={"gate": gate})
-
-
-def _open_baseline_store(
-    policy: GateConfig, workspace: Workspace, base: BaseBranchPolicy
-) -> BaselineStore | None:
-    if policy.baseline is None:
-        return None
-    context = StoreContext(workspace.folder, base.environ, workspace.owner)
-    if store := registry.resolve_baseline_store(policy.baseline, context):
-        return store
-    return base.open_baseline(policy.baseline, workspace.owner)

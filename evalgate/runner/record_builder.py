@@ -1,6 +1,7 @@
 """Build the record of a run: score the cases, compare them with the baseline, decide the verdict."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import explain_missing_baseline
 from evalgate.core.types import (
     AgentInfo,
+    AnchorComparison,
     Baseline,
     CaseResult,
     Comparison,
@@ -18,13 +20,14 @@ from evalgate.core.types import (
     Record,
     RecordedCriterion,
 )
-from evalgate.gating.comparison import ScoredRuns, compare_runs
+from evalgate.gating.comparison import RunComparison, ScoredRuns, compare_runs
 from evalgate.gating.verdict import decide_verdict
 from evalgate.llm.usage import describe_budget_shortfall
 from evalgate.metrics.aggregation import compute_totals, describe_inconsistent_cases
 from evalgate.reporting.findings import count_passed_runs
 from evalgate.runner.eval_runner import Evaluation
 from evalgate.runner.plan import Plan
+from evalgate.system.git import count_commits_since, describe_unmerged_change
 from evalgate.system.workspace import list_environment_notices, list_withheld_variables
 
 if TYPE_CHECKING:
@@ -46,20 +49,13 @@ def build_record(
     statistics: "StatisticalPolicy | None",
     baseline: Baseline | None,
     timing: RunTiming,
+    anchor: Baseline | None = None,
 ) -> Record:
     """Build the record of runs that were made, here or elsewhere: score, compare, decide."""
     scored = score_runs(plan, evaluation, statistics, baseline)
     comparison = compare_runs(scored, baseline, plan.policy, whole_sets=plan.whole_sets)
-    evidence = GateInput(
-        comparison.metrics,
-        comparison.cases,
-        compute_totals(comparison.cases),
-        comparison.changes,
-        evaluation.interrupted,
-        evaluation.unreachable,
-        tuple(_describe_doubts(plan, evaluation, comparison.cases)),
-        not_selected=plan.selection.of - plan.selection.cases if plan.selection else 0,
-    )
+    since = None if anchor is None else _compare_with_anchor(plan, scored, comparison, anchor, timing)
+    evidence = _collect_evidence(plan, evaluation, comparison, since)
     verdict, criteria = decide_verdict(evidence, plan.policy), _list_criteria(plan)
     return Record(
         evalgate_version=__version__,
@@ -84,6 +80,7 @@ def build_record(
         selection=plan.selection,
         partial_sets=_list_partial_sets(plan),
         failure_groups=_group_failures(evidence, criteria, baseline),
+        anchor=since,
     )
 
 
@@ -92,6 +89,40 @@ def _list_partial_sets(plan: Plan) -> tuple[str, ...]:
     if plan.selection is not None:
         return ()
     return tuple(suite.eval_set.eval_set_id for suite in plan.suites if not suite.eval_set.is_whole)
+
+
+def _collect_evidence(
+    plan: Plan, evaluation: Evaluation, comparison: RunComparison, since: AnchorComparison | None
+) -> GateInput:
+    return GateInput(
+        comparison.metrics,
+        comparison.cases,
+        compute_totals(comparison.cases),
+        comparison.changes,
+        evaluation.interrupted,
+        evaluation.unreachable,
+        tuple(_describe_doubts(plan, evaluation, comparison.cases)),
+        not_selected=plan.selection.of - plan.selection.cases if plan.selection else 0,
+        anchor=since,
+    )
+
+
+def _compare_with_anchor(
+    plan: Plan, scored: ScoredRuns, comparison: RunComparison, anchor: Baseline, timing: RunTiming
+) -> AnchorComparison:
+    from evalgate.gating.anchor import AnchorContext, compare_with_anchor
+    from evalgate.runner.sampling import choose_statistics
+
+    policy = scored.statistics or choose_statistics(plan, anchor)
+    commit = anchor.sources[-1].commit
+    context = AnchorContext(
+        base=(comparison.changes.branch or "the baseline") if comparison.changes else "",
+        unmerged_change=describe_unmerged_change(plan.environ),
+        created_at=timing.created_at,
+        commits=count_commits_since(plan.workspace.folder, commit) if commit else None,
+    )
+    own = replace(scored, cases=comparison.cases, statistics=policy)
+    return compare_with_anchor(own, anchor, plan.policy, context)
 
 
 def _group_failures(
@@ -180,6 +211,10 @@ def _list_notices(
     evidence: GateInput,
     baseline: Baseline | None,
 ) -> Iterator[str]:
+    if evidence.anchor is not None:
+        from evalgate.gating.anchor import describe_anchor
+
+        yield from describe_anchor(evidence.anchor)
     if plan.policy.baseline and baseline is None:
         why = explain_missing_baseline(plan.baseline) if plan.baseline else ""
         where = plan.policy.baseline

@@ -1,7 +1,7 @@
 """Load stored results and baselines, and evaluate them again under other rules, without an agent."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal
@@ -42,7 +42,7 @@ from evalgate.core.types import (
 from evalgate.datasets.results_io import read_record
 from evalgate.documents.strict_json import parse_json
 from evalgate.gating.case_changes import describe_missing_checks, explain_missing_deltas
-from evalgate.gating.comparison import ScoredRuns, compare_runs
+from evalgate.gating.comparison import RunComparison, ScoredRuns, compare_runs
 from evalgate.gating.failure_groups import group_failures
 from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy
 from evalgate.gating.significance import decide_metrics
@@ -97,8 +97,6 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
         doubts=find_stored_doubts(record),
         not_selected=record.selection.of - record.selection.cases if record.selection else 0,
     )
-    missing = describe_missing_checks(cases, baseline) if baseline else ""
-    nothing = explain_missing_deltas(comparison.metrics, changes) if changes else ""
     return replace(
         record,
         runs=scored.rounds,
@@ -109,11 +107,11 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
         comparison=changes,
         notices=(
             *comparison.notices,
-            *(sentence for sentence in (missing, nothing) if sentence),
-            *(describe_already_failing(cases, baseline) if baseline else ()),
+            *(_describe_baseline(comparison, baseline) if baseline else ()),
         ),
         effort=comparison.effort,
         failure_groups=group_failures(cases, changes, record.criteria, baseline),
+        anchor=None,  # only a run reads it: these rules and this baseline may have another one, or none
     )
 
 
@@ -124,6 +122,15 @@ def _list_whole_sets(record: Record) -> frozenset[str] | None:
     if record.partial_sets:
         return frozenset(case.eval_set_id for case in record.cases) - set(record.partial_sets)
     return None
+
+
+def _describe_baseline(comparison: RunComparison, baseline: Baseline) -> Iterator[str]:
+    """Yield notices about checks and metrics that are not compared, and about cases that failed before."""
+    if missing := describe_missing_checks(comparison.cases, baseline):
+        yield missing
+    if comparison.changes and (nothing := explain_missing_deltas(comparison.metrics, comparison.changes)):
+        yield nothing
+    yield from describe_already_failing(comparison.cases, baseline)
 
 
 def compare_with_baseline(record: Record, baseline: Baseline, rules: Thresholds, name: str) -> Record:

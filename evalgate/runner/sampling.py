@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, CaseResult
 from evalgate.runner.plan import Plan
+from evalgate.system.git import describe_unmerged_change
 
 if TYPE_CHECKING:  # a run without a baseline loads no statistics
     from evalgate.gating.score_tables import StatisticalPolicy
@@ -124,7 +125,11 @@ def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPoli
     from evalgate.gating.score_tables import build_statistical_policy
 
     repeatable = plan.agent.settings.kind != "replay"  # a recording says the same each time
-    return build_statistical_policy(plan.policy, plan.runs, criteria, repeatable=repeatable)
+    # An unmerged change is only closed by the anchor if it fell significantly by itself (`gating/anchor.py`).
+    shared = plan.anchor is not None and baseline is not None and not describe_unmerged_change(plan.environ)
+    return build_statistical_policy(
+        plan.policy, plan.runs, criteria, repeatable=repeatable, shares_with_anchor=shared
+    )
 
 
 def choose_sampling(

@@ -205,6 +205,15 @@ def read_commit_time(folder: Path) -> datetime | None:
     return datetime.fromtimestamp(int(seconds), UTC) if seconds.isdecimal() else None
 
 
+def count_commits_since(folder: Path, commit: str) -> int | None:
+    """Return how many commits HEAD has since `commit`; None if git cannot know, as in a shallow clone."""
+    if run_git(folder, "rev-parse", "--is-shallow-repository") != "false":
+        return None
+    found = find_commit(folder, commit)
+    count = run_git(folder, "rev-list", "--count", f"{found}..HEAD") if found else ""
+    return int(count) if count.isdecimal() else None
+
+
 def read_text_at_base(folder: Path, path: str, environ: Mapping[str, str]) -> str | None:
     """Return a file's text at the base commit; "" without such a file, None if git does not know the base."""
     base = find_base_commit(folder, environ)
@@ -228,9 +237,7 @@ def read_blob(folder: Path, commit: str, path: str) -> bytes:
 def find_base_commit(folder: Path, environ: Mapping[str, str]) -> str:
     """Return the hash of the base commit on a change's target branch; "" if git does not know it."""
     request = read_pull_request(environ)
-    found = (
-        _find_commit(folder, each) for each in (_iter_base_revisions(folder, request) if request else ())
-    )
+    found = (find_commit(folder, each) for each in (_iter_base_revisions(folder, request) if request else ()))
     return next(filter(None, found), "")
 
 
@@ -253,7 +260,7 @@ def _iter_base_revisions(folder: Path, request: PullRequestContext) -> Iterator[
         yield request.last_commit
 
 
-def _find_commit(folder: Path, revision: str) -> str:
+def find_commit(folder: Path, revision: str) -> str:
     """Return the full hash of a commit; "" if git does not know it.
 
     A short hash is looked for among objects alone: a tag or a branch may have the same name.

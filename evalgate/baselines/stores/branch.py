@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from evalgate.baselines.serialization import dump_baseline, load_baseline
@@ -25,6 +26,7 @@ from evalgate.system.private_git import GitError, PrivateRepository, open_privat
 DEFAULT_FILE = "baseline.json"
 
 _SHOWN_OF_COMMIT = 12
+_LATER_SAVES = 20  # saves after a release among which its own gate run is looked for
 _ATTEMPTS = 30
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 3.0
@@ -80,6 +82,55 @@ class BranchStore:
         except GitError as error:
             raise InvalidInputError(f"{self.shown_as}: the baseline cannot be read: {error}") from None
 
+    def read_past(
+        self,
+        when: str,
+        time: datetime | None,
+        find_commit: Callable[[PrivateRepository], tuple[str, int]],
+    ) -> Baseline:
+        """Read the baseline as it was at a time or, without one, at a commit.
+
+        Args:
+            when: commit of the branch, or name for messages.
+            time: last moment that counts; None: as at the commit.
+            find_commit: returns hash and time of the commit of the agent that `when` names.
+
+        Raises:
+            GitError: git cannot fetch the branch.
+            InvalidInputError: the branch has no baseline that is as old.
+        """
+        with self._open_repository() as repository:
+            states = self._list_saves(repository)
+            chosen = [commit for commit, _ in states if time is None and commit.startswith(when)]
+            if time is None and not chosen:
+                agent, latest = find_commit(repository)
+                later = [commit for commit, seconds in reversed(states) if seconds >= latest][:_LATER_SAVES]
+                chosen = [commit for commit in later if self._has_gate_run(repository, commit, agent)]
+            else:
+                latest = int(time.timestamp()) if time else 0
+            chosen = chosen or [commit for commit, seconds in states if seconds <= latest]
+            baseline = self._read_baseline(repository, chosen[0]) if chosen else None
+        if baseline is None:
+            oldest = (
+                f"; its oldest is of {datetime.fromtimestamp(states[-1][1], UTC):%Y-%m-%d}" if states else ""
+            )
+            raise InvalidInputError(
+                f"gate.anchor: {self.shown_as} holds no baseline of {when} or before{oldest}."
+            )
+        return baseline
+
+    def _list_saves(self, repository: PrivateRepository) -> list[tuple[str, int]]:
+        """Fetch the whole branch and return hash and time (Unix seconds) of each save, the newest first."""
+        tip = self._fetch_tip(repository, whole=True)
+        if not tip:
+            return []
+        log = repository.run_git("log", "--first-parent", "--format=%H %ct", tip, "--", self.file)
+        return [(commit, int(seconds)) for commit, seconds in map(str.split, log.splitlines())]
+
+    def _has_gate_run(self, repository: PrivateRepository, commit: str, agent: str) -> bool:
+        found = self._read_baseline(repository, commit)
+        return found is not None and any(source.commit == agent for source in found.sources)
+
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Read, change and push the baseline; repeat that while other pushes come first.
 
@@ -117,8 +168,11 @@ class BranchStore:
             pause = min(1.5 * pause, _LONGEST_PAUSE_S)
         raise lost
 
-    def _fetch_tip(self, repository: PrivateRepository) -> str:
-        """Fetch the newest commit of the branch and return its hash, or "" if there is no such branch."""
+    def _fetch_tip(self, repository: PrivateRepository, *, whole: bool = False) -> str:
+        """Fetch the newest commit of the branch and return its hash, or "" if there is no such branch.
+
+        `whole`: fetch its history, too.
+        """
         listed = repository.run_git(
             "ls-remote", "--exit-code", repository.fetch_url, f"refs/heads/{self.branch}", missing=2
         )
@@ -129,7 +183,7 @@ class BranchStore:
                 "--quiet",
                 "--no-tags",
                 "--no-write-fetch-head",
-                "--depth=1",
+                *(() if whole else ("--depth=1",)),
                 repository.fetch_url,
                 tip,
             )

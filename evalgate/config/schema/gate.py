@@ -4,8 +4,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import (
     AliasChoices,
+    BeforeValidator,
     Field,
     Strict,
+    field_validator,
     model_validator,
 )
 
@@ -51,6 +53,34 @@ class StatisticsConfig(ConfigSection):
         return self
 
 
+def _build_anchor(value: object) -> object:
+    """Return a section for a string, which is the anchor's baseline."""
+    return {"baseline": value} if isinstance(value, str) else value
+
+
+class AnchorConfig(ConfigSection):
+    """Older baseline that stays fixed, so that many small drops are seen together."""
+
+    baseline: Annotated[str, Field(min_length=1)]
+    """Baseline as in `gate.baseline`, or one of the past: a file or `branch:NAME`, then `@` and a tag, a
+    commit or a date, as `.evalgate/baseline.json@v1.2.0` or `branch:evalgate-baseline@2026-09-01`."""
+    max_regression: Unit | None = Field(
+        default=None, validation_alias=AliasChoices("max_regression", "max_drop")
+    )
+    """A drop of a metric's mean of this size or more since the anchor closes the gate, unless it can be luck:
+    a share of the range of the metric's scores. When absent: as `gate.max_regression`."""
+
+    @field_validator("baseline")
+    @classmethod
+    def _require_revision(cls, value: str) -> str:
+        source, at, when = value.rpartition("@")
+        if at and not (source and when):
+            raise ValueError(
+                f"has `{value}`: before `@` stands a file or `branch:NAME`, after it a tag, commit or date"
+            )
+        return value
+
+
 class GateConfig(ConfigSection):
     """Conditions under which the gate closes."""
 
@@ -59,6 +89,10 @@ class GateConfig(ConfigSection):
 
     One that does not exist yet is a notice, not an error. Absent: .evalgate/baseline.json, if it is there.
     """
+    anchor: Annotated[
+        AnchorConfig | None, BeforeValidator(_build_anchor, json_schema_input_type=str | AnchorConfig | None)
+    ] = None
+    """Older baseline that means are compared with as well: a string, or `baseline` and `max_regression`."""
     quarantine: str | None = None
     """File of cases that run and are reported, and do not gate: `case`, `owner`, `reason`, `expires` each."""
     max_regression: Unit = Field(

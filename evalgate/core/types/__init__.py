@@ -8,6 +8,9 @@ and `core.score_ranges`.
 from evalgate.core.types.baseline import Baseline, BaselineCase, BaselineRun, BaselineSource, FailingSince
 from evalgate.core.types.comparison import (
     MEASURED_STATUSES,
+    AnchorComparison,
+    AnchorMetric,
+    AnchorOutcome,
     CaseComparison,
     CaseStatus,
     FollowUp,
@@ -110,6 +113,9 @@ __all__ = [
     "SCHEMA_VERSION",
     "TRANSIENT_FAILURES",
     "AgentInfo",
+    "AnchorComparison",
+    "AnchorMetric",
+    "AnchorOutcome",
     "ArgMatching",
     "Attempt",
     "AverageRunUsage",

@@ -183,3 +183,51 @@ class SamplingCost:
     fixed: int
     """Runs that a fixed design with the same power would make."""
     saved: int
+
+
+AnchorOutcome: TypeAlias = Literal["held", "fell", "fell_before", "doubtful"]
+"""`held`: the mean did not fall too far. `fell`: it did, which closes the gate. `fell_before`: it did, but
+the unmerged change that is tested is not shown to take part, so the gate stays open. `doubtful`: it did, but
+luck alone may do so."""
+
+
+@frozen
+class AnchorMetric:
+    """Mean of one gating metric compared with the anchor, over the cases that can be compared."""
+
+    name: str
+    outcome: AnchorOutcome
+    score: float
+    """Mean now, where a run that crashed counts as the lowest score."""
+    baseline: float
+    """Mean of the anchor."""
+    max_drop: float
+    """Smallest drop since the anchor that is too large, in points of the metric's scores."""
+    cases: int
+    """Cases that can be compared."""
+    of: int
+    """Cases of this run that the metric applies to."""
+    sentence: str
+    p: float | None = None
+    """Probability that luck alone causes such a drop; None if the agent is deterministic."""
+    level: float | None = None
+    """Significance level that `p` is compared with."""
+
+
+@frozen
+class AnchorComparison:
+    """Comparison of the run with an older baseline that stays fixed (`gate.anchor`)."""
+
+    source: str
+    """Address of the anchor, as the thresholds file has it."""
+    name: str
+    """Short name of the anchor in sentences: its tag, commit, date or file."""
+    metrics: tuple[AnchorMetric, ...]
+    created_at: str | None = None
+    """Time of the newest gate run in the anchor, ISO 8601."""
+    commit: str | None = None
+    """Commit of that gate run."""
+    gate_runs: int = 1
+    """Gate runs in the anchor."""
+    not_compared: tuple[str, ...] = ()
+    """Gating metrics without a case that can be compared."""

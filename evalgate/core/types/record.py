@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import UNIT_RANGE, Range
-from evalgate.core.types.comparison import Margin, MetricComparison, SamplingCost
+from evalgate.core.types.comparison import AnchorComparison, Margin, MetricComparison, SamplingCost
 from evalgate.core.types.conversation import CaseKey, Reply
 from evalgate.core.types.result import CaseResult, ModelUsage, RecordedCriterion, Status
 
@@ -320,6 +320,8 @@ class Record:
     failure_groups: tuple[FailureGroup, ...] = ()
     """The failing cases that gate, each in one group: first those with the most newly failing cases, then the
     largest. Empty if none fails; files of older versions have none."""
+    anchor: AnchorComparison | None = None
+    """Comparison with an older, fixed baseline; None without `gate.anchor`."""
 
     @property
     def timestamp(self) -> float:
@@ -357,3 +359,5 @@ class GateInput:
     """Observed cases, which are left out for the same reason."""
     not_selected: int = 0
     """Cases that options such as `--tag` left out."""
+    anchor: AnchorComparison | None = None
+    """Comparison with an older, fixed baseline; None if there is none."""

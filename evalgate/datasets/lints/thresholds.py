@@ -19,6 +19,22 @@ def lint_thresholds(rules: Thresholds) -> Iterator[str]:
             line, _ = rules.find_position(rules.locate_criterion(criterion))
             location = f"{rules.file}:{line}" if line else rules.file
             yield f"{location}: {finding}"
+    for finding in _lint_anchor(rules.config.gate):
+        line, _ = rules.find_position(("gate", "anchor"))
+        yield f"{rules.file}:{line}: {finding}" if line else f"{rules.file}: {finding}"
+
+
+def _lint_anchor(gate: GateConfig) -> Iterator[str]:
+    if gate.anchor is None:
+        return
+    limit = gate.max_regression if gate.anchor.max_regression is None else gate.anchor.max_regression
+    if gate.anchor.baseline == gate.baseline:
+        yield (
+            "`anchor` is the `baseline`, which moves with every save: add `@` and a tag, a commit or a date, "
+            "or name a file that stays as it is"
+        )
+    if limit >= 1:
+        yield "`anchor` decides nothing: with `max_regression: 1` no drop since then is too large"
 
 
 def _find_unmissable_threshold(criterion: Criterion, rules: Thresholds) -> Iterator[str]:

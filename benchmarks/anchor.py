@@ -1,0 +1,154 @@
+"""How soon `gate.anchor` sees an agent that erodes, and how often it alarms about one that does not."""
+
+import random
+import statistics
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+
+from benchmarks.falsealarms import list_chances
+from evalgate.config.schema.gate import GateConfig
+from evalgate.core.frozen import frozen
+from evalgate.gating.anchor import decide_anchor_outcome
+from evalgate.gating.score_tables import build_statistical_policy
+from evalgate.statistics.gate_decision import decide_fixed_runs
+from evalgate.statistics.metric_assessment import AnalysisStage, build_assessments
+from evalgate.statistics.parameters import MetricRule
+from evalgate.statistics.score_pairs import CaseScores, GatingMetric
+
+MOST_MERGES = 60
+STORED = 10
+GATE = GateConfig(baseline="baseline.json")
+
+
+@frozen
+class Setting:
+    """One line of the table."""
+
+    cases: int
+    runs: int
+    """Runs of every case in each gate run of the default branch."""
+    erosion: float
+    """Points that each merge takes off the average."""
+    drift: float = 0.0
+    """Standard deviation, in points, of the average of a session: the provider of the model drifts."""
+    is_unmerged: bool = False
+    """The gate runs are those of harmless changes, and the default branch fell by `erosion` before."""
+
+
+def main(repeats: int, processes: int) -> None:
+    """Print one line for each setting."""
+    settings = [
+        *(Setting(cases, runs, erosion) for erosion, cases, runs in product((1.0, 0.5), (20, 50), (1, 5))),
+        *(Setting(cases, runs, 0.0) for cases, runs in product((20, 50), (1, 5))),
+        *(Setting(cases, 5, 0.0, drift=1.4) for cases in (20, 50)),
+        *(Setting(cases, 5, 8.0, is_unmerged=True) for cases in (20, 50)),
+    ]
+    with ProcessPoolExecutor(processes) as pool:
+        for setting, line in zip(
+            settings, pool.map(measure, settings, [repeats] * len(settings)), strict=True
+        ):
+            print(f"{setting}\n  {line}", flush=True)
+
+
+def measure(setting: Setting, repeats: int) -> str:
+    """Return what was found, in words."""
+    if setting.is_unmerged:
+        closed = [_close_harmless_change(setting, repeat) for repeat in range(repeats)]
+        return ", ".join(
+            f"{name} {100 * sum(each[at] for each in closed) / repeats:.1f}%"
+            for at, name in enumerate(("closed without anchor", "closed with anchor", "warned"))
+        )
+    found = [_count_merges(setting, repeat) for repeat in range(repeats)]
+    parts = []
+    for at, name in enumerate(("without anchor", "with anchor")):
+        merges = sorted(each[at] for each in found)
+        if setting.erosion:
+            p90 = merges[int(0.9 * repeats)]
+            parts.append(f"{name}: median {statistics.median(merges)}, p90 {p90}")
+        else:
+            early = sum(each <= 20 for each in merges)
+            alarms = sum(each[2 + at] for each in found)
+            parts.append(
+                f"{name}: {100 * early / repeats:.1f}% within 20 merges, {100 * alarms / repeats / 20:.2f}% a run"
+            )
+    return "; ".join(parts)
+
+
+class _Agent:
+    """An agent that is drawn: each case passes with its chance, which erosion and drift take from."""
+
+    def __init__(self, setting: Setting, seed: str) -> None:
+        self.dice = random.Random(seed)
+        self.chances = list_chances("typical", setting.cases, self.dice)
+        self.mean = statistics.fmean(self.chances)
+        self.drift = setting.drift
+
+    def draw(self, lost: float, runs: int) -> list[list[float]]:
+        """Return the scores of each case in one session, `lost` points below the beginning."""
+        points = lost - self.dice.gauss(0, self.drift) if self.drift else lost
+        factor = 1 - points / 100 / self.mean
+        return [
+            [float(self.dice.random() < min(1.0, chance * factor)) for _ in range(runs)]
+            for chance in self.chances
+        ]
+
+
+def _judge(
+    before: Sequence[Sequence[float]],
+    anchor: Sequence[Sequence[float]],
+    now: Sequence[Sequence[float]],
+    *,
+    is_unmerged: bool,
+) -> tuple[bool, bool, str]:
+    """Return if the gate closes without and with the anchor, and the anchor's outcome."""
+    runs = len(now[0])
+    alone, shared = (
+        build_statistical_policy(GATE, runs, (), shares_with_anchor=each).parameters
+        for each in (False, not is_unmerged)
+    )
+    first = decide_fixed_runs(_build_tables(before, now), alone)
+    second = first if is_unmerged else decide_fixed_runs(_build_tables(before, now), shared)
+    stage = AnalysisStage(runs, last=True, planned_runs=runs)
+    assessment = build_assessments(_build_tables(anchor, now), shared, stage)["metric"]
+    own = second.metrics["metric"]
+    outcome = decide_anchor_outcome(assessment, own.change, own.level, is_unmerged=is_unmerged)
+    return first.verdict == "fail", second.verdict == "fail" or outcome == "fell", outcome
+
+
+def _build_tables(
+    before: Sequence[Sequence[float]], now: Sequence[Sequence[float]]
+) -> dict[str, GatingMetric]:
+    rows = {str(at): CaseScores(then, here) for at, (then, here) in enumerate(zip(before, now, strict=True))}
+    return {"metric": GatingMetric(rows, MetricRule())}
+
+
+def _count_merges(setting: Setting, repeat: int) -> tuple[int, int, int, int]:
+    """Return the first merge at which the gate of the default branch closes without and with the anchor.
+
+    The last two figures count the closed gates of the first 20 merges.
+    """
+    agent = _Agent(setting, f"{setting}/{repeat}")
+    anchor = agent.draw(0, STORED)
+    stored = anchor
+    seen, alarms = [MOST_MERGES, MOST_MERGES], [0, 0]
+    for merge in range(1, MOST_MERGES if setting.erosion else 21):
+        now = agent.draw(setting.erosion * merge, setting.runs)
+        closed = _judge(stored, anchor, now, is_unmerged=False)[:2]
+        for at, is_closed in enumerate(closed):
+            if is_closed:
+                seen[at] = min(seen[at], merge)
+                alarms[at] += 1
+        stored = [[*old, *new][-20:] for old, new in zip(stored, now, strict=True)]
+        if setting.erosion and max(seen) < MOST_MERGES:
+            break
+    return seen[0], seen[1], alarms[0], alarms[1]
+
+
+def _close_harmless_change(setting: Setting, repeat: int) -> tuple[bool, bool, bool]:
+    agent = _Agent(setting, f"{setting}/{repeat}")
+    anchor, stored = agent.draw(0, STORED), agent.draw(setting.erosion, 20)
+    without, with_anchor, outcome = _judge(
+        stored, anchor, agent.draw(setting.erosion, setting.runs), is_unmerged=True
+    )
+    return without, with_anchor, outcome == "fell_before"

@@ -1,0 +1,151 @@
+"""Read a baseline as it was at a tag, a commit or a date: `SOURCE@WHEN` of `gate.anchor`.
+
+A file of the repository is read from the commit of the tag, or from the last commit of the day. The branch of
+baselines has a commit for each save: the one is read that holds the gate run of the tag's commit, or the last
+one of the day. Branches are no such point, because they move.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, time
+from pathlib import Path
+from typing import NoReturn
+
+from evalgate.baselines.serialization import load_baseline_or_results
+from evalgate.baselines.stores.branch import BranchStore, build_branch_store
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import StoreContext
+from evalgate.core.types import Baseline
+from evalgate.system.git import find_commit, read_blob, run_git
+from evalgate.system.private_git import GitError, PrivateRepository, open_private_repository
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].*)?")
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_TAG = re.compile(r"(?![-/.])(?!.*(?:\.\.|//|@\{|\.lock(?:/|$)))[\w./+-]{1,200}(?<![/.])")
+
+
+def open_past_baseline(source: str, when: str, context: StoreContext, tip: str) -> "PastBaseline":
+    """Open the baseline that `source`, a path or `branch:NAME`, held at `when`.
+
+    `tip` is the commit that a file's history is followed from, to find a date.
+
+    Raises:
+        InvalidInputError: `source` has no history, or `when` is neither a tag, a commit nor a date.
+    """
+    kind, colon, what = source.partition(":")
+    is_branch = bool(colon) and kind == "branch"
+    if colon and not is_branch and not (context.folder / source).exists():
+        raise InvalidInputError(
+            f"gate.anchor: {source} has no history, so `@{when}` cannot be read. A file of the repository "
+            "and `branch:NAME` have one; or name a baseline that stays as it is."
+        )
+    day = _parse_time(when)
+    if day is None and not _TAG.fullmatch(when):
+        raise InvalidInputError(f"gate.anchor: `{when}` is neither a tag, a commit nor a date as 2026-09-01")
+    if day is not None and day > datetime.now(UTC) and datetime.now(UTC).date() < day.date():
+        raise InvalidInputError(f"gate.anchor: {when} is in the future")
+    branch = build_branch_store(what, context) if is_branch else None
+    return PastBaseline(context, source, when, day, tip, branch)
+
+
+@frozen
+class PastBaseline:
+    """Baseline store that is read as it was, and cannot be changed."""
+
+    context: StoreContext
+    source: str
+    when: str
+    time: datetime | None
+    """Last moment of the date; None for a tag or a commit."""
+    tip: str
+    branch: BranchStore | None = None
+
+    def read(self) -> Baseline:
+        """Read the baseline.
+
+        Raises:
+            InvalidInputError: git does not know the tag, commit or date, or there was no baseline then.
+        """
+        try:
+            if self.branch is None:
+                return self._read_file()
+            return self.branch.read_past(self.when, self.time, self._find_commit)
+        except GitError as error:
+            self._fail(f"git cannot read it: {error}")
+
+    def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
+        """Raise InvalidInputError, as the past cannot be changed."""
+        del change
+        raise InvalidInputError(f"{self.source}@{self.when}: an older baseline cannot be changed")
+
+    def _read_file(self) -> Baseline:
+        folder = self.context.folder
+        if self.time is not None:
+            commit = run_git(
+                folder, "rev-list", "-1", "--first-parent", f"--before={self.time.isoformat()}", self.tip
+            )
+            if not commit:
+                self._fail("git knows no commit as old: check out the whole history (`fetch-depth: 0`)")
+            data = read_blob(folder, commit, self.source)
+        else:
+            commit = _find_local_commit(folder, self.when)
+            data = read_blob(folder, commit, self.source) if commit else self._fetch_file()
+        if not data:
+            self._fail(f"there was no such file at {self.when}")
+        return load_baseline_or_results(data, f"{self.source}@{self.when}")
+
+    def _fetch_file(self) -> bytes:
+        """Return the file's content at a tag or commit that only the remote has; b"" without such a file."""
+        path = run_git(self.context.folder, "rev-parse", "--show-prefix") + self.source
+        with open_private_repository(self.context.folder, "origin", self.context.environ) as repository:
+            commit, _ = self._find_commit(repository)
+            if not repository.run_git("ls-tree", commit, "--", path):
+                return b""
+            return repository.run_git("cat-file", "blob", f"{commit}:{path}").encode()
+
+    def _find_commit(self, repository: PrivateRepository) -> tuple[str, int]:
+        """Return hash and time (Unix seconds) of the tag's commit, as the remote has it."""
+        folder, commit = self.context.folder, _find_local_commit(self.context.folder, self.when)
+        if commit:
+            return commit, int(run_git(folder, "show", "-s", "--format=%ct", commit))
+        name = f"refs/tags/{self.when}"
+        listed = repository.run_git("ls-remote", repository.fetch_url, name, f"{name}^{{}}").split()
+        commit = listed[-2] if listed else self.when  # an annotated tag is listed before its commit
+        if not listed and not _COMMIT.fullmatch(self.when):
+            self._fail(f"there is no tag {self.when}")
+        repository.run_git(
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--depth=1",
+            repository.fetch_url,
+            commit,
+        )
+        return commit, int(repository.run_git("show", "-s", "--format=%ct", commit))
+
+    def _fail(self, why: str) -> NoReturn:
+        raise InvalidInputError(f"gate.anchor: {self.source}@{self.when}: {why}.") from None
+
+
+def _find_local_commit(folder: Path, name: str) -> str:
+    """Return the hash of the commit that a tag or a short hash names in the checkout; "" if there is none."""
+    found = find_commit(folder, f"refs/tags/{name}")
+    if found or not _COMMIT.fullmatch(name):
+        return found
+    listed = run_git(folder, "rev-parse", f"--disambiguate={name}").split()
+    return find_commit(folder, listed[0]) if len(listed) == 1 else ""
+
+
+def _parse_time(text: str) -> datetime | None:
+    """Return the time in UTC, the last second of a day without a time; None if the text is no time."""
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if len(text) == len("2026-09-01"):
+        found = datetime.combine(found, time(23, 59, 59))
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)

@@ -1,0 +1,240 @@
+"""Compare the averages with an older baseline that stays fixed, so that many small drops add up.
+
+The moving baseline shows a step, and hardly a slope. The anchor does not move. The drop since then may be
+older than the change that is tested. So the gate of an unmerged change only closes if the change itself fell
+by more than luck. Elsewhere, as on the default branch, the whole drop closes the gate.
+
+Both tests together cause no more false alarms than the averages may. On an unmerged change the anchor closes
+only where the change's own test rejects, at its own level. Elsewhere each test has half of the level.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from evalgate.config.schema.gate import GateConfig
+from evalgate.core.formatting import format_delta, format_score, pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.score_ranges import Range
+from evalgate.core.types import (
+    AnchorComparison,
+    AnchorMetric,
+    AnchorOutcome,
+    Baseline,
+    CaseResult,
+)
+from evalgate.gating.comparison import ScoredRuns
+from evalgate.gating.messages import format_odds
+from evalgate.gating.score_tables import (
+    StatisticalPolicy,
+    build_pool_name,
+    build_score_tables,
+    is_line_table,
+)
+from evalgate.metrics.aggregation import group_by_metric
+from evalgate.statistics.gate_decision import MetricDecision
+from evalgate.statistics.mean_difference import MeanDifference
+from evalgate.statistics.metric_assessment import AnalysisStage, Assessment, build_assessments
+from evalgate.statistics.parameters import EPSILON, MetricRule, is_within_level
+from evalgate.statistics.score_pairs import GatingMetric
+
+_DAYS_OF_WEEKS = 21
+"""Longer times are told in weeks."""
+
+
+@frozen
+class AnchorContext:
+    """Surroundings of the comparison, for its rule and its sentences."""
+
+    base: str = ""
+    """Name of the moving baseline's branch; "" if there is no such baseline."""
+    unmerged_change: str = ""
+    """Kind of unmerged change that the job tests, as `a pull request`; "" if it tests none."""
+    created_at: str = ""
+    """Time of the run, ISO 8601."""
+    commits: int | None = None
+    """Commits since the anchor; None if not known."""
+
+
+def compare_with_anchor(
+    scored: ScoredRuns, anchor: Baseline, gate: GateConfig, context: AnchorContext
+) -> AnchorComparison:
+    """Compare the average of each gating metric with the anchor.
+
+    Raises:
+        ValueError: `gate.anchor` is not set, or the scored runs have no settings of the statistics.
+    """
+    settings, policy, source = gate.anchor, scored.statistics, anchor.sources[-1]
+    if settings is None or policy is None:
+        raise ValueError("without `gate.anchor` and statistics nothing can be compared with an anchor")
+    tables = build_anchor_tables(scored.cases, anchor, gate, policy)
+    rounds = max(1, scored.rounds)
+    assessments = build_assessments(tables, policy.parameters, AnalysisStage(rounds, True, rounds))
+    ranges = {
+        build_pool_name(key.name, key.fingerprint): (key.name, members.metrics[0].range)
+        for key, members in group_by_metric(scored.cases).items()
+    }
+    name = settings.baseline.rpartition("@")[2]
+    since = f"since {name}{_describe_age(source.created_at, context)}"
+    own = scored.decision.metrics if scored.decision else {}
+    found = [
+        _build_metric(*ranges[table], tables[table].rule, assessment, own.get(table), since, context)
+        for table, assessment in assessments.items()
+        if assessment.change is not None
+    ]
+    return AnchorComparison(
+        source=settings.baseline,
+        name=name,
+        metrics=tuple(found),
+        created_at=source.created_at,
+        commit=source.commit,
+        gate_runs=len(anchor.sources),
+        not_compared=tuple(
+            dict.fromkeys(ranges[table][0] for table, each in assessments.items() if each.change is None)
+        ),
+    )
+
+
+def build_anchor_tables(
+    cases: Sequence[CaseResult], anchor: Baseline, gate: GateConfig, policy: StatisticalPolicy
+) -> Mapping[str, GatingMetric]:
+    """Build one table for each metric with scores, with the anchor as its baseline and the anchor's limit.
+
+    Budgets are left out: their figures are compared with the moving baseline alone.
+    """
+    own = gate.anchor.max_regression if gate.anchor else None
+    limit = gate.max_regression if own is None else own
+    criteria = policy.criteria if own is None else {}
+    policy = replace(policy, max_drop=limit if limit < 1 else None, criteria=criteria)
+    return {
+        name: GatingMetric(table.cases, MetricRule(table.rule.max_drop))
+        for name, table in build_score_tables(cases, anchor, policy).items()
+        if not is_line_table(name) and not table.rule.is_figure
+    }
+
+
+def decide_anchor_outcome(
+    assessment: Assessment, own: MeanDifference | None, own_level: float | None, *, is_unmerged: bool
+) -> AnchorOutcome:
+    """Return the outcome for one metric.
+
+    Args:
+        assessment: of the average against the anchor.
+        own: change of the average against the moving baseline; None if nothing was compared with it.
+        own_level: significance level of `own`; None if the agent is deterministic.
+        is_unmerged: an unmerged change is tested. It only closes the gate if it fell by itself. If there is
+            nothing to compare it with, it counts as fallen.
+    """
+    verdict = assessment.checks[0].verdict
+    if verdict != "fail":
+        return "doubtful" if verdict == "inconclusive" else "held"
+    if not is_unmerged or own is None:
+        return "fell"
+    fell = own.drop > EPSILON and (own_level is None or is_within_level(own.p, own_level))
+    return "fell" if fell else "fell_before"
+
+
+def describe_anchor(found: AnchorComparison) -> Iterator[str]:
+    """Yield notices: means since the anchor, drops that do not close the gate, and metrics left out."""
+    held = [
+        f"{each.name} {_format_means(each)}{_describe_coverage(each)}"
+        for each in found.metrics
+        if each.outcome == "held"
+    ]
+    if held:
+        yield f"Since {found.name}: {'; '.join(held)}."
+    yield from (each.sentence for each in found.metrics if each.outcome in {"fell_before", "doubtful"})
+    for name in found.not_compared:
+        yield (
+            f"{name} is not compared with the anchor {found.name}: no case has a score on both sides, "
+            "or the cases, the metric or its judge changed since."
+        )
+    if not found.metrics and not found.not_compared:
+        yield f"Nothing was compared with the anchor {found.name}: no metric gates by its average."
+
+
+def _format_means(metric: AnchorMetric) -> str:
+    return f"{format_score(metric.baseline)} → {format_score(metric.score, beside=metric.baseline)}"
+
+
+def _describe_coverage(metric: AnchorMetric) -> str:
+    """Return how many cases are as they were at the anchor; "" if all are."""
+    if metric.cases == metric.of:
+        return ""
+    return f" over the {metric.cases} of {pluralize(metric.of, 'case')} that are as they were"
+
+
+def _describe_age(created_at: str | None, context: AnchorContext) -> str:
+    """Return ` (12 weeks, 214 commits)`, as far as both are known."""
+    try:
+        days = (datetime.fromisoformat(context.created_at) - datetime.fromisoformat(created_at or "")).days
+    except (TypeError, ValueError):  # no time, or one without a zone
+        days = -1
+    parts = []
+    if days >= 0:
+        parts.append(pluralize(days // 7, "week") if days > _DAYS_OF_WEEKS else pluralize(days, "day"))
+    if context.commits is not None:
+        parts.append(pluralize(context.commits, "commit"))
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _build_metric(
+    name: str,
+    score_range: Range,
+    rule: MetricRule,
+    assessment: Assessment,
+    own: MetricDecision | None,
+    since: str,
+    context: AnchorContext,
+) -> AnchorMetric:
+    change, limit = assessment.change, rule.max_drop
+    if change is None or limit is None:
+        raise ValueError(f"{name} was not compared with the anchor")
+    own_change = own.change if own else None
+    outcome = decide_anchor_outcome(
+        assessment, own_change, own.level if own else None, is_unmerged=bool(context.unmerged_change)
+    )
+    scores = assessment.scores
+    metric = AnchorMetric(
+        name=name,
+        outcome=outcome,
+        score=score_range.to_score(change.candidate),
+        baseline=score_range.to_score(change.baseline),
+        max_drop=limit * score_range.width,
+        cases=change.cases,
+        of=len(scores.measured),
+        sentence="",
+        p=None if assessment.level is None else change.p,
+        level=assessment.level,
+    )
+    sentence = " ".join(_iter_sentences(metric, own_change, score_range.width, since, context))
+    return replace(metric, sentence=sentence)
+
+
+def _iter_sentences(
+    metric: AnchorMetric, own: MeanDifference | None, width: float, since: str, context: AnchorContext
+) -> Iterator[str]:
+    drop, limit = metric.baseline - metric.score, metric.max_drop
+    means = f"{_format_means(metric)}{_describe_coverage(metric)}"
+    if metric.outcome == "held":
+        yield f"{metric.name} {since}: {means}."
+        return
+    odds = "" if metric.p is None else f", which luck alone does {format_odds(metric.p)}"
+    yield (
+        f"{metric.name} fell by {format_score(drop, beside=limit)} {since}: {means}{odds}; "
+        f"allowed is less than {format_score(limit)}."
+    )
+    if metric.outcome == "doubtful":
+        yield "That is not enough to close the gate."
+    elif own is None:
+        yield "No baseline shows whether this change did it."
+    elif metric.outcome == "fell_before":
+        yield (
+            f"This change is not shown to take part ({format_delta(-own.drop * width)} against "
+            f"{context.base}): the gate of {context.unmerged_change} stays open, that of the default "
+            "branch closes."
+        )
+    elif context.unmerged_change:
+        yield f"This change took it down by {format_score(own.drop * width)} against {context.base}."
+    elif own.drop * width < limit - EPSILON:
+        yield f"This run alone moved by {format_delta(-own.drop * width)} against {context.base}."
