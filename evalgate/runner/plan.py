@@ -30,8 +30,13 @@ from evalgate.metrics.scoring import BoundMetric
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.base_branch import BaseBranchPolicy, open_anchor, open_store
-from evalgate.runner.plan_problems import check_judges, collect_all_problems
-from evalgate.runner.suite_warnings import describe_default_criteria, iter_plan_notices, iter_warnings
+from evalgate.runner.plan_problems import (
+    check_judges,
+    collect_all_problems,
+    describe_default_criteria,
+    iter_plan_notices,
+    iter_warnings,
+)
 from evalgate.runner.suites import (
     NOTHING_GIVEN,
     GivenObjects,

@@ -1,16 +1,23 @@
-"""Errors that the parts of a plan share: those of the thresholds file, and those of its judges."""
+"""Problems of a plan: errors that its parts share, notices and warnings about eval sets and thresholds."""
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from evalgate.agents.factory import find_agent_problems
 from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.loader import InvalidThresholdsError
-from evalgate.config.schema.thresholds import Thresholds
+from evalgate.config.schema.criteria import list_recordings
+from evalgate.config.schema.thresholds import Config, Thresholds
+from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.formatting import pluralize
+from evalgate.core.protocols import Metric
+from evalgate.core.types import EvalSet, ToolRecording
 from evalgate.llm.judge_resolver import JudgeResolver
-from evalgate.runner.metric_binding import find_criterion_problems
+from evalgate.runner.metric_binding import describe_ignored_options, find_criterion_problems
+from evalgate.runner.suites import Suite
 
 
 @dataclass
@@ -52,3 +59,102 @@ def check_judges(judge_resolver: JudgeResolver, rules: Thresholds) -> None:
         where = rules.find_position(("judge",)) if rules.config.judge else (0, 0)
         file = rules.file if rules.config.judge else ""
         raise InvalidInputError(Problem(file, *where, found.message) for found in error.problems) from None
+
+
+def iter_notices(suites: Sequence[Suite]) -> Iterator[str]:
+    """Yield notices about ignored contents of eval sets, and about metrics without expectations."""
+    from evalgate.datasets.lints.thresholds import find_empty_trajectories
+
+    for rules in {id(suite.rules): suite.rules for suite in suites}.values():
+        yield from rules.notices
+        yield from describe_ignored_options(rules)
+    for suite in suites:
+        yield from suite.eval_set.notices
+        yield from find_empty_trajectories(suite.eval_set, _index_metrics(suite))
+    yield from _describe_old_files([suite.eval_set for suite in suites])
+
+
+def _describe_old_files(eval_sets: Sequence[EvalSet]) -> Iterator[str]:
+    """Yield one notice if files have a format that Google ADK read before eval sets."""
+    old = [each.path for each in eval_sets if each.format_name == "adk-legacy" and each.path]
+    if not old:
+        return
+    stem = old[0].removesuffix(".json").removesuffix(".test").removesuffix(".evalset")
+    names = shlex.join([old[0], "--to", "adk", "--out", f"{stem}.evalset.json"])
+    force = " --force" if old[0] == f"{stem}.evalset.json" else ""
+    others = f" and {pluralize(len(old) - 1, 'other file')}" if old[1:] else ""
+    yield (
+        f"{old[0]}{others}: a list as Google ADK read them before eval sets, and will stop reading. "
+        f"`evalgate convert {names}{force}` writes an eval set."
+    )
+
+
+def _index_metrics(suite: Suite) -> dict[str, Metric]:
+    return {bound.name: bound.metric for bound in suite.metrics}
+
+
+def iter_plan_notices(config: Config, suites: Sequence[Suite]) -> Iterator[str]:
+    """Yield the notices of a run: about criteria, eval sets, and recordings that answer tools."""
+    yield from filter(None, map(describe_default_criteria, suites))
+    yield from iter_notices(suites)
+    yield from _describe_recordings(config, suites)
+
+
+def _describe_recordings(config: Config, suites: Sequence[Suite]) -> tuple[str, ...]:
+    """Return a notice for each recording that answers the tools of some case."""
+    found: dict[str, ToolRecording] = {}
+    for suite in suites if list_recordings(config.tool_mocks) else ():
+        for case in suite.eval_set.cases:
+            if case.tool_recording is not None:
+                found.setdefault(case.tool_recording.source, case.tool_recording)
+    return tuple(
+        f"The calls of tools were answered from {each.source} (recording {each.digest})"
+        + (f", except those of {', '.join(f'`{name}`' for name in each.live)}" if each.live else "")
+        + ". Durations are without the time of tools, and cases are compared only with runs of the same "
+        "recorded calls."
+        for each in found.values()
+    )
+
+
+def iter_warnings(suites: Sequence[Suite], rules: Thresholds) -> Iterator[str]:
+    """Yield the notices, and the warnings of every lint, with the line in the file.
+
+    `rules` is the thresholds file of the run, which has the checks.
+    """
+    from evalgate.datasets.lints.thresholds import lint_extra_calls, lint_thresholds
+
+    yield from iter_notices(suites)
+    for suite in {id(suite.rules): suite for suite in suites}.values():
+        yield from lint_thresholds(suite.rules)
+        yield from lint_extra_calls(suite.rules, _index_metrics(suite))
+    for each in (rules for suite in suites for rules in suite.case_rules):
+        yield from lint_thresholds(each)
+    yield from _lint_checks(suites, rules)
+    for suite in suites:
+        for found in registry.find_lint_warnings(suite.eval_set, _index_metrics(suite)):
+            yield f"{suite.eval_set.path}:{found.line}: {found.eval_id}: {found.message}"
+
+
+def _lint_checks(suites: Sequence[Suite], rules: Thresholds) -> Iterator[str]:
+    files = [rules, *(each for suite in suites for each in suite.case_rules)]
+    if any(each.checks for each in files):
+        from evalgate.metrics.checks.lint import lint_checks
+
+        names = {bound.name for suite in suites for bound in suite.metrics}
+        yield from lint_checks(files, names, [suite.eval_set for suite in suites])
+
+
+def describe_default_criteria(suite: Suite) -> str:
+    """Return a notice for a set that uses the default criteria of its format's tool, or "" for any other."""
+    if suite.rules.file:
+        return ""
+    from evalgate.runner.default_criteria import DEFAULT_RULES
+
+    owner, rules = DEFAULT_RULES.get(suite.eval_set.format_name, ("", None))
+    if rules is None or suite.rules is not rules:
+        return ""
+    defaults = " and ".join(f"`{each.metric}` {each.threshold:g}" for each in rules.criteria)
+    return (
+        f"{suite.eval_set.path} has no criteria, so {owner}'s defaults apply: {defaults}. "
+        "Write `criteria` into a thresholds file to choose others."
+    )
