@@ -275,18 +275,25 @@ def _score_likeness(one: ToolCall, other: ToolCall) -> int:
 
 def is_same_tool_call(one: ToolCall, other: ToolCall) -> bool:
     """Return True if tool and arguments are equal; missing arguments equal an empty object."""
-    return one.name == other.name and (one.args or {}) == (other.args or {})
+    first, second = ({} if call.arguments is None else call.arguments for call in (one, other))
+    return one.name == other.name and first == second
 
 
 # --- text ---------------------------------------------------------------------------------------------------
 
 
 def render_call(call: ToolCall) -> str:
-    """Return `tool(key="value", …)` on one line, with invisible characters escaped."""
-    arguments = ", ".join(
-        f"{name}={json.dumps(value, ensure_ascii=False, default=repr)}"
-        for name, value in (call.args or {}).items()
-    )
+    """Return `tool(key="value", …)` on one line, with invisible characters escaped.
+
+    Arguments that are no object stand there as JSON.
+    """
+    if call.other_args is not None:
+        arguments = json.dumps(call.other_args, ensure_ascii=False, default=repr)
+    else:
+        arguments = ", ".join(
+            f"{name}={json.dumps(value, ensure_ascii=False, default=repr)}"
+            for name, value in (call.args or {}).items()
+        )
     return escape_invisible(f"{call.name}({arguments})")
 
 

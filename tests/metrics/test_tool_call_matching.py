@@ -53,6 +53,14 @@ def test_the_order_of_arguments_does_not_matter() -> None:
     assert diff_trajectories([one], [other]) == ()
 
 
+def test_arguments_that_are_no_object_differ_and_are_shown() -> None:
+    one, other = (ToolCall("a", other_args=found) for found in ("Oslo", ["Oslo", 2]))
+    assert diff_trajectories([one], [one]) == ()
+    before, after = diff_trajectories([one], [other])
+    assert (before.text, after.text) == ('a("Oslo")', 'a(["Oslo", 2])')
+    assert [line.text for line in diff_trajectories([one], [ToolCall("a")])] == ['a("Oslo")', "a()"]
+
+
 def test_long_differences_are_cut_and_counted() -> None:
     assert shown("x", "abcdefghij", lines=4) == ["-x() !", "+a()", "+b()", " … 8 more calls not shown"]
 
