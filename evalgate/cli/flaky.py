@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from itertools import groupby
+from pathlib import Path
 
 from evalgate.baselines.failing_since import (
     Limits,
@@ -16,6 +17,8 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_json, to_log_line
 from evalgate.core.types import Baseline, BaselineCase, FailingSince
+from evalgate.reporting.history.series import build_series, list_change_sentences
+from evalgate.runner.reevaluation import load_thresholds_or_default, resolve_target
 from evalgate.statistics.threshold_test import Flakiness
 
 PROPOSED = 0.1
@@ -46,6 +49,22 @@ class FlakyCase:
         """Return True if an entry for the quarantine file is printed."""
         is_steady = self.failing_since is not None or not self.alternates
         return not is_steady and (self.found.flip_rate or 0.0) >= PROPOSED
+
+
+def build_flaky_report(folder: Path, to: str | None, thresholds: str | None, today: date) -> str:
+    """Return the report on the baseline `to`, else that of the thresholds file in `folder`.
+
+    Raises:
+        InvalidInputError: there is no such baseline, or the thresholds file is wrong.
+    """
+    target = resolve_target(folder, to, thresholds)
+    rules = load_thresholds_or_default(target.workspace.folder, thresholds)
+    limits = {each.metric: each.threshold if each.gates else None for each in rules.criteria}
+    ranges = {each.metric: target.config.get_score_range(each.metric) for each in rules.criteria}
+    baseline = target.read()
+    found = rank_flaky_cases(baseline, limits, pass_score=target.config.gate.statistics.pass_score)
+    changes = list_change_sentences(baseline.sources, build_series(baseline, ranges))
+    return format_flaky_report(found, today, of=len(baseline.cases), changes=changes)
 
 
 def rank_flaky_cases(baseline: Baseline, thresholds: Limits, *, pass_score: float) -> list[FlakyCase]:
@@ -82,12 +101,19 @@ def _has_alternating_outcomes(case: BaselineCase, thresholds: Limits, pass_score
     return stretches > 1 or not passing.isdisjoint(failures)
 
 
-def format_flaky_report(cases: Sequence[FlakyCase], today: date, *, of: int | None = None) -> str:
+def format_flaky_report(
+    cases: Sequence[FlakyCase], today: date, *, of: int | None = None, changes: Sequence[str] = ()
+) -> str:
     """Return a table of the cases with runs that disagree, and entries to paste into the quarantine file.
 
-    `of`: cases that the baseline holds; those with fewer than two runs are in no table.
+    Args:
+        cases: the flakiest first.
+        today: first day of the quarantines.
+        of: cases that the baseline holds; those with fewer than two runs are in no table.
+        changes: sentences about averages that changed their level for good, which is no flakiness.
     """
-    return "".join(f"{line}\n" for line in _format_lines(cases, today, (of or len(cases)) - len(cases)))
+    lines = _format_lines(cases, today, (of or len(cases)) - len(cases))
+    return "".join(f"{line}\n" for line in (*(to_log_line(each, 400) for each in changes), *lines))
 
 
 def _format_lines(cases: Sequence[FlakyCase], today: date, shallow: int) -> Iterator[str]:

@@ -71,7 +71,7 @@ def history(
         _write_files(found, target.workspace, out, label, address)
     except OSError as error:
         raise InvalidInputError(f"{out}: cannot be written: {error.strerror}") from None
-    for sentence in list_change_sentences(found):
+    for sentence in list_change_sentences(found.sources, found.series):
         print_sentence(sentence)
     runs = pluralize(len(found.sources), "gate run")
     print_sentence(f"History of {runs} written to {out}/index.html and {out}/badge.svg.")

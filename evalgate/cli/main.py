@@ -383,16 +383,13 @@ def backtest(
 @thresholds_file
 @project_directory
 def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int:
-    """List flaky cases of the baseline and propose quarantines."""
-    from evalgate.cli.flaky import format_flaky_report, rank_flaky_cases
-    from evalgate.runner.reevaluation import load_thresholds_or_default, resolve_target
+    """List flaky cases of the baseline and propose quarantines.
 
-    target = resolve_target(Path(working_directory), to, thresholds)
-    rules = load_thresholds_or_default(target.workspace.folder, thresholds)
-    limits = {each.metric: each.threshold if each.gates else None for each in rules.criteria}
-    baseline = target.read()
-    found = rank_flaky_cases(baseline, limits, pass_score=target.config.gate.statistics.pass_score)
-    print_report(format_flaky_report(found, datetime.now(UTC).date(), of=len(baseline.cases)))
+    Averages that changed their level are named first, with the commit.
+    """
+    from evalgate.cli.flaky import build_flaky_report
+
+    print_report(build_flaky_report(Path(working_directory), to, thresholds, datetime.now(UTC).date()))
     return 0
 
 

@@ -77,7 +77,7 @@ def render_history(history: GateRunHistory, label: str, repository: str, now: da
         label=label,
         headline=f"{history.passing:,} of {pluralize(history.cases, 'case')} passed in the newest gate run",
         facts=facts,
-        sentences=list_change_sentences(history),
+        sentences=list_change_sentences(history.sources, history.series),
         charts=[_build_chart(each, history.sources) for each in history.series],
         names=[each.name for each in history.series],
         rows=list(_iter_rows(history, repository)),

@@ -1,10 +1,10 @@
 """The gate runs of a baseline as series: what each metric scored in each of them, and where that changed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
 from evalgate.baselines.failing_since import find_break, score_run_pass
-from evalgate.core.formatting import format_score
+from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range, get_score_range
 from evalgate.core.types import (
@@ -58,8 +58,6 @@ def build_history(
     `thresholds` are lowest passing scores by metric, `pass_score` is that of metrics without one, and
     `ranges` holds the ranges of custom metrics.
     """
-    names = list(dict.fromkeys(name for case in baseline.cases for name in case.metric_fingerprints))
-    found = ((name, ranges.get(name) or get_score_range(name)) for name in names)
     counts = [
         [bool(passed) for passed in (score_run_pass(run, thresholds, pass_score) for run in runs)]
         for runs in _group_runs(baseline)
@@ -71,25 +69,34 @@ def build_history(
         baseline.path,
         baseline.sources,
         tuple((sum(passed), len(passed)) for passed in counts),
-        tuple(_iter_series(baseline, list(found))),
+        build_series(baseline, ranges),
         len(baseline.cases),
         sum(case.status == "passed" for case in baseline.cases),
         {key: since for key, since in breaks if since is not None},
     )
 
 
-def list_change_sentences(history: GateRunHistory) -> list[str]:
-    """Return a sentence for each change point, the newest last."""
+def build_series(baseline: Baseline, ranges: Mapping[str, Range]) -> tuple[MetricSeries, ...]:
+    """Return each metric over the gate runs of a baseline; `ranges` holds the ranges of custom metrics."""
+    names = list(dict.fromkeys(name for case in baseline.cases for name in case.metric_fingerprints))
+    metrics = [(name, ranges.get(name) or get_score_range(name)) for name in names]
+    return tuple(_iter_series(baseline, metrics))
+
+
+def list_change_sentences(sources: Sequence[BaselineSource], series: Iterable[MetricSeries]) -> list[str]:
+    """Return a sentence for each change point, the newest last; `sources` are the gate runs of the series."""
     sentences = []
-    for each in history.series:
-        for change in each.changes:
-            first, last = history.sources[change.at], history.sources[change.at - 1]
-            worse = (change.after < change.before) != each.range.lower_is_better
+    for each in series:
+        ends = [0, *(change.at for change in each.changes), len(each.values)]
+        for change, start, end in zip(each.changes, ends, ends[2:], strict=False):
             numbers = f"{format_score(change.before)} to {format_score(change.after)}"
-            word = "worse" if worse else "better"
-            since = f"since {name_source(first)}; the run before was {name_source(last)}"
-            text = f"{each.name} got {word}, from {numbers}, {since} (p = {change.p:.4f})."
-            sentences.append((change.at, text))
+            moved = "fell" if change.after < change.before else "rose"
+            before = f"{pluralize(change.at - start, 'gate run')} before, {end - change.at} after"
+            last = f"the run before was {name_source(sources[change.at - 1])}"
+            text = (
+                f"{each.name} {moved} from {numbers} at {name_source(sources[change.at])}: {before}; {last}"
+            )
+            sentences.append((change.at, f"{text} (p = {change.p:.4f})."))
     return [text for _, text in sorted(sentences)]
 
 
