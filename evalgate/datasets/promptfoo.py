@@ -295,8 +295,9 @@ def _convert_test(
             lost.append(f"{test.describe_line()}: {name}: no assertion is carried over, so there is no case")
             return
         case_id = name if len(combinations) == 1 else f"{name} {at + 1}"
+        eval_id = re.sub(r"[^\w.-]+", "_", case_id).strip("_") or "test"
         turns = (CaseTurn(UserMessage(message)),)
-        yield EvalCase(_make_id(case_id), turns, line=test.locate(())), checks
+        yield EvalCase(eval_id, turns, line=test.locate(())), checks
 
 
 def _list_unread_keys(test: PromptfooTest, options: Mapping[str, object], name: str) -> list[str]:
@@ -315,10 +316,6 @@ def _iter_combinations(variables: Mapping[str, object]) -> Iterator[Mapping[str,
     options = [value if isinstance(value, list) else [value] for value in variables.values()]
     for chosen in islice(product(*options), _MOST_COMBINATIONS):
         yield dict(zip(variables, chosen, strict=True))
-
-
-def _make_id(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "_", name).strip("_") or "test"
 
 
 def _with_unique_ids(cases: Sequence[EvalCase]) -> list[EvalCase]:

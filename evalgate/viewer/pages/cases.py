@@ -43,6 +43,7 @@ def show_cases(request: Request) -> Response:
     page = min(query.page, last)
     shown = found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
     path = link_list(opened.record_id)
+    every = pluralize(len(opened.entries), "case")
     sorts = SORTS | {f"{SCORE}{name}": f"score of {name}" for name in opened.metrics[:_MOST_CHOICES]}
     return render(
         request,
@@ -68,7 +69,7 @@ def show_cases(request: Request) -> Response:
         sorts=[(name, words, name == query.sort) for name, words in sorts.items()],
         rows=[_build_row(opened, opened.entries[at], query) for at in shown],
         metrics=opened.metrics[:_MOST_SCORES],
-        count=_count(len(found), len(opened.entries)),
+        count=every if len(found) == len(opened.entries) else f"{len(found):,} of {every}",
         pages=_link_pages(path, query, page, last),
     )
 
@@ -76,10 +77,6 @@ def show_cases(request: Request) -> Response:
 def link_list(record_id: str) -> str:
     """Return the address of the list without its query."""
     return f"/records/{record_id}/cases"
-
-
-def _count(found: int, total: int) -> str:
-    return pluralize(total, "case") if found == total else f"{found:,} of {pluralize(total, 'case')}"
 
 
 def _list_choices(
