@@ -23,9 +23,6 @@ from tests.frameworks.venvs import python_with
 
 pytestmark = pytest.mark.slow
 
-with_hook = pytest.mark.parametrize(
-    "framework", [LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI], ids=lambda each: each.folder
-)
 LOST = {"order_id": "5", "status": "lost"}
 
 
@@ -43,14 +40,18 @@ def recording(
     return replace(mocking(texts=texts), tool_recording=ToolRecording("results.json", calls, live))
 
 
-async def ask(framework: Framework, case: EvalCase, name: str = "agent") -> CaseRun:
-    python = python_with(framework.folder)
-    folder = AGENTS / framework.folder
-    return (await play("python", {"entry": f"desk.py:{name}"}, python, folder, [case]))["case"]
+async def ask(framework: Framework, name: str = "agent", **cases: EvalCase) -> dict[str, CaseRun]:
+    """Play all cases with one process of the agent, one after the other."""
+    python, folder = python_with(framework.folder), AGENTS / framework.folder
+    return await play("python", {"entry": f"desk.py:{name}"}, python, folder, rename(cases), 1)
 
 
-async def ask_adk(python: str, case: EvalCase, entry: str = "desk") -> CaseRun:
-    return (await play("adk", {"entry": entry}, python, AGENTS / "adk", [case]))["case"]
+async def ask_adk(python: str, entry: str, **cases: EvalCase) -> dict[str, CaseRun]:
+    return await play("adk", {"entry": entry}, python, AGENTS / "adk", rename(cases), 1)
+
+
+def rename(cases: dict[str, EvalCase]) -> list[EvalCase]:
+    return [replace(case, eval_id=name) for name, case in cases.items()]
 
 
 def results(run: CaseRun) -> list[object]:
@@ -62,64 +63,49 @@ MATCHING = (ToolMock("get_order", None, {"order_id": "6"}), ToolMock("get_order"
 MISSING = ToolMock("get_order", LOST, {"order_id": "6"})
 
 
-@with_hook
-async def test_the_first_mock_that_matches_answers(framework: Framework) -> None:
-    run = await ask(framework, mocking(*MATCHING))
-
-    assert run.failure is None
-    assert results(run) == [LOST]
-    assert run.final_state == {"shop": "Acme"}
+TWICE = ("Where is 5?", "Where is 5?")
 
 
-@with_hook
-async def test_what_no_mock_answers_is_nobodys_answer(framework: Framework) -> None:
-    run = await ask(framework, mocking(MISSING))
+@pytest.mark.parametrize(
+    "framework", [LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, SMOLAGENTS], ids=lambda each: each.folder
+)
+async def test_mocks_and_recordings_answer(framework: Framework) -> None:
+    runs = await ask(
+        framework,
+        matching=mocking(*MATCHING),
+        missing=mocking(MISSING),
+        second=mocking(ToolMock("get_order", LOST, turn=1), texts=TWICE),
+        answered=recording(CALL),
+        other=recording(replace(CALL, args={"order_id": "6"})),
+        again=recording(CALL, texts=TWICE),
+        empty=recording(),
+        live=recording(live=("get_*",)),
+    )
 
-    assert run.outcome == "faulted"
-    assert run.failure is not None
-    assert (run.failure.kind, run.failure.message) == (
+    check_mocks(runs, has_state=framework is not SMOLAGENTS)
+    check_recording(runs)
+    if framework in {OPENAI_AGENTS, PYDANTIC_AI}:
+        assert results(runs["second"]) == [{"order_id": "5", "status": "shipped"}, LOST]
+        assert runs["second"].final_state == {"shop": "Acme", "seen": ["5"]}
+
+
+def check_mocks(runs: dict[str, CaseRun], *, has_state: bool) -> None:
+    """The first mock that matches answers; a call that none answers is no fault of the agent."""
+    matching, missing = runs["matching"], runs["missing"]
+    assert matching.failure is None
+    assert results(matching) == [LOST]
+    assert not has_state or matching.final_state == {"shop": "Acme"}
+    assert missing.outcome == "faulted"
+    assert missing.failure is not None
+    assert (missing.failure.kind, missing.failure.message) == (
         "no_mock",
         "`get_order` is mocked, and no mock of it answers the arguments {'order_id': '5'}",
     )
 
 
-@pytest.mark.parametrize("framework", [OPENAI_AGENTS, PYDANTIC_AI], ids=lambda each: each.folder)
-async def test_a_mock_can_be_for_one_turn(framework: Framework) -> None:
-    texts = ("Where is 5?", "Where is 5?")
-    run = await ask(framework, mocking(ToolMock("get_order", LOST, turn=1), texts=texts))
-
-    assert results(run) == [{"order_id": "5", "status": "shipped"}, LOST]
-    assert run.final_state == {"shop": "Acme", "seen": ["5"]}
-
-
-async def test_agents_that_are_handed_over_to_have_the_mocks_too() -> None:
-    texts = ("Book it", "again")
-    run = await ask(OPENAI_AGENTS, mocking(*MATCHING, texts=texts))
-
-    assert run.replies[-1] == Reply("booking: You said: Book it, again")
-
-
-@pytest.mark.parametrize("framework", [STRANDS], ids=lambda each: each.folder)
-async def test_a_framework_without_a_hook_is_not_asked(framework: Framework) -> None:
-    fixed = await ask(framework, mocking(*MATCHING))
-    recorded = await ask(framework, recording(CALL))
-
-    assert (fixed.outcome, fixed.failure and fixed.failure.kind) == ("faulted", "unsupported")
-    assert (recorded.outcome, recorded.failure and recorded.failure.kind) == ("faulted", "unsupported")
-    assert recorded.replies == ()
-
-
-RECORDING = [LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, SMOLAGENTS]
-
-
-@pytest.mark.parametrize("framework", RECORDING, ids=lambda each: each.folder)
-async def test_a_recording_answers_and_no_tool_is_called(framework: Framework) -> None:
-    answered = await ask(framework, recording(CALL))
-    other = await ask(framework, recording(replace(CALL, args={"order_id": "6"})))
-    again = await ask(framework, recording(CALL, texts=("Where is 5?", "Where is 5?")))
-    empty = await ask(framework, recording())
-    live = await ask(framework, recording(live=("get_*",)))
-
+def check_recording(runs: dict[str, CaseRun]) -> None:
+    """A recording answers in place of the tool, and a call that it does not hold is named."""
+    answered, other, again, empty = (runs[name] for name in ("answered", "other", "again", "empty"))
     assert answered.failure is None
     assert results(answered) == [LOST]
     assert "seen" not in (answered.final_state or {})
@@ -132,7 +118,22 @@ async def test_a_recording_answers_and_no_tool_is_called(framework: Framework) -
     assert "`get_order` was recorded once" in again.failure.message
     assert empty.failure is not None
     assert "has no call of `get_order` in this case; it has no tool call" in empty.failure.message
-    assert results(live) == [{"order_id": "5", "status": "shipped"}]
+    assert results(runs["live"]) == [{"order_id": "5", "status": "shipped"}]
+
+
+async def test_agents_that_are_handed_over_to_have_the_mocks_too() -> None:
+    runs = await ask(OPENAI_AGENTS, handed=mocking(*MATCHING, texts=("Book it", "again")))
+
+    assert runs["handed"].replies[-1] == Reply("booking: You said: Book it, again")
+
+
+async def test_a_framework_without_a_hook_is_not_asked() -> None:
+    runs = await ask(STRANDS, fixed=mocking(*MATCHING), recorded=recording(CALL))
+
+    assert [(run.outcome, run.failure and run.failure.kind) for run in runs.values()] == [
+        ("faulted", "unsupported")
+    ] * 2
+    assert runs["recorded"].replies == ()
 
 
 async def test_no_tool_of_langgraph_is_called_for_real() -> None:
@@ -140,17 +141,12 @@ async def test_no_tool_of_langgraph_is_called_for_real() -> None:
     refund = RecordedCall("refund", {"amount": 1.0}, (RecordedAnswer("refunded 1"),))
     python, folder = python_with(LANGGRAPH.folder), AGENTS / LANGGRAPH.folder
     cases = {
+        "both": recording(find, refund),
+        "one": recording(find),
+        "fixed": replace(mocking(ToolMock("refund", "no")), tool_recording=ToolRecording("r", (find,))),
         "live": a_talk("live", "Refund 5"),
-        "both": replace(recording(find, refund), eval_id="both"),
-        "one": replace(recording(find), eval_id="one"),
-        "fixed": replace(
-            mocking(ToolMock("refund", "no")), eval_id="fixed", tool_recording=ToolRecording("r", (find,))
-        ),
     }
-    found = {
-        name: (await play("python", {"entry": "mocked.py:agent"}, python, folder, [case]))[name]
-        for name, case in cases.items()
-    }
+    found = await play("python", {"entry": "mocked.py:agent"}, python, folder, rename(cases), 1)
     said = {name: [reply and reply.response for reply in run.replies] for name, run in found.items()}
 
     assert said == {
@@ -165,55 +161,47 @@ async def test_no_tool_of_langgraph_is_called_for_real() -> None:
     )
 
 
-async def test_adk_answers_from_a_recording_and_hands_over(adk: str) -> None:
-    booked = RecordedCall("book_flight", {"city": "Rome"}, (RecordedAnswer({"booked": "Oslo"}),))
-    answered = await ask_adk(adk, recording(CALL))
-    other = await ask_adk(adk, recording(replace(CALL, args={"order_id": 5})))
-    handed = await ask_adk(adk, recording(booked, texts=("a flight",)), "travel")
+async def test_adk_answers_from_mocks_and_recordings(adk: str) -> None:
+    runs = await ask_adk(
+        adk,
+        "desk",
+        matching=mocking(*MATCHING),
+        missing=mocking(MISSING),
+        answered=recording(CALL),
+        other=recording(replace(CALL, args={"order_id": 5})),
+    )
+    matching, missing, answered, other = (runs[name] for name in ("matching", "missing", "answered", "other"))
 
+    assert matching.failure is None
+    assert results(matching) == [LOST]
+    assert matching.replies[0] is not None
+    assert matching.replies[0].response == "Order 5 has lost."
+    assert matching.final_state is not None
+    assert "seen" not in matching.final_state
+    assert missing.outcome == "faulted"
+    assert missing.failure is not None
+    assert missing.failure.kind == "no_mock"
     assert answered.failure is None
     assert results(answered) == [LOST]
     assert "seen" not in (answered.final_state or {})
     assert other.failure is not None
     assert 'differs in `order_id`: recorded 5, now "5"' in other.failure.message
-    assert handed.outcome == "answered", handed.failure
-    assert results(handed)[1] == {"booked": "Oslo"}
-
-
-async def test_adk_tools_are_mocked(adk: str) -> None:
-    run = await ask_adk(adk, mocking(*MATCHING))
-
-    assert run.failure is None
-    assert results(run) == [LOST]
-    assert run.replies[0] is not None
-    assert run.replies[0].response == "Order 5 has lost."
-    assert run.final_state is not None
-    assert "seen" not in run.final_state
 
 
 async def test_adk_sub_agents_have_the_mocks_too(adk: str) -> None:
-    mock = ToolMock("book_flight", {"booked": "Oslo"})
-    run = await ask_adk(adk, mocking(mock, texts=("a flight",)), "travel")
+    booked = RecordedCall("book_flight", {"city": "Rome"}, (RecordedAnswer({"booked": "Oslo"}),))
+    texts = ("a flight",)
+    runs = await ask_adk(
+        adk,
+        "travel",
+        mocked=mocking(ToolMock("book_flight", {"booked": "Oslo"}), texts=texts),
+        recorded=recording(booked, texts=texts),
+    )
 
-    assert results(run)[1] == {"booked": "Oslo"}
-    assert run.replies[0] is not None
-    assert run.replies[0].response == "Your flight to Oslo is booked."
-
-
-async def test_adk_calls_that_no_mock_answers(adk: str) -> None:
-    run = await ask_adk(adk, mocking(MISSING))
-
-    assert run.outcome == "faulted"
-    assert run.failure is not None
-    assert run.failure.kind == "no_mock"
-
-
-async def test_smolagents_tools_are_mocked() -> None:
-    matching = await ask(SMOLAGENTS, mocking(*MATCHING))
-    missing = await ask(SMOLAGENTS, mocking(MISSING))
-
-    assert results(matching) == [LOST]
-    assert (missing.outcome, missing.failure and missing.failure.kind) == ("faulted", "no_mock")
+    assert runs["recorded"].outcome == "answered", runs["recorded"].failure
+    assert [results(run)[1] for run in runs.values()] == [{"booked": "Oslo"}] * 2
+    assert runs["mocked"].replies[0] is not None
+    assert runs["mocked"].replies[0].response == "Your flight to Oslo is booked."
 
 
 async def test_openai_agents_answers_tools_of_mcp_servers_and_raises_recorded_errors() -> None:
@@ -222,14 +210,14 @@ async def test_openai_agents_answers_tools_of_mcp_servers_and_raises_recorded_er
     refund = RecordedCall("refund", {}, (RecordedAnswer(error="no money then"),))
     paid = replace(refund, answers=(RecordedAnswer("paid"),))
 
-    async def ask_shop(entry: str, *calls: RecordedCall, live: tuple[str, ...] = ()) -> CaseRun:
-        case = recording(*calls, live=live)
-        return (await play("python", {"entry": f"mocked.py:{entry}"}, python, folder, [case]))["case"]
+    async def ask_shop(entry: str, **cases: EvalCase) -> tuple[CaseRun, ...]:
+        found = await play("python", {"entry": f"mocked.py:{entry}"}, python, folder, rename(cases), 1)
+        return tuple(found[name] for name in cases)
 
-    answered = await ask_shop("agent", find, paid)
-    raised = await ask_shop("agent", find, refund)
-    searching = await ask_shop("searching")
-    allowed = await ask_shop("searching", live=("web_search*",))
+    answered, raised = await ask_shop("agent", answered=recording(find, paid), raised=recording(find, refund))
+    searching, allowed = await ask_shop(
+        "searching", searching=recording(), allowed=recording(live=("web_search*",))
+    )
 
     assert answered.failure is None
     assert answered.replies[0] is not None
@@ -268,12 +256,10 @@ async def test_pydantic_ai_compares_the_arguments_that_the_model_wrote() -> None
 async def test_adk_refuses_tools_that_no_callback_can_answer(
     adk: str, entry: str, tool: str, sentence: str
 ) -> None:
-    async def ask_entry(case: EvalCase) -> CaseRun:
-        options = {"entry": f"mocked.py:{entry}"}
-        return (await play("python", options, adk, AGENTS / "adk", [case]))["case"]
-
-    refused = await ask_entry(recording())
-    allowed = await ask_entry(recording(live=(tool,)))
+    cases = {"refused": recording(), "allowed": recording(live=(tool,))}
+    options = {"entry": f"mocked.py:{entry}"}
+    runs = await play("python", options, adk, AGENTS / "adk", rename(cases), 1)
+    refused, allowed = runs["refused"], runs["allowed"]
 
     assert (refused.outcome, refused.failure and refused.failure.kind) == ("faulted", "unsupported")
     assert refused.failure is not None
