@@ -291,7 +291,7 @@ def _add_judgement(
     sentences = [sentence for part in parts if part.verdict == worst.verdict for sentence in part.sentences]
     if any(part.ratio for part in parts) and (left := describe_left_out(figures.left_out)):
         sentences.append(left)
-    if figures.unknown:
+    if figures.unknown and figures.limits.max_increase is not None:
         sentences.append(describe_unknown_figures(figures.unknown))
     judgement = replace(
         worst,

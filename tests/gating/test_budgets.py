@@ -252,6 +252,15 @@ def test_sentences_about_runs_without_an_answer_are_about_scores_only(folder: Pa
     assert scores in " ".join(explain_delta(run(folder, answer, budgets)))
 
 
+def test_a_budget_without_max_increase_says_nothing_of_a_comparison(folder: Path) -> None:
+    judgement = find(
+        run(folder, lambda text: "Hello", {"budget/tokens": {"p95": 9000}}), "budget/tokens"
+    ).judgement
+    assert judgement is not None
+    assert judgement.reason == "too_few_runs"
+    assert "Not compared" not in " ".join(judgement.sentences)
+
+
 def test_without_figures_in_the_baseline_nothing_is_compared(tmp_path: Path) -> None:
     run(tmp_path, consume(), {}).write(tmp_path)
     record = run(tmp_path, consume(9), TOKENS)
