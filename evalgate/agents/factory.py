@@ -134,6 +134,7 @@ def _prepare_context(config: AgentConfig, workspace: Workspace, environ: Mapping
         python=python,
         uid=uid,
         gid=gid,
+        track_files=config.track_files,
         environ=environ,
     )
 

@@ -20,6 +20,7 @@ from evalgate.core.types import (
     Record,
     Reply,
     RunResult,
+    TrackedFiles,
 )
 from evalgate.datasets.divergences import Criteria, find_run_divergence, has_failed
 
@@ -41,7 +42,7 @@ def build_baseline(record: Record, source: BaselineSource | None = None, path: s
     """
     criteria = record.index_criteria()
     cases = tuple(build_baseline_case(case, criteria) for case in record.cases)
-    return Baseline(cases, (source or BaselineSource(record.created_at),), path)
+    return Baseline(cases, (source or BaselineSource(record.created_at),), path, files=record.files)
 
 
 def hash_record(record: Record) -> str:
@@ -75,6 +76,7 @@ def add_run(
 
 def split_baseline(baseline: Baseline) -> tuple[Baseline, ...]:
     """Return one baseline per gate run, in their order; `join_baselines` combines them again."""
+    newest = find_newest_sources(baseline)
     return tuple(
         Baseline(
             tuple(
@@ -83,6 +85,7 @@ def split_baseline(baseline: Baseline) -> tuple[Baseline, ...]:
                 if any(run.source == at for run in case.runs)
             ),
             (source,),
+            files=tuple(each for each in baseline.files if newest.get(each.eval_set_id) == at),
         )
         for at, source in enumerate(baseline.sources)
     )
@@ -176,7 +179,23 @@ def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
         moved = replace(case, runs=tuple(replace(run, source=new) for run in case.runs))
         old = cases.get(case.key)
         cases[case.key] = _merge_cases(old, moved, is_late=_is_late(old, before, source)) if old else moved
-    return replace(before, cases=tuple(cases.values()), sources=(*before.sources, source))
+    return replace(
+        before,
+        cases=tuple(cases.values()),
+        sources=(*before.sources, source),
+        files=_merge_files(before, fresh),
+    )
+
+
+def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
+    """Return the files of both. An eval set that was run without tracking all its files is left out."""
+    run = {case.eval_set_id for case in fresh.cases}
+    new = {each.eval_set_id: each.paths for each in fresh.files}
+    old = {each.eval_set_id: each.paths for each in before.files}
+    names = [name for name in {**old, **new} if name in new or name not in run]
+    return tuple(
+        TrackedFiles(name, tuple(sorted({*old.get(name, ()), *new.get(name, ())}))) for name in names
+    )
 
 
 def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:

@@ -30,6 +30,8 @@ def dump_baseline(baseline: Baseline) -> str:
         "kind": KIND,
         "sources": [asdict(source) for source in baseline.sources],
     }
+    if baseline.files:
+        head["files"] = [asdict(each) for each in baseline.files]
     lines = [
         json.dumps(asdict(case, dict_factory=_drop_absent), ensure_ascii=False) for case in baseline.cases
     ]

@@ -58,6 +58,8 @@ class SuiteScope:
     """Files of its eval sets, and what lies next to them for them."""
     affects: tuple[str, ...] = ()
     """Globs that the thresholds file declares."""
+    opened: frozenset[str] = frozenset()
+    """Files that the agent opened in stored runs of its eval sets."""
     blind: str = ""
     """Reason why every change concerns it, as `has no …`; "" if its files are known."""
     is_planned: bool = True
@@ -182,6 +184,8 @@ def _explain_suite(suite: SuiteScope, path: str) -> str:
     """Return why the file is known to concern the suite; "" if it is not."""
     if _is_below(path, suite.files):
         return f"belongs to the eval sets of {suite.name}"
+    if _is_below(path, suite.opened):
+        return f"is opened by the agent in {suite.name}"
     glob = next((each for each in suite.affects if matches_pattern(path, each, ignore_case=True)), "")
     return f"matches `{glob}` of {suite.name}" if glob else ""
 

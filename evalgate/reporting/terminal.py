@@ -285,7 +285,8 @@ class TerminalReport:
     def _format_baseline(self, record: Record) -> Iterator[str]:
         comparison = record.comparison
         if comparison is None:
-            yield describe_missing_baseline(record)
+            if record.verdict.status != "skipped":
+                yield describe_missing_baseline(record)
             yield from self._format_comparisons(record)
             return
         facts = [

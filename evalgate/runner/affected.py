@@ -1,7 +1,8 @@
 """Limit a plan to the suites that a change affects. Whenever that cannot be told, nothing is left out."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,16 +11,18 @@ from evalgate import __version__
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import pluralize
-from evalgate.core.types import AgentInfo, CaseKey, Record, Totals, Verdict
+from evalgate.core.protocols import Agent, TracksFiles
+from evalgate.core.types import AgentInfo, CaseKey, Record, Totals, TrackedFiles, Verdict
 from evalgate.datasets.loading import build_notes_name, find_eval_files
 from evalgate.gating.affected_suites import (
     AffectedSuites,
     ChangeRules,
     SuiteScope,
     find_affected_suites,
+    matches_pattern,
 )
 from evalgate.runner.base_branch import BaseBranchPolicy
-from evalgate.system.changed_files import UnknownChangeError, list_changed_files
+from evalgate.system.changed_files import UnknownChangeError, find_unversioned, list_changed_files
 from evalgate.system.git import read_pull_request
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ def find_affected(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy, revis
     known = _build_rules(plan, rules, base)
     try:
         revisions = list(_iter_revisions(base, revision))
+        known = _mark_unversioned(known, plan.workspace.folder)
         files = frozenset[str]().union(
             *(list_changed_files(plan.workspace.folder, each) for each in revisions)
         )
@@ -74,6 +78,26 @@ def _build_rules(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy) -> Cha
     )
 
 
+def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
+    """Return the rules with a reason at each suite in which the agent opens a file that git does not track.
+
+    Raises:
+        UnknownChangeError: git fails.
+    """
+    opened = frozenset[str]().union(*(suite.opened for suite in known.suites))
+    hidden = {
+        path
+        for path in (find_unversioned(folder, opened) if opened else ())
+        if not any(matches_pattern(path, glob) for glob in known.ignored)
+    }
+
+    def mark(suite: SuiteScope) -> SuiteScope:
+        first = min(suite.opened & hidden, default="")
+        return replace(suite, blind=f"opens {first}, which git does not track") if first else suite
+
+    return replace(known, suites=tuple(map(mark, known.suites)))
+
+
 def _list_rule_files(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy) -> frozenset[str]:
     """Return the files that decide how the gate judges."""
     found = {rules.file, *base.rule_files}
@@ -85,6 +109,7 @@ def _list_rule_files(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy) ->
 
 def _build_scopes(plan: "Plan", rules: Thresholds) -> Iterator[SuiteScope]:
     """Yield a scope for each suite of the thresholds file, and one for each other eval set."""
+    tracked = _read_tracked_files(plan)
     left = {suite.eval_set.path: suite for suite in plan.suites}
     planned = frozenset(left)
     for name, section in rules.config.suites.items():
@@ -92,11 +117,32 @@ def _build_scopes(plan: "Plan", rules: Thresholds) -> Iterator[SuiteScope]:
         left = {path: suite for path, suite in left.items() if path not in paths}
         is_planned = not planned.isdisjoint(paths)
         files = frozenset(own for path in paths for own in _list_own_files(path))
-        blind = "" if section.affects else _NO_GLOBS
-        yield SuiteScope(name, (name,), files, section.affects, blind, is_planned)
+        members = [suite.eval_set.eval_set_id for suite in plan.suites if suite.eval_set.path in paths]
+        opened, blind = _join_tracked_files(tracked, members, has_globs=bool(section.affects))
+        yield SuiteScope(name, (name,), files, section.affects, opened, blind, is_planned)
     for path, suite in left.items():
         name = path or suite.eval_set.eval_set_id
-        yield SuiteScope(name, (name,), frozenset(_list_own_files(path)), (), _NO_GLOBS)
+        opened, blind = _join_tracked_files(tracked, [suite.eval_set.eval_set_id], has_globs=False)
+        yield SuiteScope(name, (name,), frozenset(_list_own_files(path)), (), opened, blind)
+
+
+def _read_tracked_files(plan: "Plan") -> Mapping[str, frozenset[str]] | None:
+    """Return the files that the agent opened in stored runs, by eval set; None if they are not tracked."""
+    if not plan.agent.settings.track_files:
+        return None
+    found = plan.baseline.read() if plan.baseline else None
+    return {each.eval_set_id: frozenset(each.paths) for each in (found.files if found else ())}
+
+
+def _join_tracked_files(
+    tracked: Mapping[str, frozenset[str]] | None, eval_sets: Iterable[str], *, has_globs: bool
+) -> tuple[frozenset[str], str]:
+    """Return the files of some eval sets, and the reason why every change concerns them, if it does."""
+    if tracked is None:
+        return frozenset(), "" if has_globs else _NO_GLOBS
+    if missing := [name for name in eval_sets if name not in tracked]:
+        return frozenset(), f"has no complete map of the files that the agent opens in {missing[0]}"
+    return frozenset[str]().union(*(tracked[name] for name in eval_sets)), ""
 
 
 def _list_own_files(path: str) -> Iterator[str]:
@@ -123,6 +169,20 @@ def select_affected_cases(plan: "Plan", found: AffectedSuites) -> frozenset[Case
         for suite in plan.suites
         if (suite.eval_set.path or suite.eval_set.eval_set_id) in wanted
         for case in suite.eval_set.cases
+    )
+
+
+def collect_tracked_files(plan: "Plan", agent: Agent, record: Record) -> tuple[TrackedFiles, ...]:
+    """Return the files that the agent opened, for eval sets that ran as a whole and without a gap."""
+    if not isinstance(agent, TracksFiles):
+        return ()
+    opened, cases = agent.opened_files, record.group_cases()
+    return tuple(
+        TrackedFiles(name, opened[name])
+        for suite in plan.suites
+        if (name := suite.eval_set.eval_set_id) in opened
+        and suite.eval_set.is_whole
+        and all(any(run.outcome == "answered" for run in case.runs) for case in cases.get(name, ()))
     )
 
 

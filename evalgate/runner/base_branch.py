@@ -286,6 +286,7 @@ class BaseBranchPolicy:
         """Open the baseline in a file; that of the base branch cannot be changed."""
         from evalgate.baselines.stores.file import FileStore
 
+        self.rule_files.add(self.format_path(self.folder / path))
         copy = self._copy_base_version(self.folder / path)
         if copy is None:
             return FileStore(self.folder / path, path, owner)

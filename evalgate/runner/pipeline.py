@@ -104,7 +104,12 @@ class GateRun:
             return build_shard_record(self.plan, self.evaluation, self.shard, timing)
         record = build_record(self.plan, self.evaluation, self.statistics, self.baseline, timing, self.anchor)
         own = self.agent.notices if isinstance(self.agent, HasNotices) else ()
-        return replace(record, notices=(*own, *record.notices, *self.checkpoint.notices))
+        record = replace(record, notices=(*own, *record.notices, *self.checkpoint.notices))
+        if not self.plan.agent.settings.track_files or self.checkpoint.finished:
+            return record  # runs of an earlier process opened files that are not known here
+        from evalgate.runner.affected import collect_tracked_files
+
+        return replace(record, files=collect_tracked_files(self.plan, self.agent, record))
 
 
 @contextmanager

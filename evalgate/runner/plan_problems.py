@@ -98,6 +98,11 @@ def iter_plan_notices(config: Config, suites: Sequence[Suite]) -> Iterator[str]:
     yield from filter(None, map(describe_default_criteria, suites))
     yield from iter_notices(suites)
     yield from _describe_recordings(config, suites)
+    if config.agent is not None and config.agent.track_files:
+        is_here = config.executor.kind == "local"
+        if not is_here or config.agent.kind not in {"python", "adk"}:
+            where = f"agents of the kind `{config.agent.kind}`" if is_here else "workers of a Ray cluster"
+            yield f"`agent.track_files` has no effect: the files of {where} are not seen."
 
 
 def _describe_recordings(config: Config, suites: Sequence[Suite]) -> tuple[str, ...]:

@@ -114,7 +114,7 @@ def find_unversioned(folder: Path, paths: frozenset[str]) -> frozenset[str]:
         UnknownChangeError: git fails.
     """
     try:
-        tracked = execute_git(folder, "ls-files", "-z").split(b"\0")
+        tracked = execute_git(folder, "ls-files", "-z", "--", ":/").split(b"\0")
     except GitError as error:
         raise UnknownChangeError(f"git failed: {to_one_line(str(error), 200)}") from None
     known = {os.fsdecode(name) for name in tracked}

@@ -226,6 +226,96 @@ def test_a_suites_name_stands_for_its_eval_sets(project: Path) -> None:
     assert evalgate("validate", "search", cwd=project).out.startswith("evals/search.evalset.json: 1 case")
 
 
+TRACKING = """\
+import json, pathlib, sqlite3, sys
+import helper
+
+def answer(text):
+    pathlib.Path("notes.txt").write_text("own")
+    pathlib.Path("notes.txt").read_text()
+    if text == "search":
+        import late
+        open("../shared/search.txt").close()
+        sqlite3.connect("search.sqlite").close()
+    else:
+        pathlib.Path("link.txt").read_text()
+    return text
+"""
+
+
+def build_tracking_project(tmp_path: Path) -> Path:
+    folder = tmp_path / "agents"
+    rules = (
+        f"{REST}gate: {{statistics: {{confirm_runs: 1}}}}\neval_sets: [evals/refunds.evalset.json, "
+        "evals/search.evalset.json]\n"
+    ).replace("'agent.py:answer'", "'agent.py:answer', track_files: true, concurrency: 1")
+    for name in ("refunds", "search"):
+        write(folder, **{f"evals__{name}.evalset.json": json.dumps(build_set(name))})
+    files = {
+        "agent.py": TRACKING,
+        "helper.py": "",
+        "late.py": "",
+        "evalgate.yaml": rules,
+        "search.sqlite": "",
+    }
+    write(folder, **files, **{"target.txt": "", "seen-by-none.txt": ""})
+    (folder / "link.txt").symlink_to("target.txt")
+    write(tmp_path, **{"shared__search.txt": "", ".gitignore": "evalgate-report\n__pycache__\nnotes.txt\n"})
+    do(tmp_path, "init", "-q", "-b", "main")
+    do(tmp_path, "add", "-A")
+    do(tmp_path, "commit", "-q", "-m", "code")
+    return folder
+
+
+def test_the_files_that_the_agent_opened_select_its_suites(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = build_tracking_project(tmp_path)
+    everything = ["evals/refunds.evalset.json", "evals/search.evalset.json"]
+    (folder / "late.py").write_text("1")
+    assert main(["affected", "--explain", "late.py", "--base", "main", "-C", str(folder)]) == 0
+    assert find(folder, capsys)[0] == everything
+    (folder / "late.py").write_text("")
+
+    done = evalgate("run", cwd=folder)
+    assert {each["eval_set_id"]: each["paths"] for each in done.record["files"]} == {
+        "refunds": ["agent.py", "helper.py", "link.txt", "target.txt"],
+        "search": [
+            "../shared/search.txt",
+            "agent.py",
+            "helper.py",
+            "late.py",
+            "link.txt",
+            "search.sqlite",
+            "target.txt",
+        ],
+    }
+    assert evalgate("baseline", "save", cwd=folder).code == 0
+    do(tmp_path, "add", "-A")
+    do(tmp_path, "commit", "-q", "-m", "baseline")
+
+    for path, expected in {
+        "late.py": everything[1:],
+        "../shared/search.txt": everything[1:],
+        "target.txt": everything,  # search came later in the same process, and may have kept it
+        "agent.py": everything,
+        "seen-by-none.txt": everything,
+    }.items():
+        before = (folder / path).read_text()
+        (folder / path).write_text(f"{before}\n# edited\n")
+        suites, reason = find(folder, capsys)
+        assert suites == expected, (path, reason)
+        (folder / path).write_text(before)
+
+    # A later run that tracks nothing, or has a gap, leaves no list: the suite runs at every change.
+    (folder / "agent.py").write_text(f"import os\nos.system('true')\n{TRACKING}")
+    done = evalgate("run", cwd=folder)
+    assert "files" not in done.record
+    assert any("could not be tracked completely" in notice for notice in done.record["notices"])
+    assert evalgate("baseline", "save", cwd=folder).code == 0
+    assert "files" not in json.loads((folder / ".evalgate/baseline.json").read_text())
+
+
 @pytest.mark.parametrize(
     "words",
     [("--base", "main"), ("--affected", "--shard", "1/2"), ("--affected", "--watch")],

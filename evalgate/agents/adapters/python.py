@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -59,6 +60,7 @@ def build_python_agent(
     gid: int | None = None,
     memory: str | None = None,
     capture: bool = True,
+    track_files: bool = False,
 ) -> WorkerPool:
     """Build an agent that is an attribute of a module: a function, or an object with a known method.
 
@@ -75,9 +77,10 @@ def build_python_agent(
         gid: The group to run as.
         memory: Memory that a process and its children may use, as `512m`; None: no limit.
         capture: If True, capture model calls and spans of an agent that reports none itself.
+        track_files: If True, keep the files of the project that the agent opens.
     """
     launch = build_python_launch(
-        {"entry": entry, "capture": capture},
+        {"entry": entry, "capture": capture, "track": track_files},
         cwd=cwd,
         env=env,
         concurrency=concurrency,
@@ -87,7 +90,7 @@ def build_python_agent(
         memory=memory,
     )
     options = PoolOptions(workers=workers, timeout_s=timeout, start_timeout_s=start_timeout)
-    return WorkerPool(launch, options)
+    return WorkerPool(launch, replace(options, track_files=track_files))
 
 
 class PythonAgentOptions(BaseModel):
@@ -125,6 +128,7 @@ class PythonAgentOptions(BaseModel):
             gid=context.gid,
             memory=self.memory,
             capture=self.capture,
+            track_files=context.track_files,
         )
 
 
@@ -148,7 +152,12 @@ class AdkAgentOptions(BaseModel):
     def build(self, context: AgentContext) -> WorkerPool:
         """Build the ADK agent in worker processes."""
         launch = build_python_launch(
-            {"entry": self.entry, "adk": True, "agent": self.agent_name},
+            {
+                "entry": self.entry,
+                "adk": True,
+                "agent": self.agent_name,
+                "track": context.track_files,
+            },
             cwd=context.folder,
             env=context.env,
             concurrency=context.concurrency,
@@ -158,6 +167,9 @@ class AdkAgentOptions(BaseModel):
             memory=self.memory,
         )
         options = PoolOptions(
-            workers=context.workers, timeout_s=context.timeout, start_timeout_s=self.start_timeout
+            workers=context.workers,
+            timeout_s=context.timeout,
+            start_timeout_s=self.start_timeout,
+            track_files=context.track_files,
         )
         return WorkerPool(launch, options)

@@ -17,6 +17,7 @@ from .tools import current_session, mocked_sessions
 
 if TYPE_CHECKING:
     from .capture.turns import SessionCapture, TurnCapture
+    from .opened_files import OpenedFiles
 
 CANCEL_WAIT_S = 0.25
 """Seconds that a cancelled task may take to end before the gate learns that it is still running."""
@@ -44,12 +45,18 @@ class SessionManager:
     """Handler of the gate's `start`, `turn`, `cancel` and `end`. All methods run in the event loop."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, host: AgentHost, channel: Sender, threads: DaemonThreadPool
+        self,
+        loop: asyncio.AbstractEventLoop,
+        host: AgentHost,
+        channel: Sender,
+        threads: DaemonThreadPool,
+        opened: OpenedFiles | None = None,
     ) -> None:
         self._loop = loop
         self._host = host
         self._channel = channel
         self._threads = threads
+        self._opened = opened
         self._sessions: dict[str, tuple[Session, Recorder]] = {}
         self._hosts: dict[str, AgentHost] = {}
         """Hosts by session id, if each conversation has an agent of its own."""
@@ -198,6 +205,9 @@ class SessionManager:
             sys.stderr.write(f"evalgate: what was captured cannot be written as JSON: {error}\n")
 
     def _send_result(self, session: str, message: _Message) -> None:
+        files = self._opened.take_message() if self._opened is not None else None
+        if files is not None:
+            self._channel.send(files)  # before the result, which ends the turn for the gate
         try:
             self._channel.send(message)
         except MessageTooLargeError as error:

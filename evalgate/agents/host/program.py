@@ -7,7 +7,7 @@ import faulthandler
 import json
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .channel import Channel, write_line
 from .conversations import SessionManager
@@ -16,6 +16,9 @@ from .errors import describe_fatal
 from .frameworks import AgentHost, find_entry_host
 from .threads import DaemonThreadPool, end_if_forked, watch_forks
 from .tools import publish_module
+
+if TYPE_CHECKING:
+    from .opened_files import OpenedFiles
 
 PROTOCOL_VERSION = 1
 
@@ -29,6 +32,11 @@ def main() -> None:
     # A crash in C then shows where it happened, in the part of stderr that the gate keeps.
     faulthandler.enable()
     sys.path[:0] = options.get("path", [os.getcwd()])
+    opened = None
+    if options.get("track"):
+        from .opened_files import OpenedFiles
+
+        opened = OpenedFiles(os.getcwd())  # before the agent imports anything
     # Made before the import: on old Pythons a module-level asyncio.Lock binds to the loop it finds.
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -43,7 +51,7 @@ def main() -> None:
     watch_forks(loop)
     if not options.get("capture"):
         host = host._replace(capture=False)
-    _serve_messages(loop, host, Channel(loop, incoming, outgoing), options["threads"])
+    _serve_messages(loop, host, Channel(loop, incoming, outgoing), options["threads"], opened)
     # `os._exit`, since a thread that hangs must not keep the process alive; it does not flush by itself.
     sys.stdout.flush()
     sys.stderr.flush()
@@ -96,8 +104,14 @@ def _find_agent(loop: asyncio.AbstractEventLoop, entry: str, options: dict[str, 
     return found
 
 
-def _serve_messages(loop: asyncio.AbstractEventLoop, host: AgentHost, channel: Channel, threads: int) -> None:
-    conversations = SessionManager(loop, host, channel, DaemonThreadPool(threads))
+def _serve_messages(
+    loop: asyncio.AbstractEventLoop,
+    host: AgentHost,
+    channel: Channel,
+    threads: int,
+    opened: OpenedFiles | None = None,
+) -> None:
+    conversations = SessionManager(loop, host, channel, DaemonThreadPool(threads), opened)
 
     def receive_message(message: dict[str, Any]) -> None:
         if message.get("type") == "hello":

@@ -2,9 +2,9 @@
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from evalgate.agents.workers.process import AgentProcess, LaunchSpec, ProcessListener
 from evalgate.agents.workers.session import WorkerSession
@@ -13,6 +13,9 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.protocols import AgentUnreachableError
 from evalgate.core.types import ENTRY_NOT_FOUND, EvalCase
+
+if TYPE_CHECKING:
+    from evalgate.agents.workers.opened_files import OpenedFiles
 
 EXIT_GRACE_S = 1.0
 """Seconds that workers may take to end once their stdin is closed, and again after SIGTERM."""
@@ -35,6 +38,8 @@ class PoolOptions:
     """Seconds that one turn may take."""
     start_timeout_s: float = 60.0
     """Seconds that a worker may take until it is ready."""
+    track_files: bool = False
+    """True: the workers report the files that they open."""
 
 
 class WorkerPool:
@@ -54,6 +59,7 @@ class WorkerPool:
         self._processes: set[Worker] = set()
         self._starting: set[asyncio.Task[None]] = set()
         self._waiting: list[asyncio.Future[None]] = []
+        self._files = _create_opened_files() if options.track_files else None
         self._dropped_spans: list[int] = []
         """Number of dropped spans of each turn that exceeded its size limit."""
 
@@ -81,7 +87,24 @@ class WorkerPool:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return a notice if the agent's spans were too large to be read."""
+        """Return notices about spans that were too large to be read, and files that are not known."""
+        return (*self._describe_unknown_files(), *self._describe_dropped_spans())
+
+    @property
+    def opened_files(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the files that were opened, by eval set, where they are known completely."""
+        return self._files.by_eval_set if self._files is not None else {}
+
+    def _describe_unknown_files(self) -> tuple[str, ...]:
+        if self._files is None or not self._files.incomplete:
+            return ()
+        sentence = (
+            f"The files of {', '.join(self._files.incomplete)} could not be tracked completely: the agent "
+            "started other programs, crashed or took too long."
+        )
+        return (sentence,)
+
+    def _describe_dropped_spans(self) -> tuple[str, ...]:
         if not self._dropped_spans:
             return ()
         spans = pluralize(sum(self._dropped_spans), "OpenTelemetry span")
@@ -161,7 +184,9 @@ class WorkerPool:
         return best
 
     def _add_worker(self) -> Worker:
-        worker = Worker(self.on_worker_changed, self._process_factory, self._dropped_spans.append)
+        worker = Worker(
+            self.on_worker_changed, self._process_factory, self._dropped_spans.append, self._files
+        )
         self._workers.append(worker)
         self._processes.add(worker)
         worker.process.ended.add_done_callback(lambda _: self._processes.discard(worker))
@@ -197,6 +222,12 @@ class WorkerPool:
         ends = [worker.process.ended for worker in self._processes]
         if ends:
             await asyncio.wait(ends, timeout=seconds)
+
+
+def _create_opened_files() -> "OpenedFiles":
+    from evalgate.agents.workers.opened_files import OpenedFiles  # few runs track files
+
+    return OpenedFiles()
 
 
 class _SessionContext:

@@ -121,6 +121,16 @@ class WorkerSession:
         self._spans = _create_spans() if is_trace_wanted.get() else None
         """Steps of the turn in progress; None unless the run keeps a trace."""
 
+    @property
+    def eval_set_id(self) -> str:
+        """Return the id of the eval set of the case."""
+        return self._case.eval_set_id
+
+    @property
+    def is_whole(self) -> bool:
+        """Return True if no turn failed or took too long."""
+        return self._broken is None and not self.expired
+
     # --- called by the runner -------------------------------------------------------------------------------
 
     @property

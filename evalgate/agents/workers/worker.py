@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from evalgate.agents.workers import protocol
 from evalgate.agents.workers.process import AgentProcess, LaunchSpec, ProcessListener, describe_start_error
@@ -19,6 +20,9 @@ from evalgate.agents.workers.session import SessionState, TurnLimits, WorkerSess
 from evalgate.core.protocols import AgentUnreachableError
 from evalgate.core.types import ENTRY_NOT_FOUND, EvalCase, Failure, JsonObject
 from evalgate.system.loop_timer import LoopTimer
+
+if TYPE_CHECKING:
+    from evalgate.agents.workers.opened_files import OpenedFiles
 
 PROTOCOL_VERSION = 1
 GRACE_S = 1.0
@@ -41,9 +45,14 @@ class Worker:
         on_change: Callable[[], None],
         process_factory: Callable[[ProcessListener], AgentProcess] = AgentProcess,
         note_dropped_spans: Callable[[int], None] = lambda _: None,
+        files: "OpenedFiles | None" = None,
     ) -> None:
         self.note_dropped_spans = note_dropped_spans
         """Callback that receives the number of spans that a turn dropped."""
+        self._files = files
+        self._own_files: set[str] = set()
+        """Files that the process has opened so far."""
+        self._is_incomplete = False
         self.sessions: dict[str, WorkerSession] = {}
         self.reserved = False
         """True if the worker is reserved for one session, which must run alone."""
@@ -112,6 +121,10 @@ class Worker:
     def release_session(self, session: WorkerSession) -> None:
         """Forget a session that is over; kill the process if the worker is retiring and has no sessions."""
         self.sessions.pop(session.key, None)
+        if self._files is not None:
+            # With all that the process opened before: what it keeps in memory is not opened again.
+            is_complete = session.is_whole and not self._is_incomplete
+            self._files.add_session(session.eval_set_id, self._own_files if is_complete else None)
         if not self.sessions:
             self.reserved = False
             if self.retiring:
@@ -157,6 +170,11 @@ class Worker:
             session = self._find_session(message, kind)
             if session is not None:
                 session.handle_message(kind, message, size)
+        elif kind == "files" and self._files is not None:
+            from evalgate.agents.workers.opened_files import parse_opened_files
+
+            self._own_files |= parse_opened_files(message)
+            self._is_incomplete |= message.get("incomplete") is not False
         elif kind == "ready" and not self.ready.done():
             self._accept_ready(message)
         elif kind == "fatal" and not self.ready.done():
@@ -232,6 +250,9 @@ class Worker:
             self.ready.set_exception(AgentUnreachableError(failure))
         sessions = list(self.sessions.values())
         self.sessions.clear()
+        if self._files is not None:
+            for session in sessions:
+                self._files.add_session(session.eval_set_id, None)
         busy = [session for session in sessions if session.busy]
         for session in sessions:
             if busy == [session]:

@@ -42,6 +42,9 @@ class AgentConfig(BaseModel):
     trace: Annotated[bool, Strict()] = False
     """Whether the record keeps a trace of each run: model calls with their requests and responses, tool calls
     and agents, with times: docs/trace.md."""
+    track_files: Annotated[bool, Strict()] = False
+    """Whether the record and the baseline keep which files of the project a Python agent imports and opens:
+    docs/affected.md."""
 
 
 class SessionConfig(ConfigSection):

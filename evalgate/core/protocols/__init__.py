@@ -24,6 +24,7 @@ from evalgate.core.protocols.agents import (
     StreamsEvents,
     SupportsToolMocks,
     SupportsToolRecordings,
+    TracksFiles,
     User,
     get_session_ids,
 )
@@ -123,6 +124,7 @@ __all__ = [
     "StreamsEvents",
     "SupportsToolMocks",
     "SupportsToolRecordings",
+    "TracksFiles",
     "User",
     "WriteResult",
     "explain_missing_baseline",

@@ -152,6 +152,8 @@ class AgentContext:
     uid: int | None = None
     """Numeric id of the user that the agent runs as; None: the gate's own."""
     gid: int | None = None
+    track_files: bool = False
+    """True: the record keeps the files that the agent opens."""
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The gate's own environment, for placeholders in the agent's section. Never passed on as a whole."""
 
@@ -302,6 +304,16 @@ class HasNotices(Protocol):
     @property
     def notices(self) -> tuple[str, ...]:
         """Return the notices as whole sentences."""
+        ...
+
+
+@runtime_checkable
+class TracksFiles(Protocol):
+    """An agent that knows the files of the project that it opened."""
+
+    @property
+    def opened_files(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the paths by eval set, relative to the working folder, where all of them are known."""
         ...
 
 

@@ -5,7 +5,14 @@ one whole run: `results.json` is a `Record`, field by field. Imports only `core.
 and `core.score_ranges`.
 """
 
-from evalgate.core.types.baseline import Baseline, BaselineCase, BaselineRun, BaselineSource, FailingSince
+from evalgate.core.types.baseline import (
+    Baseline,
+    BaselineCase,
+    BaselineRun,
+    BaselineSource,
+    FailingSince,
+    TrackedFiles,
+)
 from evalgate.core.types.comparison import (
     MEASURED_STATUSES,
     AnchorComparison,
@@ -186,6 +193,7 @@ __all__ = [
     "ToolResult",
     "Totals",
     "TraceSpan",
+    "TrackedFiles",
     "TurnMetric",
     "TurnResult",
     "TurnScore",

@@ -79,6 +79,16 @@ class BaselineCase:
 
 
 @frozen
+class TrackedFiles:
+    """The files that an agent imported and opened in the cases of one eval set."""
+
+    eval_set_id: str
+    paths: tuple[str, ...]
+    """Relative to the working folder, with slashes, sorted; those elsewhere in the repository begin with
+    `../`."""
+
+
+@frozen
 class Baseline:
     """Stored runs that a later run is compared with."""
 
@@ -90,6 +100,8 @@ class Baseline:
     version: str = ""
     """State of the source that was read, in words, as `commit 1a2b3c4d5e6f`; "" if a path suffices. Never
     written."""
+    files: tuple[TrackedFiles, ...] = ()
+    """Files that the agent opened in any stored run, for eval sets whose newest run tracked all of them."""
 
     def index_cases(self) -> dict[CaseKey, BaselineCase]:
         """Return the cases by their keys."""

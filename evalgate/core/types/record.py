@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import UNIT_RANGE, Range
+from evalgate.core.types.baseline import TrackedFiles
 from evalgate.core.types.comparison import AnchorComparison, Margin, MetricComparison, SamplingCost
 from evalgate.core.types.conversation import CaseKey, Reply
 from evalgate.core.types.result import CaseResult, ModelUsage, RecordedCriterion, Status
@@ -322,6 +323,9 @@ class Record:
     largest. Empty if none fails; files of older versions have none."""
     anchor: AnchorComparison | None = None
     """Comparison with an older, fixed baseline; None without `gate.anchor`."""
+    files: tuple[TrackedFiles, ...] = ()
+    """Files that the agent imported and opened, for eval sets where all of them are known; empty unless
+    `agent.track_files` asks for them."""
 
     @property
     def timestamp(self) -> float:

@@ -91,7 +91,16 @@ def _hash_parts(parts: Iterable[bytes]) -> str:
     return whole.hexdigest()[:_DIGITS]
 
 
-_HOW_FAST = {"workers", "concurrency", "timeout", "requests_per_minute", "ramp_up", "retries", "trace"}
+_HOW_FAST = {
+    "workers",
+    "concurrency",
+    "timeout",
+    "requests_per_minute",
+    "ramp_up",
+    "retries",
+    "trace",
+    "track_files",
+}
 """Settings that do not influence the agent's answers."""
 
 
