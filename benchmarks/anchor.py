@@ -33,7 +33,9 @@ class Setting:
     drift: float = 0.0
     """Standard deviation, in points, of the average of a session: the provider of the model drifts."""
     is_unmerged: bool = False
-    """The gate runs are those of harmless changes, and the default branch fell by `erosion` before."""
+    """The gate runs are those of unmerged changes, and the default branch fell by `erosion` before."""
+    step: float = 0.0
+    """Points that an unmerged change takes off."""
 
 
 def main(repeats: int, processes: int) -> None:
@@ -43,6 +45,7 @@ def main(repeats: int, processes: int) -> None:
         *(Setting(cases, runs, 0.0) for cases, runs in product((20, 50), (1, 5))),
         *(Setting(cases, 5, 0.0, drift=1.4) for cases in (20, 50)),
         *(Setting(cases, 5, 8.0, is_unmerged=True) for cases in (20, 50)),
+        *(Setting(cases, 5, 3.0, is_unmerged=True, step=4.0) for cases in (20, 50, 200)),
     ]
     with ProcessPoolExecutor(processes) as pool:
         for setting, line in zip(
@@ -54,7 +57,7 @@ def main(repeats: int, processes: int) -> None:
 def measure(setting: Setting, repeats: int) -> str:
     """Return what was found, in words."""
     if setting.is_unmerged:
-        closed = [_close_harmless_change(setting, repeat) for repeat in range(repeats)]
+        closed = [_judge_unmerged_change(setting, repeat) for repeat in range(repeats)]
         return ", ".join(
             f"{name} {100 * sum(each[at] for each in closed) / repeats:.1f}%"
             for at, name in enumerate(("closed without anchor", "closed with anchor", "warned"))
@@ -145,10 +148,10 @@ def _count_merges(setting: Setting, repeat: int) -> tuple[int, int, int, int]:
     return seen[0], seen[1], alarms[0], alarms[1]
 
 
-def _close_harmless_change(setting: Setting, repeat: int) -> tuple[bool, bool, bool]:
+def _judge_unmerged_change(setting: Setting, repeat: int) -> tuple[bool, bool, bool]:
     agent = _Agent(setting, f"{setting}/{repeat}")
     anchor, stored = agent.draw(0, STORED), agent.draw(setting.erosion, 20)
     without, with_anchor, outcome = _judge(
-        stored, anchor, agent.draw(setting.erosion, setting.runs), is_unmerged=True
+        stored, anchor, agent.draw(setting.erosion + setting.step, setting.runs), is_unmerged=True
     )
     return without, with_anchor, outcome == "fell_before"
