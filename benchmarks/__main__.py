@@ -8,6 +8,7 @@ from benchmarks import (
     checks,
     cluster,
     hugesets,
+    judgenoise,
     library,
     longruns,
     matching,
@@ -38,6 +39,7 @@ ALL = {
     "checks": checks.main,
     "budgets": budgets.main,
     "hugesets": hugesets.main,
+    "judgenoise": judgenoise.main,
     "library": library.main,
 }
 

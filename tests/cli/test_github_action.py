@@ -91,6 +91,22 @@ def test_every_action_of_github_is_pinned_to_one_commit_of_a_runtime_that_is_kep
     assert {action: len(commits) for action, commits in pins.items()} == dict.fromkeys(OLDEST_MAJOR, 1)
 
 
+def test_the_required_job_is_never_skipped() -> None:
+    """GitHub takes a skipped job for passed, and waits for ever for a workflow that filters skip."""
+    found = 0
+    for path in sorted((ROOT / "samples/workflows").glob("*.yml")):
+        workflow = yaml.load(path.read_text("utf-8"), yaml.BaseLoader)
+        job = workflow["jobs"].get("evalgate")
+        if job is None:
+            continue
+        found += 1
+        assert job.get("if") == ("always()" if "needs" in job else None), path
+        events = workflow["on"].values()
+        filters = [set(each) for each in events if isinstance(each, dict)]
+        assert not any({"paths", "paths-ignore"} & each for each in filters), path
+    assert found >= 5
+
+
 def test_a_composite_action_hands_its_inputs_on_together() -> None:
     inputs = {**dict.fromkeys(ACTION["inputs"], ""), "eval-sets": "a b.json\n", "runs": "3", "token": "ghs_1"}
     environ = {"EVALGATE_INPUTS": json.dumps(inputs), "INPUT_TOKEN": "ghs_1"}
