@@ -91,7 +91,8 @@ class ChangeRules:
     ignored: tuple[str, ...] = ()
     """Globs of files that concern no suite that does not name them."""
     rule_files: frozenset[str] = frozenset()
-    """Files that decide how the gate judges: they concern every suite, whatever else is declared."""
+    """Files that decide how the agent runs in all suites, or how the gate judges: they concern every suite,
+    whatever else is declared."""
 
     @property
     def planned(self) -> tuple[SuiteScope, ...]:
@@ -160,7 +161,9 @@ def find_affected_suites(rules: ChangeRules, changed: Iterable[str], base: str) 
 def explain_file(rules: ChangeRules, path: str) -> FileEffect:
     """Return the suites that a change of the file concerns, and why."""
     if _is_below(path, rules.rule_files):
-        return FileEffect(path, rules.names, "decides how the gate judges", is_unknown=True)
+        return FileEffect(
+            path, rules.names, "decides how the agent runs or how the gate judges", is_unknown=True
+        )
     ignoring = next((glob for glob in rules.ignored if matches_pattern(path, glob)), "")
     decisive = next((glob for glob in ENVIRONMENT_FILES if matches_pattern(_strip_parents(path), glob)), "")
     if decisive and not ignoring:

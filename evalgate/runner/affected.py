@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from evalgate.runner.plan import Plan
 
 _SHOWN_FILES = 10
+_WITH_ENTRY = frozenset({"python", "adk"})
 _NO_GLOBS = "has no `affects`, so that every change concerns it"
 _NO_BASE = "no commit to compare with is named: this is no pull request, and there is no `--base`."
 
@@ -99,8 +100,11 @@ def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
 
 
 def _list_rule_files(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy) -> frozenset[str]:
-    """Return the files that decide how the gate judges."""
-    found = {rules.file, *base.rule_files}
+    """Return the files that decide how the agent runs in all suites, or how the gate judges."""
+    module = plan.agent.what.rpartition(":")[0] or plan.agent.what
+    found = {rules.file, *base.rule_files, *plan.agent.settings.env_file}
+    found |= {module, f"{module.replace('.', '/')}.py"} if plan.agent.settings.kind in _WITH_ENTRY else set()
+    found |= {rules.config.session.file or ""} if rules.config.session else set()
     found |= {plan.policy.baseline or "", plan.policy.quarantine or ""}
     found |= {suite.rules.file for suite in plan.suites}
     found |= {os.path.relpath(path, plan.workspace.folder) for path in plan.recordings}

@@ -110,15 +110,38 @@ def test_the_change_cannot_narrow_the_rules_that_select(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project / "evalgate.yaml").write_text((SUITES + REST).replace("**/*.md", "**"), "utf-8")
-    (project / "agent.py").write_text(AGENT * 2, "utf-8")
+    (project / "uv.lock").write_text("changed", "utf-8")
     do(project, "commit", "-q", "-a", "-m", "change")
     for name, value in IN_A_PULL_REQUEST.items():
         monkeypatch.setenv(name, value)
-    decides = "Every suite runs: evalgate.yaml decides how the gate judges."
+    decides = "Every suite runs: evalgate.yaml decides how the agent runs or how the gate judges."
     assert find(project, capsys, "-c", "evalgate.yaml") == (BOTH, decides)
     (project / "README.md").write_text("changed")
     # An edited command line compares with the target branch all the same.
     assert find(project, capsys, "--base", "HEAD") == (BOTH, decides)
+
+
+def test_the_agents_entry_and_environment_concern_all_suites_whatever_one_declares(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = SUITES.replace("agent.py, prompts/search/**", "prompts/search/**").replace(
+        "tools/**", "config/**"
+    )
+    rest = REST.replace("'agent.py:answer'", "'agent.py:answer', env_file: config/agent.vars")
+    (project / "evalgate.yaml").write_text(rules + rest)
+    write(project, **{"config__agent.vars": "A=1\n", "config__other": ""})
+    do(project, "add", "-A")
+    do(project, "commit", "-q", "-m", "rules")
+    do(project, "branch", "-f", "main")
+    for path, expected in {
+        "agent.py": BOTH,
+        "config/agent.vars": BOTH,
+        "config/other": ["refunds"],
+    }.items():
+        before = (project / path).read_text()
+        (project / path).write_text(f"{before}\n")
+        assert find(project, capsys)[0] == expected, path
+        (project / path).write_text(before)
 
 
 def test_without_a_base_or_with_an_unknown_one_everything_runs(
