@@ -279,7 +279,7 @@ def _decide_cases(cases: Sequence[CaseSuspect], parameters: Parameters) -> dict[
                 answer = "open"
             elif has_drifted(each.stored, StoredOutcomes(pairs, failed)):
                 answer = "drifted"
-            elif each.name in hopeless:
+            elif each.name in hopeless and sum(head[:pairs]) / pairs < parameters.case_drop - EPSILON:
                 answer = "recovered"
         found[each.name] = CaseControl(
             answer,

@@ -46,6 +46,7 @@ def decide(*cases: CaseSuspect) -> ControlDecision:
         ("xxx", "...", "open"),
         ("xxx", "xxx", "open"),
         ("x..x..x..x", "..........", "open"),
+        ("x..x..x..x", ".x..x....x", "open"),
     ],
 )
 def test_one_case(head: str, control: str, answer: str) -> None:
