@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 
@@ -23,11 +23,14 @@ from evalgate.runner.sampling import choose_statistics
 from evalgate.statistics.case_regression import StoredOutcomes
 from evalgate.statistics.control_runs import (
     AverageSuspect,
+    CaseControl,
     CaseSuspect,
     ControlDecision,
     FreshScores,
+    PairsWanted,
     plan_control_runs,
 )
+from evalgate.statistics.parameters import Parameters
 
 DRIFTS = ("none", "-3 points", "-10 points", "1 dead")
 CHANGES = ("none", "1 broken", "2 broken", "-10 points")
@@ -215,6 +218,47 @@ def told(found: Found) -> str:
         f"closed {as_share(found.closed, found.repeats):16}can't tell {as_share(found.undecided, found.repeats):16}"
         f"pairs a closed look 1 {found.pairs / max(1, found.red):6.1f}  {why}"
     )
+
+
+RATES = (
+    (0.98, 0.005),
+    (0.8, 0.005),
+    (0.5, 0.005),
+    (0.98, 0.3),
+    (0.98, 0.98),
+    (0.5, 0.5),
+    (0.1, 0.1),
+    (0.005, 0.005),
+)
+"""How often the head and the control fail, for one suspect alone."""
+
+
+def list_rows(repeats: int) -> Iterator[str]:
+    """Return the Markdown table of one suspect with ten clean stored runs: shares of the answers, and pairs."""
+    yield "| head fails | control fails | broke | drifted | recovered | open | pairs |"
+    yield "|--:|--:|--:|--:|--:|--:|--:|"
+    for head, control in RATES:
+        dice = random.Random(f"{head}/{control}")
+        done = [_play_suspect(head, control, dice) for _ in range(repeats)]
+        shares = (
+            100 * sum(found.answer == answer for found in done) / repeats
+            for answer in ("broke", "drifted", "recovered", "open")
+        )
+        pairs = sum(found.head_runs for found in done) / repeats
+        listed = " | ".join(f"{share:.1f}" for share in shares)
+        yield f"| {100 * head:g} % | {100 * control:g} % | {listed} | {pairs:.1f} |"
+
+
+def _play_suspect(head: float, control: float, dice: random.Random) -> CaseControl:
+    suspect = CaseSuspect("case", StoredOutcomes(10, 0))
+    while isinstance(step := plan_control_runs([suspect], (), Parameters()), PairsWanted):
+        more = range(step.pairs["case"])
+        suspect = replace(
+            suspect,
+            head=[*suspect.head, *(dice.random() < head for _ in more)],
+            control=[*suspect.control, *(dice.random() < control for _ in more)],
+        )
+    return step.cases["case"]
 
 
 def table(founds: Iterable[Found]) -> Iterator[str]:

@@ -114,7 +114,7 @@ def _measure_control(args):
     for found in controlruns.measure(cells, args.repeats, args.processes, None if args.table else args.out):
         founds.append(found)
         print(controlruns.told(found), flush=True)
-    print(*controlruns.table(founds), sep="\n")
+    print(*controlruns.table(founds), *controlruns.list_rows(3 * REPEATS), sep="\n")
 
 
 def _speed():
