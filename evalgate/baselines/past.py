@@ -72,7 +72,13 @@ class PastBaseline:
                 return self._read_file()
             return self.branch.read_past(self.when, self.time, self._find_commit)
         except GitError as error:
-            self._fail(f"git cannot read it: {error}")
+            is_fetched = self.branch is None
+            what = (
+                "the checkout has no such tag or commit, and git cannot fetch it"
+                if is_fetched
+                else "git fails"
+            )
+            self._fail(f"{what}: {str(error).rstrip('.')}")
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Raise InvalidInputError, as the past cannot be changed."""
@@ -86,7 +92,9 @@ class PastBaseline:
                 folder, "rev-list", "-1", "--first-parent", f"--before={self.time.isoformat()}", self.tip
             )
             if not commit:
-                self._fail("git knows no commit as old: check out the whole history (`fetch-depth: 0`)")
+                is_shallow = run_git(folder, "rev-parse", "--is-shallow-repository") == "true"
+                hint = ": check out the whole history (`fetch-depth: 0`)" if is_shallow else ""
+                self._fail(f"git knows no commit as old{hint}")
             data = read_blob(folder, commit, self.source)
         else:
             commit = _find_local_commit(folder, self.when)

@@ -123,3 +123,12 @@ def test_a_branch_is_read_at_its_save_of_the_release_or_at_a_date(
     assert read(repository, "branch:baselines", git(repository, "rev-parse", "main"))[-1] == release
     with pytest.raises(InvalidInputError, match="its oldest is of 2026-09-02"):
         read(repository, "branch:baselines", "2026-09-01")
+
+
+def test_a_tag_that_is_nowhere_is_told_without_a_remote(repository: Path) -> None:
+    git(repository, "remote", "remove", "origin")
+
+    with pytest.raises(
+        InvalidInputError, match="the checkout has no such tag or commit, and git cannot fetch it"
+    ):
+        read(repository, FILE, "v9")
