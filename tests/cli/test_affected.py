@@ -330,6 +330,15 @@ def test_the_files_that_the_agent_opened_select_its_suites(
         assert suites == expected, (path, reason)
         (folder / path).write_text(before)
 
+    # A suite that runs by itself has a list of its own, even with several runs of each case.
+    (folder / ".evalgate/baseline.json").unlink()
+    for name in everything:
+        assert evalgate("run", name, "--runs", "2", cwd=folder).code == 0
+        assert evalgate("baseline", "save", cwd=folder).code == 0
+    stored = json.loads((folder / ".evalgate/baseline.json").read_text())["files"]
+    assert ["late.py" in each["paths"] for each in stored] == [False, True]
+    assert ["link.txt" in each["paths"] for each in stored] == [True, False]
+
     # A later run that tracks nothing, or has a gap, leaves no list: the suite runs at every change.
     (folder / "agent.py").write_text(f"import os\nos.system('true')\n{TRACKING}")
     done = evalgate("run", cwd=folder)
