@@ -76,11 +76,16 @@ _RECORDING = "replay"
 
 
 def build_agent(
-    chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, str], executor: ExecutorConfig = LOCAL
+    chosen: AgentSpec,
+    workspace: Workspace,
+    environ: Mapping[str, str],
+    executor: ExecutorConfig = LOCAL,
+    cache: Path | None = None,
 ) -> Agent:
     """Build the agent without starting it, in workers on this machine or in actors of a Ray cluster.
 
-    On this machine, the agent's dependencies are installed now. In a cluster, each actor installs them.
+    On this machine, the agent's dependencies are installed now, in an environment below `cache` (None: in the
+    user's cache). In a cluster, each actor installs them.
 
     Raises:
         EvalgateError: the setup fails, or an option names something that cannot be used.
@@ -92,13 +97,15 @@ def build_agent(
             "evalgate.agents.ray.agent:build_ray_agent"
         )
         return build_ray_agent(executor, chosen, workspace, environ)
-    context = _prepare_context(chosen.settings, workspace, environ)
+    context = _prepare_context(chosen.settings, workspace, environ, cache)
     where = Problem("", 0, 0, f"agent {kind}")
     with registry.translate_plugin_errors("agents", registry.AGENTS, kind, where):
         return chosen.options.build(context)
 
 
-def _prepare_context(config: AgentConfig, workspace: Workspace, environ: Mapping[str, str]) -> AgentContext:
+def _prepare_context(
+    config: AgentConfig, workspace: Workspace, environ: Mapping[str, str], cache: Path | None
+) -> AgentContext:
     """Run the `setup` command if there is one, and return the context from which the agent is built."""
     python = config.python
     home = workspace.choose_home(environ)
@@ -111,7 +118,7 @@ def _prepare_context(config: AgentConfig, workspace: Workspace, environ: Mapping
             python=config.python,
             cwd=workspace.folder,
             env=env,
-            cache=home / ".cache" / "evalgate",
+            cache=cache or home / ".cache" / "evalgate",
             user=workspace.agent_user,
         )
         python, env = installed.python, dict(installed.env)

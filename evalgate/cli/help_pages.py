@@ -30,7 +30,14 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
         "live_tools",
     ),
     "Judge and simulated user": ("judge", "judge_cache", "simulated_user"),
-    "Verdict and baseline": ("baseline", "max_regression", "report_only", "policy", "adk_version"),
+    "Verdict and baseline": (
+        "baseline",
+        "max_regression",
+        "report_only",
+        "control",
+        "policy",
+        "adk_version",
+    ),
     "Long runs": ("resume", "shard"),
     "Reporting": (
         "out",

@@ -264,6 +264,11 @@ _OPTIONS = (
         "metrics. Quarantines are always the base branch's, plugins always those that are installed.  "
         f"[default: {defaults.POLICY}]",
     ),
+    _nonempty_option(
+        "--control",
+        metavar="REF",
+        help="Commit with the agent for control runs, as main.  [default: in CI the base of the change]",
+    ),
     click.option("--adk-version", metavar="X.Y", help="Reproduce the scores of this Google ADK release."),
     _nonempty_option(
         "--judge",

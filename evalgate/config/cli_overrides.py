@@ -87,6 +87,8 @@ class Overrides:
     """True: keep a trace of each run."""
     report_only: bool = False
     """True: the gate never closes."""
+    control: str | None = None
+    """Commit for the control runs, as git names it."""
     selection: SelectionOptions = EVERY_CASE
 
     @property
@@ -103,7 +105,10 @@ def apply_overrides(config: Config, overrides: Overrides) -> Config:
         InvalidInputError: an option is wrong; the message names it.
     """
     top = {"runs": overrides.runs, "adk_version": overrides.adk_version, "format": overrides.format}
+    # A commit is of no use without control runs.
+    is_control_needed = overrides.control is not None and config.gate.control.mode == "off"
     gate = {
+        "control": "suspects" if is_control_needed else None,
         "baseline": overrides.baseline,
         "max_regression": overrides.max_regression,
         "report_only": overrides.report_only or None,

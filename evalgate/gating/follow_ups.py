@@ -87,6 +87,16 @@ class FailureClassifier:
             for case in cases
         )
 
+    def count_stored_runs(self, case: CaseResult) -> int:
+        """Count the stored runs that the case can be compared with."""
+        stored = self._find_stored_runs(case)
+        return stored.count if stored else 0
+
+    def has_new_failure(self, case: CaseResult, run: RunResult) -> bool | None:
+        """Return True if a run of the case failed as no stored run did, None if it shows nothing of that."""
+        stored = self._find_stored_runs(case)
+        return next(iter(stored.find_misses(replace(case, runs=(run,)))), None) if stored else None
+
     def _build_follow_up(self, case: CaseResult, flaky: "_FlakyEstimate") -> FollowUp | None:
         stored = self._find_stored_runs(case)
         missed = frozenset(metric.name for metric in case.metrics if metric.gating_status == "failed")

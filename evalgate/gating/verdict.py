@@ -84,7 +84,9 @@ def _decide_gating_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
             "error", ExitCode.INTERRUPTED, (f"Interrupted after {done} of {_format_case_count(evidence)}.",)
         )
     untrustworthy = tuple(_describe_untrustworthy(evidence, policy))
+    control = evidence.control
     failures = (
+        *(control.iter_sentences("broke") if control else ()),
         *_describe_failures(evidence, policy),
         *_describe_regressions(evidence, policy),
         *_describe_drops_since_anchor(evidence),
@@ -101,9 +103,11 @@ def _decide_gating_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
         return Verdict("error", ExitCode.NO_VERDICT, missing)
     # With `max_failed_cases` the user counts failures literally; nothing is left open then.
     open_cases = _describe_open_cases(evidence) if policy.max_failed_cases is None else ()
-    if undecided := (*_describe_undecided(evidence), *open_cases):
+    untold = control.iter_sentences("open") if control else ()
+    if undecided := (*untold, *_describe_undecided(evidence), *open_cases):
         return Verdict("inconclusive", _UNDECIDED[policy.on_inconclusive], undecided)
-    return Verdict("pass", ExitCode.OPEN, (_describe_pass(evidence, policy),))
+    explained = control.iter_sentences("drifted", "recovered") if control else ()
+    return Verdict("pass", ExitCode.OPEN, (*explained, _describe_pass(evidence, policy)))
 
 
 def _exclude_exempt(evidence: GateInput) -> GateInput:
@@ -209,7 +213,9 @@ def _describe_failures(evidence: GateInput, policy: GateConfig) -> Iterator[str]
     failed = [case for case in evidence.cases if case.status == "failed"]
     crashed = [case for case in evidence.cases if case.agent_failed]
     if policy.max_failed_cases is None:
-        yield from (_describe_break(case, evidence) for case in evidence.cases if _is_broken(case))
+        settled = evidence.control.settled if evidence.control else ()
+        broken = (case for case in evidence.cases if _is_broken(case) and case.key not in settled)
+        yield from (_describe_break(case, evidence) for case in broken)
         # Cases with a follow-up were run again, or explained by their baseline: only a break counts there.
         failed = [case for case in failed if case.follow_up is None]
         crashed = [case for case in crashed if case.follow_up is None]
@@ -256,9 +262,10 @@ def _format_baseline_runs(found: FollowUp, evidence: GateInput) -> str:
 
 def _describe_open_cases(evidence: GateInput) -> Iterator[str]:
     """Yield a sentence per case that fails as no stored run did, but has too few runs to decide."""
+    settled = evidence.control.settled if evidence.control else ()
     for case in evidence.cases:
         found = case.follow_up
-        if found is not None and found.outcome == "open":
+        if found is not None and found.outcome == "open" and case.key not in settled:
             runs = "One run cannot" if found.runs == 1 else f"{found.runs} runs cannot"
             yield (
                 f"{case.eval_id} failed {_format_run_share(found.failed, found.runs)}; "

@@ -121,6 +121,7 @@ def _build_suites(record: Record) -> Iterator[_TestSuite]:
     findings = list_findings(record)
     detailed = {id(finding.case) for finding in findings[:_DETAILED]}
     labels = _list_labels(record) if findings else {}
+    answers = {case.key: case.sentence for case in record.control.cases} if record.control else {}
     grouped: dict[tuple[str, str], list[CaseResult]] = {}
     for case in record.cases:
         grouped.setdefault((case.path, case.eval_set_id), []).append(case)
@@ -129,7 +130,7 @@ def _build_suites(record: Record) -> Iterator[_TestSuite]:
         name = names.choose_name(eval_set_id)
         yield _TestSuite(
             name,
-            _build_tests(name, cases, detailed, labels),
+            _build_tests(name, cases, detailed, labels, answers),
             _count_kinds(map(_classify_case, cases)),
             sum(map(_sum_durations, cases)),
             _format_timestamp(record),
@@ -153,12 +154,16 @@ def _sum_durations(case: CaseResult) -> float:
 
 
 def _build_tests(
-    suite: str, cases: Sequence[CaseResult], detailed: Container[int], labels: Mapping[CaseKey, str]
+    suite: str,
+    cases: Sequence[CaseResult],
+    detailed: Container[int],
+    labels: Mapping[CaseKey, str],
+    answers: Mapping[CaseKey, str],
 ) -> "Iterator[TestCase | str]":
     """Yield the tests of a suite, as XML if they passed.
 
     `detailed` are the `id()`s of the cases that are described in detail. `labels` are the groups of failing
-    cases.
+    cases, and `answers` the sentences about their control runs.
     """
     from junit_xml import TestCase
 
@@ -168,12 +173,12 @@ def _build_tests(
             yield _format_passed_test(name, suite, _sum_durations(case))
             continue
         test = TestCase(name, suite, _sum_durations(case))
-        label = labels.get(case.key, kind)
+        label, answer = labels.get(case.key, kind), answers.get(case.key, "")
         match kind:
             case "failures":
-                _add_failure(test.add_failure_info, case, label, in_detail=id(case) in detailed)
+                _add_failure(test.add_failure_info, case, label, answer, in_detail=id(case) in detailed)
             case "errors":
-                _add_failure(test.add_error_info, case, label, in_detail=id(case) in detailed)
+                _add_failure(test.add_error_info, case, label, answer, in_detail=id(case) in detailed)
             case "skipped":
                 reason = (
                     explain_not_evaluated(case)
@@ -196,8 +201,9 @@ def _list_labels(record: Record) -> dict[CaseKey, str]:
     }
 
 
-def _add_failure(add: Any, case: CaseResult, label: str, *, in_detail: bool) -> None:
+def _add_failure(add: Any, case: CaseResult, label: str, answer: str, *, in_detail: bool) -> None:
     faults = list(describe_faults(case)) or [f"the case {case.status}"]
+    faults += [answer] if answer else []
     text = "\n".join([*faults, *(_describe_failure(case) if in_detail else ("details: see results.json",))])
     # junit-xml does not count a failure without a message.
     message = _to_attribute("; ".join(faults)) or case.status

@@ -1,7 +1,7 @@
 """Run cases and score them, interleaved: a case is scored while others still run."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import field, replace
 from functools import partial
@@ -103,10 +103,12 @@ class Evaluation:
         sampler: SamplingStrategy,
         while_starting: Callable[[], None],
         begin: Callable[[], None] = lambda: None,
+        then: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Make every run that the sampler wants, until it is interrupted.
 
-        `begin` is called before the agent's first turn, once it is certain that the agent exists.
+        `begin` is called before the agent's first turn, once it is certain that the agent exists. `then` is
+        awaited after the last run, while the agent still runs.
 
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.
@@ -115,6 +117,8 @@ class Evaluation:
         try:
             async with self.start_agent(agent, while_starting, begin):
                 await self._make_wanted_runs(agent, sampler, wanted)
+                if then is not None:
+                    await then()
         # Not raised again: what was measured until Ctrl-C is still reported.
         except asyncio.CancelledError:
             self.interrupted = True
@@ -194,6 +198,11 @@ class Evaluation:
         """Return the usage of the judges, here and before, or None if none was asked."""
         whole = self._scope.used.judged + self._plan.judge_resolver.judges.judge_usage
         return whole if whole.calls or whole.spared else None
+
+    @property
+    def earlier_judging(self) -> RunUsage:
+        """Return what judges used before this evaluation began, without the rest."""
+        return RunUsage(self._scope.used.judged)
 
     async def _is_judge_reliable(self) -> bool:
         if self._plan.label_check is not None and self._plan.label_check.unreliable:

@@ -25,6 +25,7 @@ from evalgate.system.signals import cancel_on_signals
 
 if TYPE_CHECKING:
     from evalgate.gating.score_tables import StatisticalPolicy
+    from evalgate.runner.control.runs import ControlResult
     from evalgate.runner.record_builder import RunTiming
 
 
@@ -74,8 +75,11 @@ class GateRun:
     checkpoint: Checkpoint
     created_at: datetime
     anchor: Baseline | None
+    progress: ProgressListener
     _clock: float
     """Monotonic seconds at the start."""
+    control: "ControlResult | None" = None
+    """Result of the control runs; None: none were asked for."""
 
     async def make_runs(
         self, while_starting: Callable[[], None] = lambda: None, begin: Callable[[], None] = lambda: None
@@ -89,8 +93,25 @@ class GateRun:
         Raises:
             InvalidInputError: there is no such agent.
         """
-        await self.evaluation.run(self.agent, self.sampler, while_starting, begin)
-        self.checkpoint.is_over = self.evaluation.is_complete(self.sampler)
+        await self.evaluation.run(self.agent, self.sampler, while_starting, begin, self._make_control_runs)
+        is_complete = self.evaluation.is_complete(self.sampler)
+        self.checkpoint.is_over = is_complete and not self.evaluation.interrupted
+
+    async def _make_control_runs(self) -> None:
+        if self.plan.control is None or self.shard is not None:  # a shard decides nothing
+            return
+        from evalgate.runner.control.runs import compare_with_control
+
+        self.control = await compare_with_control(
+            self.plan,
+            self.evaluation,
+            self.agent,
+            self.statistics,
+            self.baseline,
+            source=self.plan.control,
+            progress=self.progress,
+            journal=self.checkpoint,
+        )
 
     def build_record(self) -> Record:
         """Compare the runs with the baseline, decide the verdict and return the whole record."""
@@ -102,9 +123,12 @@ class GateRun:
             from evalgate.runner.sharding import build_shard_record
 
             return build_shard_record(self.plan, self.evaluation, self.shard, timing)
-        record = build_record(self.plan, self.evaluation, self.statistics, self.baseline, timing, self.anchor)
+        found, told = (self.control.comparison, self.control.notices) if self.control else (None, ())
+        record = build_record(
+            self.plan, self.evaluation, self.statistics, self.baseline, timing, self.anchor, found
+        )
         own = self.agent.notices if isinstance(self.agent, HasNotices) else ()
-        record = replace(record, notices=(*own, *record.notices, *self.checkpoint.notices))
+        record = replace(record, notices=(*told, *own, *record.notices, *self.checkpoint.notices))
         if not self.plan.agent.settings.track_files or self.checkpoint.finished:
             return record  # runs of an earlier process opened files that are not known here
         from evalgate.runner.affected import collect_tracked_files
@@ -153,6 +177,7 @@ def prepare_run(
             checkpoint,
             created_at,
             anchor,
+            progress,
             clock,
         )
 
@@ -264,6 +289,12 @@ def _estimate_run(
     yield from describe_estimate(found, meter.budget, meter.spent, others, rounds)
 
 
+_NO_CONTROL_OF_SHARDS = (
+    "Shards make no control runs, so the comparison with the baseline decides. To make them, run the cases "
+    "that failed without --shard."
+)
+
+
 def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: ProgressListener) -> Record:
     """Merge the records of all shards of a run; `records` are file names and contents.
 
@@ -283,7 +314,10 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
         max(record.duration_s for _, record in records),
     )
     scope = RunScope(finished, used=RunUsage(judged))
-    return restore_written_cases(_build_record(plan, scope, baseline, progress, timing), records)
+    record = restore_written_cases(_build_record(plan, scope, baseline, progress, timing), records)
+    if plan.control is None or record.verdict.status != "fail":
+        return record
+    return replace(record, notices=(_NO_CONTROL_OF_SHARDS, *record.notices))
 
 
 def build_record_from_runs(

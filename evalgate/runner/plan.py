@@ -26,7 +26,6 @@ from evalgate.core.protocols import BaselineStore, CreateUser
 from evalgate.core.types import REPORT_ONLY, Baseline, CaseKey, CaseSelection
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.simulated_user.scripted import create_scripted_user
-from evalgate.metrics.scoring import BoundMetric
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.base_branch import BaseBranchPolicy, open_anchor, open_store
@@ -36,6 +35,7 @@ from evalgate.runner.plan_problems import (
     describe_default_criteria,
     iter_plan_notices,
     iter_warnings,
+    resolve_control,
 )
 from evalgate.runner.suites import (
     NOTHING_GIVEN,
@@ -50,6 +50,7 @@ from evalgate.system.workspace import Workspace, list_socket_notices, resolve_wo
 
 if TYPE_CHECKING:
     from evalgate.gating.affected_suites import AffectedSuites
+    from evalgate.runner.control.source import ControlSource
     from evalgate.runner.judge_assessment import LabelCheck
     from evalgate.runner.judge_calibration import AnchorSet
 
@@ -102,6 +103,8 @@ class Plan:
     """Options that left out some cases."""
     affected: "AffectedSuites | None" = None
     """The suites that the change affects; None if that was not asked."""
+    control: "ControlSource | None" = None
+    """Source of control runs; None: none are made."""
 
     @property
     def whole_sets(self) -> frozenset[str] | None:
@@ -215,7 +218,9 @@ def _build_checked_plan(
     base.note_local_plugins()
     check_judges(resolver, rules)
     check_executor(config.executor, rules)
+    told = iter_plan_notices(config, suites)
     return Plan(
+        control=resolve_control(config, rules, overrides, workspace.folder, given.agent),
         workspace=workspace,
         suites=suites,
         agent=agent,
@@ -232,11 +237,7 @@ def _build_checked_plan(
         user=config.user,
         thresholds_file=rules.file,
         executor=config.executor,
-        notices=(
-            *_describe_setup(agent, rules, base, workspace),
-            *notices,
-            *iter_plan_notices(config, suites),
-        ),
+        notices=(*_describe_setup(agent, rules, base, workspace), *notices, *told),
         recordings=tuple(rules.base / each.source for each in list_recordings(config.tool_mocks)),
         masks=overrides.mask,
         needs_baseline=overrides.baseline is not None,
@@ -370,10 +371,6 @@ def _check_labels(
     return check_label_floors(store, floors, [bound for suite in suites for bound in suite.metrics])
 
 
-def _format_metric_name(bound: BoundMetric) -> str:
-    return bound.name if bound.criterion.gates else f"{bound.name} ({REPORT_ONLY})"
-
-
 def load_suites(overrides: Overrides, *, thresholds: str | None, folder: Path) -> tuple[Suite, ...]:
     """Return the eval sets as a run has them, with mocks, sessions and policies, and without metrics.
 
@@ -418,7 +415,8 @@ def _check_files(
     if empty:
         raise InvalidInputError(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
     for suite in suites:
-        metrics = ", ".join(dict.fromkeys(map(_format_metric_name, suite.metrics)))
+        named = (each.name + ("" if each.criterion.gates else f" ({REPORT_ONLY})") for each in suite.metrics)
+        metrics = ", ".join(dict.fromkeys(named))
         scoring = f"scored with {metrics}" if metrics else "with no criteria yet"
         yield f"{suite.eval_set.path}: {pluralize(len(suite.eval_set.cases), 'case')}, {scoring}"
     found = list(iter_warnings(suites, rules))

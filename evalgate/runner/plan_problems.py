@@ -4,6 +4,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evalgate.agents.factory import find_agent_problems
 from evalgate.config.cli_overrides import Overrides, apply_overrides
@@ -18,6 +20,9 @@ from evalgate.core.types import EvalSet, ToolRecording
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.runner.metric_binding import describe_ignored_options, find_criterion_problems
 from evalgate.runner.suites import Suite
+
+if TYPE_CHECKING:
+    from evalgate.runner.control.source import ControlSource
 
 
 @dataclass
@@ -49,6 +54,23 @@ def collect_all_problems(overrides: Overrides) -> Iterator[LoadedRules]:
         if not set(more) - set(error.problems):
             raise
         raise InvalidInputError(sorted({*error.problems, *more})) from None
+
+
+def resolve_control(
+    config: Config, rules: Thresholds, overrides: Overrides, folder: Path, given: object | None
+) -> "ControlSource | None":
+    """Return the source of control runs, or None if `gate.control` is off.
+
+    `given`: the agent that a program gave as an object, or None.
+
+    Raises:
+        InvalidInputError: the settings contradict each other, or git does not know `--control`.
+    """
+    if config.gate.control.mode == "off":
+        return None
+    from evalgate.runner.control.source import build_control_source
+
+    return build_control_source(config, rules, overrides, folder, is_object=given is not None)
 
 
 def check_judges(judge_resolver: JudgeResolver, rules: Thresholds) -> None:

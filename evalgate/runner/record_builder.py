@@ -15,6 +15,7 @@ from evalgate.core.types import (
     Baseline,
     CaseResult,
     Comparison,
+    ControlComparison,
     FailureGroup,
     GateInput,
     Record,
@@ -50,12 +51,13 @@ def build_record(
     baseline: Baseline | None,
     timing: RunTiming,
     anchor: Baseline | None = None,
+    control: ControlComparison | None = None,
 ) -> Record:
     """Build the record of runs that were made, here or elsewhere: score, compare, decide."""
     scored = score_runs(plan, evaluation, statistics, baseline)
     comparison = compare_runs(scored, baseline, plan.policy, whole_sets=plan.whole_sets)
     since = None if anchor is None else _compare_with_anchor(plan, scored, comparison, anchor, timing)
-    evidence = _collect_evidence(plan, evaluation, comparison, since)
+    evidence = replace(build_evidence(plan, evaluation, scored, comparison, control), anchor=since)
     verdict, criteria = decide_verdict(evidence, plan.policy), _list_criteria(plan)
     return Record(
         evalgate_version=__version__,
@@ -81,19 +83,22 @@ def build_record(
         partial_sets=_list_partial_sets(plan),
         failure_groups=_group_failures(evidence, criteria, baseline),
         anchor=since,
+        control=control,
     )
 
 
-def _list_partial_sets(plan: Plan) -> tuple[str, ...]:
-    """Return the eval sets with cases that were not selected; none if `selection` tells which options did."""
-    if plan.selection is not None:
-        return ()
-    return tuple(suite.eval_set.eval_set_id for suite in plan.suites if not suite.eval_set.is_whole)
-
-
-def _collect_evidence(
-    plan: Plan, evaluation: Evaluation, comparison: RunComparison, since: AnchorComparison | None
+def build_evidence(
+    plan: Plan,
+    evaluation: Evaluation,
+    scored: ScoredRuns,
+    comparison: RunComparison,
+    control: ControlComparison | None,
 ) -> GateInput:
+    """Build what the verdict is decided from."""
+    if control is not None:
+        from evalgate.gating.control import apply_control
+
+        comparison = apply_control(comparison, scored, control)
     return GateInput(
         comparison.metrics,
         comparison.cases,
@@ -103,8 +108,15 @@ def _collect_evidence(
         evaluation.unreachable,
         tuple(_describe_doubts(plan, evaluation, comparison.cases)),
         not_selected=plan.selection.of - plan.selection.cases if plan.selection else 0,
-        anchor=since,
+        control=control,
     )
+
+
+def _list_partial_sets(plan: Plan) -> tuple[str, ...]:
+    """Return the eval sets with cases that were not selected; none if `selection` tells which options did."""
+    if plan.selection is not None:
+        return ()
+    return tuple(suite.eval_set.eval_set_id for suite in plan.suites if not suite.eval_set.is_whole)
 
 
 def _compare_with_anchor(

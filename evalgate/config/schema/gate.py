@@ -6,16 +6,24 @@ from pydantic import (
     AliasChoices,
     BeforeValidator,
     Field,
+    GetJsonSchemaHandler,
     Strict,
     field_validator,
     model_validator,
 )
+from pydantic.config import JsonDict
+from pydantic_core import CoreSchema
 
 from evalgate.config import defaults
 from evalgate.config.schema.field_types import ConfigSection, Count, Unit
 
 DEFAULT_BASELINE = ".evalgate/baseline.json"
 """Path of the baseline for `baseline save` and `run`, unless another is named."""
+
+
+def _name_default(schema: JsonDict) -> None:
+    """Replace the default section by the word that users write."""
+    schema["default"] = "off"
 
 
 class StatisticsConfig(ConfigSection):
@@ -81,6 +89,40 @@ class AnchorConfig(ConfigSection):
         return value
 
 
+class ControlConfig(ConfigSection):
+    """Runs of the base commit's agent, made today next to those of the change: docs/control-runs.md."""
+
+    mode: Literal["off", "suspects", "all"] = "suspects"
+    """`suspects`: before the comparison with the baseline closes the gate, the base commit's agent is run on
+    the cases that broke, and on those of averages that fell. `all`: on the averages of all metrics. `off`:
+    never."""
+    url: str | None = Field(default=None, min_length=1)
+    """Address of the base's deployment, for an agent behind a URL; may hold `${NAME}`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wrap_bare_mode(cls, value: object) -> object:
+        if value is False:  # a bare `off` is a boolean in YAML 1.1
+            return {"mode": "off"}
+        return {"mode": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _reject_unused_url(self) -> Self:
+        if self.mode == "off" and self.url is not None:
+            raise ValueError("has a `url` and `mode: off`, which makes no control runs")
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, object]:
+        modes = {"enum": ["off", "suspects", "all", False]}
+        return {"anyOf": [modes, handler(core_schema)]}
+
+
+NO_CONTROL = ControlConfig.model_construct(mode="off")
+
+
 class GateConfig(ConfigSection):
     """Conditions under which the gate closes."""
 
@@ -110,6 +152,9 @@ class GateConfig(ConfigSection):
     """The agent answers the same each time: compare exactly."""
     statistics: StatisticsConfig = StatisticsConfig.model_construct()
     """Settings that separate regressions from luck."""
+    control: ControlConfig = Field(default=NO_CONTROL, json_schema_extra=_name_default)
+    """Runs of the base commit's agent, to tell a change of the agent from a drift of its model or backend:
+    `off`, `suspects`, `all`, or a section with more settings."""
     max_failed_cases: Count | None = Field(default=None, ge=0)
     """Cases that may miss a threshold or crash before the gate closes. When absent: none but those that the
     runs of the baseline show to fail by luck, or always."""

@@ -1,15 +1,17 @@
-"""Results of the comparison with a baseline: of a metric, of a case, and how close they were.
+"""Results of the comparison with a baseline, and with control runs: of a metric, and of a case.
 
 The statistics return these types with shares of a metric's range (0 is the lowest score, 1 the highest); a
 record has them in the metric's own scores. So there is one set of results, and `to_scores` is the only step
 between the two.
 """
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range
+from evalgate.core.types.conversation import CaseKey, Outcome
 
 MetricVerdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
 
@@ -231,3 +233,103 @@ class AnchorComparison:
     """Gate runs in the anchor."""
     not_compared: tuple[str, ...] = ()
     """Gating metrics without a case that can be compared."""
+
+
+ControlAnswer: TypeAlias = Literal["broke", "drifted", "recovered", "open"]
+"""`broke`: the change is worse than the control. `drifted`: the control fails today as well. `recovered`:
+neither fails any longer. `open`: too close to tell."""
+
+
+@frozen
+class ControlRun:
+    """One run that was made for the comparison with the control. It is part of no score and no baseline."""
+
+    side: Literal["head", "control"]
+    """`head`: the agent of the change; `control`: that of the base commit."""
+    run: int
+    """1-based, over both sides, in the order in which runs were begun."""
+    outcome: Outcome
+    duration_s: float
+    scores: Mapping[str, float | None] = field(default_factory=dict)
+    """Score by metric; None: the metric has none."""
+    failed: bool | None = None
+    """True: the run failed in the way that made its case a suspect. None: it shows nothing of that."""
+
+
+@frozen
+class ControlCase:
+    """One case with its control runs."""
+
+    eval_set_id: str
+    eval_id: str
+    runs: tuple[ControlRun, ...]
+    answer: ControlAnswer | None = None
+    """None: the case was run for an average only, or its runs have too few results: then the comparison with
+    the baseline stands."""
+    head_runs: int = 0
+    """Runs of the change that have a result."""
+    head_failed: int = 0
+    control_runs: int = 0
+    """Runs of the control that have a result."""
+    control_failed: int = 0
+    p: float | None = None
+    """Chance that two agents that are equal differ as much."""
+    level: float | None = None
+    """Significance level that `p` is compared with."""
+    sentence: str = ""
+    """The answer as a sentence for people."""
+
+    @property
+    def key(self) -> CaseKey:
+        """Return the ids of eval set and case, which identify a case among all sets."""
+        return self.eval_set_id, self.eval_id
+
+
+@frozen
+class ControlMetric:
+    """One metric with an average that fell, over the cases with control runs, in points of its scores."""
+
+    name: str
+    fingerprint: str
+    """Hash of the metric and its options, as `CaseMetric.fingerprint`."""
+    answer: ControlAnswer | None
+    """None: too few runs have a score, so the comparison with the baseline stands."""
+    stored: float | None = None
+    """Mean of the stored runs."""
+    head: float | None = None
+    control: float | None = None
+    drop: float | None = None
+    """Control minus head, as a share of the mean over all cases; those without control runs count as 0."""
+    p: float | None = None
+    level: float | None = None
+    sentence: str = ""
+    """The answer as a sentence for people."""
+
+
+@frozen
+class ControlComparison:
+    """Comparison of the change with the base commit, both run today."""
+
+    commit: str
+    """Full hash of the base commit."""
+    answer: ControlAnswer
+    """In all: `broke` before `open` before `drifted` before `recovered`."""
+    cases: tuple[ControlCase, ...]
+    """In file order."""
+    metrics: tuple[ControlMetric, ...] = ()
+    runs: int = 0
+    """Runs that were made, of both sides."""
+    cost_usd: float | None = 0.0
+    """Cost of these runs, without judges; None: the cost of some of them is not known."""
+    url: str = ""
+    """Address of the base's deployment; "" if the control was started here."""
+
+    def iter_sentences(self, *answers: ControlAnswer | None) -> Iterator[str]:
+        """Yield the sentences of the cases and metrics with one of these answers."""
+        items: tuple[ControlCase | ControlMetric, ...] = (*self.cases, *self.metrics)
+        yield from (each.sentence for each in items if each.answer in answers and each.sentence)
+
+    @property
+    def settled(self) -> frozenset[CaseKey]:
+        """Return the cases with an answer, which replaces that of the comparison with the baseline."""
+        return frozenset(each.key for each in self.cases if each.answer is not None)

@@ -8,7 +8,13 @@ from typing import Literal, TypeAlias
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types.baseline import TrackedFiles
-from evalgate.core.types.comparison import AnchorComparison, Margin, MetricComparison, SamplingCost
+from evalgate.core.types.comparison import (
+    AnchorComparison,
+    ControlComparison,
+    Margin,
+    MetricComparison,
+    SamplingCost,
+)
 from evalgate.core.types.conversation import CaseKey, Reply
 from evalgate.core.types.result import CaseResult, ModelUsage, RecordedCriterion, Status
 
@@ -326,6 +332,8 @@ class Record:
     files: tuple[TrackedFiles, ...] = ()
     """Files that the agent imported and opened, for eval sets where all of them are known; empty unless
     `agent.track_files` asks for them."""
+    control: ControlComparison | None = None
+    """Comparison with the base commit's agent, which was run today, too; None: no control runs were made."""
 
     @property
     def timestamp(self) -> float:
@@ -365,3 +373,5 @@ class GateInput:
     """Cases that options such as `--tag` left out."""
     anchor: AnchorComparison | None = None
     """Comparison with an older, fixed baseline; None if there is none."""
+    control: ControlComparison | None = None
+    """Comparison with the control; None: the comparison with the baseline alone decides."""

@@ -1,0 +1,259 @@
+"""Apply the comparison with the control to the comparison with the baseline."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from evalgate.core.formatting import pluralize
+from evalgate.core.types import (
+    CaseKey,
+    CaseResult,
+    ControlAnswer,
+    ControlCase,
+    ControlComparison,
+    ControlMetric,
+    ControlRun,
+    MetricSummary,
+    MetricVerdict,
+    RunResult,
+)
+from evalgate.gating.comparison import RunComparison, ScoredRuns
+from evalgate.gating.control_suspects import (
+    ControlSuspects,
+    FreshRuns,
+    SuspectOutcomes,
+)
+from evalgate.gating.score_tables import build_pool_name, build_row_name
+from evalgate.metrics.aggregation import group_by_metric
+from evalgate.statistics.control_runs import AverageControl, CaseControl, ControlDecision
+from evalgate.statistics.gate_decision import SEVERITY
+
+_VERDICTS: Mapping[ControlAnswer | None, MetricVerdict] = {
+    "broke": "fail",
+    None: "fail",
+    "open": "inconclusive",
+    "drifted": "pass",
+    "recovered": "pass",
+}
+"""Verdict by answer; None: there is none, so the comparison with the baseline stands."""
+
+_REFRESH = "provider or backend drift, not your change. Refresh the baseline."
+
+
+def build_control_comparison(
+    suspects: ControlSuspects,
+    fresh: Mapping[CaseKey, FreshRuns],
+    decision: ControlDecision,
+    *,
+    commit: str,
+    url: str = "",
+    base: str = "main",
+) -> ControlComparison:
+    """Build the record of the control runs.
+
+    Args:
+        suspects: what the comparison with the baseline found.
+        fresh: all runs that were made for the comparison.
+        decision: the answers.
+        commit: the control's.
+        url: address of the base's deployment; "" if the control was started here.
+        base: name of the base branch.
+    """
+    cases = tuple(
+        _build_case(case, fresh[case.key], suspects, decision.cases.get(build_row_name(case)), base)
+        for case in suspects.cases
+        if case.key in fresh
+    )
+    made = [run for runs in fresh.values() for side in (runs.head, runs.control) for run in side.runs]
+    costs = [run.usage.cost_usd if run.usage else None for run in made if run.outcome != "not_run"]
+    known = [cost for cost in costs if cost is not None]
+    return ControlComparison(
+        commit=commit,
+        answer=decision.answer,
+        cases=cases,
+        metrics=tuple(_iter_metrics(suspects, decision, base)),
+        runs=sum(run.outcome != "not_run" for run in made),
+        cost_usd=sum(known) if len(known) == len(costs) else None,
+        url=url,
+    )
+
+
+def _build_case(
+    case: CaseResult,
+    fresh: FreshRuns,
+    suspects: ControlSuspects,
+    found: CaseControl | None,
+    base: str,
+) -> ControlCase:
+    outcomes = SuspectOutcomes(case, suspects.baseline, suspects.policy)
+
+    def convert_run(run: RunResult, side: CaseResult) -> ControlRun:
+        return ControlRun(
+            "head" if run.run % 2 else "control",
+            run.run,
+            run.outcome,
+            run.duration_s,
+            {metric.name: metric.score for metric in run.metrics},
+            outcomes.is_failure(side, run) if found else None,
+        )
+
+    runs = [convert_run(run, side) for side in (fresh.head, fresh.control) for run in side.runs]
+    runs.sort(key=lambda run: run.run)
+    if found is None:
+        return ControlCase(case.eval_set_id, case.eval_id, tuple(runs))
+    return ControlCase(
+        case.eval_set_id,
+        case.eval_id,
+        tuple(runs),
+        found.answer if found.is_measured else None,
+        found.head_runs,
+        found.head_failed,
+        found.control_runs,
+        found.control_failed,
+        found.p,
+        found.level,
+        _describe_case(case.eval_id, found, outcomes, base),
+    )
+
+
+def _describe_case(name: str, found: CaseControl, outcomes: SuspectOutcomes, base: str) -> str:
+    stored = outcomes.stored
+    control = f"{found.control_runs - found.control_failed} of {found.control_runs}"
+    head = f"{found.head_runs - found.head_failed} of {found.head_runs}"
+    sides = f"control {control}, head {head}"
+    if not found.is_measured:
+        return f"{name}: too few control runs have a result ({sides}), so the baseline decides."
+    if found.answer == "broke":
+        return f"{name} broke: {sides} passed today."
+    if found.answer == "drifted":
+        then = f"{stored.runs - stored.failed} of {stored.runs} in the baseline"
+        return f"{name} fails on {base} today as well ({sides} passed; {then}): {_REFRESH}"
+    if found.answer == "recovered":
+        return f"{name} fails no longer ({sides} passed): luck, or an outage that is over."
+    runs = pluralize(found.head_runs, "further run")
+    return f"{name}: {runs} cannot tell whether the change broke it ({sides} passed)."
+
+
+def _iter_metrics(suspects: ControlSuspects, decision: ControlDecision, base: str) -> Iterator[ControlMetric]:
+    ranges = {
+        build_pool_name(metric.name, metric.fingerprint): metric.range
+        for case in suspects.cases
+        for metric in case.metrics
+    }
+    for table, found in decision.averages.items():
+        (name, _, fingerprint), score_range = table.partition("\0"), ranges[table]
+        then, head, control = (
+            None if mean is None else score_range.to_score(mean)
+            for mean in (found.stored, found.head, found.control)
+        )
+        drop = None if found.drop is None else found.drop * score_range.width
+        shown = [score_range.format(mean) for mean in (then, head, control)]
+        yield ControlMetric(
+            name,
+            fingerprint,
+            found.answer if found.is_measured else None,
+            then,
+            head,
+            control,
+            drop,
+            found.p,
+            found.level,
+            _describe_average(name, found, shown, base),
+        )
+
+
+def _describe_average(name: str, found: AverageControl, shown: list[str], base: str) -> str:
+    then, head, control = shown
+    sides = f"control {control}, head {head} today"
+    if not found.is_measured:
+        return f"{name}: too few control runs have a score, so the baseline decides."
+    if found.answer == "drifted" and not found.rounds:
+        return f"{name} is lower for the cases that fail on {base} today as well."
+    if found.answer == "broke":
+        return f"{name} fell by the change: {sides}, on the cases that were run again."
+    if found.answer == "drifted":
+        return f"{name} is lower on {base} today as well ({sides}, {then} in the baseline): {_REFRESH}"
+    if found.answer == "recovered":
+        return f"{name} is no longer lower ({sides}): luck, or an outage that is over."
+    return f"{name}: {found.rounds} further runs a case cannot tell whether the change lowered it ({sides})."
+
+
+def apply_control(comparison: RunComparison, scored: ScoredRuns, control: ControlComparison) -> RunComparison:
+    """Return the comparison with the verdicts of metrics that the control explains.
+
+    Only what the comparison with the baseline found is replaced: the minimum of a mean, pass^k and missing
+    runs close the gate as before.
+    """
+    decision = scored.decision
+    if decision is None:
+        return comparison
+    answers = {case.key: case.answer for case in control.cases}
+    averages = {build_pool_name(each.name, each.fingerprint): each.answer for each in control.metrics}
+    metrics = []
+    for key, summary in zip(group_by_metric(comparison.cases), comparison.metrics, strict=True):
+        table = build_pool_name(key.name, key.fingerprint)
+        found = decision.metrics.get(table)
+        judged = summary.judgement
+        if found is None or judged is None or (table not in averages and judged.verdict != "fail"):
+            metrics.append(summary)
+            continue
+        verdicts = [check.verdict for check in found.checks if check.kind == "data"]
+        own = averages.get(table)
+        verdicts += (
+            [check.verdict for check in found.checks if check.kind == "average"]
+            if own is None
+            else [_VERDICTS[own]]
+        )
+        if any(check.kind == "cases" and check.verdict == "fail" for check in found.checks):
+            broken = [
+                case.key
+                for case in comparison.cases
+                if case.gates and _is_broken_by(case, key.name, key.fingerprint)
+            ]
+            verdicts += [_VERDICTS[answers.get(each)] for each in broken] or ["fail"]
+        metrics.append(_replace_verdict(summary, verdicts))
+    return replace(comparison, metrics=tuple(metrics))
+
+
+def _is_broken_by(case: CaseResult, name: str, fingerprint: str) -> bool:
+    """Return True if the exact test calls the case broken by this metric."""
+    return any(
+        metric.name == name
+        and metric.fingerprint == fingerprint
+        and metric.standing is not None
+        and metric.standing.status == "broken"
+        for metric in case.metrics
+    )
+
+
+def _replace_verdict(summary: MetricSummary, verdicts: list[MetricVerdict]) -> MetricSummary:
+    judgement = summary.judgement
+    if judgement is None:
+        return summary
+    own = [each.verdict for each in (judgement.minimum, judgement.reliability) if each is not None]
+    verdict: MetricVerdict = max((*verdicts, *own), key=lambda each: SEVERITY[each], default="fail")
+    if verdict in ("fail", judgement.verdict):
+        return summary
+    changed = replace(judgement, verdict=verdict, reason="control", sentences=(), shared=())
+    return replace(summary, judgement=changed, regressed=False)
+
+
+def build_best_case(suspects: ControlSuspects) -> ControlComparison:
+    """Return the comparison with a control that explains every suspect.
+
+    If the gate stays closed with it, something else closes it, and control runs would be wasted.
+    """
+    return ControlComparison(
+        "",
+        "drifted",
+        tuple(
+            ControlCase(
+                case.eval_set_id, case.eval_id, (), "drifted" if case.key in suspects.broken else None
+            )
+            for case in suspects.cases
+            if case.key in suspects.keys
+        ),
+        tuple(
+            ControlMetric(name, fingerprint, "drifted")
+            for name, _, fingerprint in (table.partition("\0") for table in suspects.averages)
+        ),
+    )

@@ -1,0 +1,247 @@
+"""The cases and averages that would close the gate against the baseline, and their fresh runs.
+
+The control is the base commit's agent. It is run today on the suspects, in turn with further runs of the
+change's agent (the head). `statistics/control_runs.py` compares these runs.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from evalgate.core.frozen import frozen
+from evalgate.core.types import (
+    AGENT_FAULT_OUTCOMES,
+    Baseline,
+    BaselineCase,
+    CaseKey,
+    CaseMetric,
+    CaseResult,
+    RunResult,
+)
+from evalgate.gating.comparison import ScoredRuns
+from evalgate.gating.follow_ups import FailureClassifier, build_classifier
+from evalgate.gating.score_tables import (
+    ScoreTables,
+    StatisticalPolicy,
+    build_row_name,
+    build_score_tables,
+    list_baseline_scores,
+)
+from evalgate.statistics.case_regression import StoredOutcomes
+from evalgate.statistics.control_runs import (
+    AverageSuspect,
+    CaseSuspect,
+    FreshScores,
+)
+from evalgate.statistics.parameters import EPSILON
+from evalgate.statistics.score_pairs import compute_score_mean, pair_cases
+
+
+@frozen
+class FreshRuns:
+    """One case with the runs that were made for the comparison with the control."""
+
+    head: CaseResult
+    control: CaseResult
+
+
+def split_fresh_runs(case: CaseResult, fresh: CaseResult) -> FreshRuns:
+    """Return the fresh runs of a case by side: odd numbers are the head's, even ones the control's.
+
+    A crash of the control counts only if the head crashed in the same way, now or in the runs of `case`.
+    Another one, such as a file that only the working folder of the head has, says nothing of a drift.
+    """
+    head = tuple(run for run in fresh.runs if run.run % 2)
+    known = {_describe_crash(run) for run in (*case.runs, *head)}
+    control = tuple(
+        run
+        if run.outcome not in AGENT_FAULT_OUTCOMES or _describe_crash(run) in known
+        else replace(run, outcome="faulted")
+        for run in fresh.runs
+        if not run.run % 2
+    )
+    return FreshRuns(replace(fresh, runs=head), replace(fresh, runs=control))
+
+
+def _describe_crash(run: RunResult) -> str:
+    """Return the kind of a crash and the name of its exception; "" for a run that did not crash."""
+    if run.outcome not in AGENT_FAULT_OUTCOMES:
+        return ""
+    failure = run.failure
+    return f"{failure.kind} {failure.message.partition(':')[0]}" if failure else run.outcome
+
+
+@frozen
+class ControlSuspects:
+    """The suspects of the comparison with the baseline, before any control run."""
+
+    cases: tuple[CaseResult, ...]
+    """All cases, with their follow-ups, in file order."""
+    broken: frozenset[CaseKey]
+    """Cases that close the gate by themselves, or have too few runs to tell whether they do."""
+    averages: Mapping[str, Mapping[CaseKey, float]]
+    """Table of each metric with an average in doubt, to the drop of each case that was compared."""
+    baseline: Baseline
+    policy: StatisticalPolicy
+
+    @property
+    def keys(self) -> frozenset[CaseKey]:
+        """Return the cases that need control runs."""
+        return self.broken.union(*self.averages.values())
+
+    def build_inputs(
+        self, fresh: Mapping[CaseKey, FreshRuns]
+    ) -> tuple[list[CaseSuspect], list[AverageSuspect]]:
+        """Return the input of the statistics: the suspects with their fresh runs, none for a missing case."""
+        cases = [case for case in self.cases if case.key in self.broken]
+        suspects = []
+        for case in cases:
+            outcomes = SuspectOutcomes(case, self.baseline, self.policy)
+            head, control = (
+                (outcomes.list_failures(runs.head), outcomes.list_failures(runs.control))
+                if (runs := fresh.get(case.key))
+                else ((), ())
+            )
+            suspects.append(CaseSuspect(build_row_name(case), outcomes.stored, head, control))
+        return suspects, [*self._build_averages(fresh)]
+
+    def _build_averages(self, fresh: Mapping[CaseKey, FreshRuns]) -> Iterator[AverageSuspect]:
+        if not self.averages:
+            return
+        tables = build_score_tables(self.cases, self.baseline, self.policy)
+        chosen = [case for case in self.cases if case.key in self.keys]
+        empty = [replace(case, runs=()) for case in chosen]
+        head, control = (
+            build_score_tables(
+                [getattr(fresh[case.key], side) if case.key in fresh else case for case in empty],
+                self.baseline,
+                self.policy,
+            )
+            for side in ("head", "control")
+        )
+        rows = {case.key: build_row_name(case) for case in chosen}
+        for name, drops in self.averages.items():
+            table, keep = tables[name], self.policy.parameters.baseline_keep
+            scores = {
+                rows[key]: FreshScores(
+                    tuple((table.cases[rows[key]].baseline or ())[-keep:]),
+                    _find_scores(head, name, rows[key]),
+                    _find_scores(control, name, rows[key]),
+                    table.cases[rows[key]].weight,
+                )
+                for key in drops
+            }
+            total = sum(pair.weight for pair in pair_cases(table.cases, keep=keep).pairs)
+            by_row = {rows[key]: drop for key, drop in drops.items()}
+            yield AverageSuspect(name, table.rule.max_drop or 0.0, scores, total, by_row)
+
+
+def _find_scores(tables: ScoreTables, name: str, row: str) -> tuple[float | None, ...]:
+    table = tables.get(name)
+    found = table.cases.get(row) if table else None
+    return tuple(found.candidate or ()) if found else ()
+
+
+def find_suspects(
+    scored: ScoredRuns,
+    cases: Sequence[CaseResult],
+    baseline: Baseline | None,
+    mode: Literal["suspects", "all"],
+) -> ControlSuspects | None:
+    """Return the suspects, or None if nothing that control runs can explain closes the gate.
+
+    Args:
+        scored: the runs with the decision of the statistics.
+        cases: the cases of `scored`, with their follow-ups and comparisons.
+        baseline: the stored runs.
+        mode: `suspects` looks at the averages that fell, `all` at those of all metrics.
+    """
+    policy, decision = scored.statistics, scored.decision
+    if policy is None or baseline is None:
+        return None
+    broken = frozenset(case.key for case in cases if _is_suspect(case))
+    averages: dict[str, Mapping[CaseKey, float]] = {}
+    tables = build_score_tables(cases, baseline, policy) if decision else {}
+    keys = {build_row_name(case): case.key for case in cases}
+    for name, found in decision.metrics.items() if decision else ():
+        limit, change = found.rule.max_drop, found.change
+        if limit is None or change is None or found.rule.is_figure or name not in tables:
+            continue
+        # Half of it, as a gate that closes at the first broken case never measures its averages to the end.
+        if mode == "all" or change.drop >= limit / 2:
+            keep, rounds = policy.parameters.baseline_keep, found.rounds
+            pairs = pair_cases(tables[name].cases, keep=keep, first=rounds, runs=rounds).pairs
+            averages[name] = {
+                keys[pair.case]: compute_score_mean(pair.baseline) - compute_score_mean(pair.candidate)
+                for pair in pairs
+            }
+    if not broken and not averages:
+        return None
+    return ControlSuspects(tuple(cases), broken, averages, baseline, policy)
+
+
+def _is_suspect(case: CaseResult) -> bool:
+    """Return True if the comparison with the baseline calls the case broken, or leaves it open."""
+    return case.gates and not case.protected and (_has_new_failures(case) or bool(_list_broken_metrics(case)))
+
+
+def _has_new_failures(case: CaseResult) -> bool:
+    return case.follow_up is not None and case.follow_up.outcome in ("broke", "open")
+
+
+def _list_broken_metrics(case: CaseResult) -> list[CaseMetric]:
+    return [
+        metric
+        for metric in case.metrics
+        if metric.gates and metric.standing is not None and metric.standing.status == "broken"
+    ]
+
+
+class SuspectOutcomes:
+    """The ways of failing that made one case a suspect, and the runs that failed so."""
+
+    def __init__(self, case: CaseResult, baseline: Baseline, policy: StatisticalPolicy) -> None:
+        self._case = case
+        self._classifier: FailureClassifier | None = None
+        if _has_new_failures(case):
+            self._classifier = build_classifier(baseline, policy)
+        self._limits: dict[str, float] = {}
+        """Metric to the score, a share of its range, from which on a run is no failure of it."""
+        old = baseline.index_cases().get(case.key)
+        self._stored = self._list_stored_failures(old, policy) if old else []
+
+    @property
+    def stored(self) -> StoredOutcomes:
+        """Return the stored runs, and how many of them failed in one of these ways."""
+        runs = self._classifier.count_stored_runs(self._case) if self._classifier else 0
+        return StoredOutcomes(max(runs, len(self._stored)), sum(self._stored))
+
+    def list_failures(self, fresh: CaseResult) -> tuple[bool | None, ...]:
+        """Return for each run whether it failed in one of these ways; None: it shows nothing of that."""
+        return tuple(self.is_failure(fresh, run) for run in fresh.runs)
+
+    def is_failure(self, fresh: CaseResult, run: RunResult) -> bool | None:
+        """Return True if the run failed in one of these ways, None if it shows nothing of that."""
+        found = [self._classifier.has_new_failure(fresh, run)] if self._classifier else []
+        for metric in fresh.metrics:
+            if (limit := self._limits.get(metric.name)) is None:
+                continue
+            score = next((each.score for each in run.metrics if each.name == metric.name), None)
+            crashed = run.outcome in AGENT_FAULT_OUTCOMES
+            share = 0.0 if crashed else None if score is None else metric.range.to_share(score)
+            found.append(None if share is None else share <= limit + EPSILON)
+        return True if True in found else False if False in found else None
+
+    def _list_stored_failures(self, old: BaselineCase, policy: StatisticalPolicy) -> list[bool]:
+        failures: dict[int, bool] = {}
+        for metric in _list_broken_metrics(self._case):
+            keep = policy.parameters.baseline_keep
+            scores = tuple(list_baseline_scores(old, metric.name, metric.range))[-keep:]
+            known = [score for score in scores if score is not None]
+            if not known:
+                continue
+            limit = sum(known) / len(known) - policy.parameters.case_drop
+            self._limits[metric.name] = limit
+            for at, score in enumerate(known):
+                failures[at] = failures.get(at, False) or score <= limit + EPSILON
+        return [*failures.values()]

@@ -1,0 +1,156 @@
+"""Build the agent of the base commit, in a copy of its files."""
+
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Self
+
+from evalgate.agents.factory import AgentSpec, build_agent, resolve_agent
+from evalgate.config.cli_overrides import apply_overrides
+from evalgate.config.loader import load_thresholds
+from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
+from evalgate.core.errors import EvalgateError
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import Agent, AgentSession
+from evalgate.core.types import EvalCase
+from evalgate.runner.control.code_origin import check_code_origin
+from evalgate.runner.control.source import ControlSource, ControlUnavailableError
+from evalgate.runner.plan import Plan
+from evalgate.system import git
+from evalgate.system.git_checkout import CheckoutError, CommitCheckout, check_out_commit
+from evalgate.system.workspace import Workspace
+
+_LOCAL_KINDS = ("python", "adk", "command")
+
+
+@frozen
+class ControlAgent:
+    """The base commit's agent, not started."""
+
+    agent: Agent
+    commit: str
+    """Full hash; "" for a deployment of which git does not know the commit."""
+    url: str = ""
+    """Address of the deployment; "" if the agent is started here."""
+    checkout: CommitCheckout | None = field(default=None, repr=False)
+
+    def check_files(self) -> None:
+        """Raise ControlUnavailableError if the files of the control are no longer those of its commit.
+
+        The change's agent may run as the same user, so it could edit them.
+        """
+        changed = self.checkout.find_changed_files() if self.checkout else ()
+        if changed:
+            raise ControlUnavailableError(
+                f"the file {changed[0]} of the base commit's copy was changed, by its setup or by an agent"
+            )
+
+
+@contextmanager
+def build_control_agent(plan: Plan, source: ControlSource) -> Iterator[ControlAgent]:
+    """Check out the base commit, install what its agent needs and build it; all is removed after the block.
+
+    Blocks for as long as the setup takes. The environment of the setup is new each time: one that is kept
+    would hold packages of other commits.
+
+    Raises:
+        ControlUnavailableError: the control cannot be built.
+    """
+    if (reason := _find_unsupported(plan, source)) is not None:
+        raise ControlUnavailableError(reason)
+    if source.config.url is not None:
+        yield _build_remote_control(plan, source, source.config.url)
+        return
+    folder, environ = plan.workspace.folder, plan.environ
+    commit = source.find_commit(folder, environ)
+    top = git.run_git(folder, "rev-parse", "--show-toplevel")
+    try:
+        with check_out_commit(folder, commit, plan.workspace.agent_user) as checkout:
+            workspace = Workspace(checkout.folder, plan.workspace.owner)
+            spec = _resolve_base_agent(plan, source, checkout)
+            check_code_origin(spec, Path(top).resolve(), workspace, environ)
+            try:
+                agent = build_agent(
+                    spec, workspace, environ, plan.executor, checkout.root.parent / "environment"
+                )
+            except EvalgateError as error:
+                raise ControlUnavailableError(f"its agent cannot be set up: {error}") from None
+            control = ControlAgent(agent, commit, checkout=checkout)
+            control.check_files()
+            yield control
+    except CheckoutError as error:
+        raise ControlUnavailableError(f"commit {commit[:12]} cannot be checked out: {error}") from None
+
+
+def _find_unsupported(plan: Plan, source: ControlSource) -> str | None:
+    """Return the reason why this kind of agent has no control runs; None if it can have them."""
+    kind = plan.agent.settings.kind
+    if source.is_object:
+        return "the agent is an object of this program, which no other commit has"
+    if kind == "replay":
+        return "a recording cannot be run again"
+    if plan.executor.kind != "local":
+        return f"the executor `{plan.executor.kind}` runs no control"
+    if kind == "http" and source.config.url is None:
+        return "the agent is behind a URL: name the base's deployment with `gate.control.url`"
+    if kind not in (*_LOCAL_KINDS, "http"):
+        return f"an agent of kind `{kind}` has no control"
+    return None
+
+
+def _build_remote_control(plan: Plan, source: ControlSource, url: str) -> ControlAgent:
+    rules = Thresholds(DEFAULT_CONFIG, plan.workspace.folder)
+    try:
+        spec = resolve_agent(plan.agent.settings, url, rules)
+        agent = build_agent(replace(spec, what=url), plan.workspace, plan.environ)
+        commit = source.find_commit(plan.workspace.folder, plan.environ)
+    except ControlUnavailableError:
+        commit = ""
+    except EvalgateError as error:
+        raise ControlUnavailableError(f"`gate.control.url`: {error}") from None
+    return ControlAgent(agent, commit, url)
+
+
+def _resolve_base_agent(plan: Plan, source: ControlSource, checkout: CommitCheckout) -> AgentSpec:
+    """Return the agent of the base commit's thresholds file, with the options of the command line."""
+    rules, commit = Thresholds(DEFAULT_CONFIG, checkout.folder), checkout.commit[:12]
+    path = checkout.folder / plan.thresholds_file
+    if plan.thresholds_file and not (path.resolve().is_relative_to(checkout.root) and path.is_file()):
+        raise ControlUnavailableError(f"commit {commit} has no {plan.thresholds_file}")
+    try:
+        if plan.thresholds_file:
+            rules = replace(load_thresholds(path, plan.thresholds_file), base=path.parent)
+        agent = apply_overrides(rules.config, source.overrides).agent
+        # As many conversations at the same time as the change's agent has: both share one throttle.
+        own = plan.agent.settings
+        limits = {"workers": own.workers, "concurrency": own.concurrency}
+        what = source.overrides.kind_and_what[1]
+        found = resolve_agent(agent.model_copy(update=limits), what, rules) if agent else None
+    except EvalgateError as error:
+        raise ControlUnavailableError(f"the agent of commit {commit} cannot be built: {error}") from None
+    if found is None:
+        raise ControlUnavailableError(f"commit {commit} has no section `agent`")
+    if found.settings.kind not in _LOCAL_KINDS:
+        kind = found.settings.kind
+        raise ControlUnavailableError(f"commit {commit} has an agent of kind `{kind}`, which has no control")
+    return found
+
+
+class AlternatingAgent:
+    """`Agent` that gives odd runs to the head and even runs to the control. Both were started elsewhere."""
+
+    def __init__(self, head: Agent, control: Agent) -> None:
+        self._sides = (control, head)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Return at once, as both agents are stopped elsewhere."""
+
+    def open_session(
+        self, case: EvalCase, run: int, *, alone: bool
+    ) -> AbstractAsyncContextManager[AgentSession]:
+        """Open a conversation with the agent of the run's side."""
+        return self._sides[run % 2].open_session(case, run, alone=alone)

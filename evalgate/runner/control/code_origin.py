@@ -1,0 +1,142 @@
+"""Refuse control runs that would run code of the change instead of the base commit's.
+
+A control that runs the change's own code fails wherever the change fails, and every fault would look like a
+drift of the provider. So nothing that the control imports may come from the folder of the change.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from evalgate.agents.factory import AgentSpec
+from evalgate.runner.control.source import ControlUnavailableError
+from evalgate.system.workspace import Workspace, build_agent_environment
+
+_SHARED = frozenset({"PATH", "VIRTUAL_ENV", "HOME", "TMPDIR", "TEMP", "TMP", "PWD"})
+"""Variables that may name the folder of the change: what they lead to is looked at otherwise."""
+
+_PROBE = """
+import json, os, sys
+from importlib.metadata import distributions
+from urllib.parse import unquote, urlsplit
+top, found = os.path.realpath(sys.argv[1]), []
+def is_inside(path, folder):
+    return (os.path.realpath(path) + os.sep).startswith(os.path.realpath(folder) + os.sep)
+for path in filter(None, sys.path):
+    if is_inside(path, top) and not is_inside(path, sys.prefix):
+        found.append(path)
+for each in distributions():
+    url = urlsplit(json.loads(each.read_text("direct_url.json") or "{}").get("url", ""))
+    if url.scheme == "file" and is_inside(unquote(url.path), top):
+        found.append("the package " + each.metadata["Name"])
+print(json.dumps(found))
+"""
+"""Prints what an interpreter imports from a folder. It runs without evalgate, on Python 3.9 and newer."""
+
+_PROBE_SECONDS = 60
+
+
+def check_code_origin(spec: AgentSpec, top: Path, control: Workspace, environ: Mapping[str, str]) -> None:
+    """Check that nothing of the agent's code comes from the folder of the change.
+
+    Args:
+        spec: The base commit's agent.
+        top: Root of the change's repository.
+        control: Folder of the control, and the user of its agent.
+        environ: The gate's environment.
+
+    Raises:
+        ControlUnavailableError: something of the agent would come from the folder of the change.
+    """
+    settings = spec.settings
+    if settings.python is not None and settings.setup is not None:
+        raise ControlUnavailableError(
+            "`agent.setup` installs into `agent.python`, the environment of the change: leave out "
+            "`agent.python`"
+        )
+    env = build_agent_environment(environ, settings.env)
+    for name, value in env.items():
+        if name not in _SHARED and any(_is_inside(part, top) for part in value.split(os.pathsep)):
+            raise ControlUnavailableError(f"the variable {name} leads to the folder of the change")
+    words = _list_command(spec)
+    for word in words:
+        if str(top) in word:
+            raise ControlUnavailableError(f"`agent.command` names {word}, a file of the change")
+    if settings.setup is not None:
+        return  # it has an environment of its own
+    python = _find_program_python(words, env, top) if words else settings.python or sys.executable
+    found = _find_code(python, top, control, env) if python else ()
+    if found:
+        raise ControlUnavailableError(
+            f"{python} imports {found[0]} from the folder of the change. Give `agent.setup`, which "
+            "installs the agent for the control as well"
+        )
+
+
+def _find_program_python(words: Sequence[str], env: Mapping[str, str], top: Path) -> str | None:
+    """Return the interpreter of a command outside the control's folder; None if it has none.
+
+    Raises:
+        ControlUnavailableError: the command is another program in the folder of the change.
+    """
+    if "/" in words[0] and not words[0].startswith("/"):
+        return None  # it lies in the control's folder
+    program = shutil.which(words[0], path=env.get("PATH"))
+    python = _find_interpreter(program) if program else None
+    if program and python is None and _is_inside(program, top):
+        raise ControlUnavailableError(f"`{words[0]}` is {program}, a file of the change")
+    return python
+
+
+def _list_command(spec: AgentSpec) -> Sequence[str]:
+    command = getattr(spec.options, "command", None)
+    return shlex.split(command) if isinstance(command, str) else tuple(command or ())
+
+
+def _is_inside(path: str, folder: Path) -> bool:
+    return path.startswith("/") and Path(os.path.realpath(path)).is_relative_to(folder)
+
+
+def _find_interpreter(program: str) -> str | None:
+    """Return the Python that a program is, or that its first line names; None for any other program."""
+    if Path(program).name.startswith("python"):
+        return program
+    try:
+        with Path(program).open("rb") as file:
+            first = file.readline(4096).decode("utf-8", "replace")
+    except OSError:
+        return None
+    words = first.removeprefix("#!").split() if first.startswith("#!") else []
+    return next((word for word in words if Path(word).name.startswith("python")), None)
+
+
+def _find_code(python: str, top: Path, control: Workspace, env: Mapping[str, str]) -> Sequence[str]:
+    uid, gid = control.agent_user or (None, None)
+    try:
+        done = subprocess.run(
+            [python, "-c", _PROBE, str(top)],
+            cwd=control.folder,
+            env=dict(env),
+            user=uid,
+            group=gid,
+            extra_groups=None if uid is None else (),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            timeout=_PROBE_SECONDS,
+        )
+        found = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise ControlUnavailableError(f"{python} cannot be asked what it imports: {error}") from None
+    return [*_iter_texts(found)]
+
+
+def _iter_texts(found: object) -> Iterator[str]:
+    if not isinstance(found, list):
+        raise ControlUnavailableError("the agent's interpreter does not say what it imports")
+    yield from map(str, found)

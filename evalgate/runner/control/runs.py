@@ -1,0 +1,273 @@
+"""Make control runs in turn with further runs of the change, and compare the two."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import pluralize, to_sentence
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import Agent, ChecksEntry, ProgressListener
+from evalgate.core.types import Baseline, CaseKey, CaseResult, ControlComparison, RunResult
+from evalgate.gating.comparison import compare_runs
+from evalgate.gating.control import build_best_case, build_control_comparison
+from evalgate.gating.control_suspects import (
+    ControlSuspects,
+    FreshRuns,
+    find_suspects,
+    split_fresh_runs,
+)
+from evalgate.gating.score_tables import StatisticalPolicy, build_row_name
+from evalgate.gating.verdict import decide_verdict
+from evalgate.llm.usage import RunUsage
+from evalgate.runner.control.agent import AlternatingAgent, ControlAgent, build_control_agent
+from evalgate.runner.control.source import ControlSource, ControlUnavailableError
+from evalgate.runner.eval_runner import Evaluation, RunScope, RunStore
+from evalgate.runner.plan import Plan
+from evalgate.runner.record_builder import build_evidence, score_runs
+from evalgate.runner.sampling import RunSchedule
+from evalgate.statistics.control_runs import ControlDecision, decide_control_runs, plan_control_runs
+
+_WITNESSES = 2
+"""Passing cases that the control is asked if it passes no suspect: one pass shows that it works at all."""
+
+
+@frozen
+class ControlResult:
+    """Result of the control runs."""
+
+    comparison: ControlComparison | None = None
+    """None: the comparison with the baseline alone decides."""
+    notices: tuple[str, ...] = ()
+
+
+@dataclass
+class _UsageStore:
+    """Journal of the control runs: it keeps what they used, and not the runs, which must be made afresh."""
+
+    journal: RunStore
+
+    def begin_run(self) -> None:
+        """Return at once, as the journal is open."""
+
+    def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
+        """Forget the runs: after an interruption both sides are run again, in the same minutes."""
+
+    def record_usage(self, used: RunUsage) -> None:
+        """Store the usage until now."""
+        self.journal.record_usage(used)
+
+
+@dataclass
+class ControlSampling:
+    """Sampling strategy that makes pairs of runs: odd numbers are the head's, even ones the control's.
+
+    Only suspects get pairs. If the control passes none of its runs, `witnesses` get one run of the control.
+    """
+
+    suspects: ControlSuspects
+    witnesses: Sequence[CaseKey]
+    keys: Sequence[CaseKey]
+    """The cases of the plan, in order."""
+    fresh: Mapping[CaseKey, FreshRuns] = field(default_factory=dict)
+    """Runs until now."""
+    decision: ControlDecision | None = None
+    """None: more runs are wanted."""
+
+    def plan_first_runs(self, cases: int) -> RunSchedule:
+        """Return the first pairs of every suspect."""
+        del cases
+        return self._plan_pairs()
+
+    def plan_next_runs(self, cases: Sequence[CaseResult]) -> RunSchedule:
+        """Return further pairs, then the runs of witnesses, or an empty schedule if enough is known."""
+        first = {case.key: case for case in self.suspects.cases}
+        self.fresh = {case.key: split_fresh_runs(first[case.key], case) for case in cases if case.runs}
+        if wanted := self._plan_pairs():
+            return wanted
+        asked = any(key in self.fresh for key in self.witnesses)
+        if asked or not self.is_witness_needed:
+            return {}
+        return {index: (2,) for index, key in enumerate(self.keys) if key in self.witnesses}
+
+    def _plan_pairs(self) -> RunSchedule:
+        inputs = self.suspects.build_inputs(self.fresh)
+        found = plan_control_runs(*inputs, self.suspects.policy.parameters)
+        if isinstance(found, ControlDecision):
+            self.decision = found
+            return {}
+        self.decision = None
+        names = {build_row_name(case): case.key for case in self.suspects.cases}
+        pairs = {names[name]: count for name, count in found.pairs.items()}
+        schedule = {}
+        for index, key in enumerate(self.keys):
+            if count := pairs.get(key):
+                made = self._count_runs(key)
+                schedule[index] = tuple(range(made + 1, made + 2 * count + 1))
+        return schedule
+
+    def _count_runs(self, key: CaseKey) -> int:
+        found = self.fresh.get(key)
+        return len(found.head.runs) + len(found.control.runs) if found else 0
+
+    def decide(self) -> ControlDecision:
+        """Return the decision on the runs that exist."""
+        return self.decision or decide_control_runs(
+            *self.suspects.build_inputs(self.fresh), self.suspects.policy.parameters
+        )
+
+    @property
+    def is_witness_needed(self) -> bool:
+        """Return True if the control passed nothing, and the gate would not close for that."""
+        return (
+            self.decision is not None
+            and self.decision.answer != "broke"
+            and not any(_is_passed(run) for each in self.fresh.values() for run in each.control.runs)
+        )
+
+
+def _is_passed(run: RunResult) -> bool:
+    statuses = [metric.gating_status for metric in run.metrics]
+    return run.outcome == "answered" and "passed" in statuses and not {"failed", "errored"} & {*statuses}
+
+
+async def compare_with_control(
+    plan: Plan,
+    evaluation: Evaluation,
+    agent: Agent,
+    statistics: StatisticalPolicy | None,
+    baseline: Baseline | None,
+    *,
+    source: ControlSource,
+    progress: ProgressListener,
+    journal: RunStore | None = None,
+) -> ControlResult:
+    """Run the base commit's agent if the comparison with the baseline would close the gate.
+
+    Args:
+        plan: The plan of the runs.
+        evaluation: The runs, all made.
+        agent: The change's agent, which still runs.
+        statistics: Settings of the comparison.
+        baseline: Stored runs.
+        source: Where the control comes from.
+        progress: Listener of all runs.
+        journal: Store for what the runs use.
+
+    If control runs are not possible, the comparison with the baseline decides, and a notice says why.
+    """
+    suspects = _find_suspects(plan, evaluation, statistics, baseline, source)
+    if suspects is None:
+        return ControlResult()
+    try:
+        async with AsyncExitStack() as stack:
+            entering = build_control_agent(plan, source)
+            control = await asyncio.to_thread(stack.enter_context, entering)
+            await _start_control(stack, control)
+            sampling = await _make_runs(plan, evaluation, agent, control, suspects, progress, journal)
+            control.check_files()
+            return _build_result(control, sampling, source.describe_base(plan.environ))
+    except ControlUnavailableError as error:
+        why = to_sentence(str(error))
+        return ControlResult(
+            None, (f"No control runs count, so the comparison with the baseline decides: {why}",)
+        )
+
+
+def _find_suspects(
+    plan: Plan,
+    evaluation: Evaluation,
+    statistics: StatisticalPolicy | None,
+    baseline: Baseline | None,
+    source: ControlSource,
+) -> ControlSuspects | None:
+    """Return the suspects, or None if the gate stays open, or if control runs cannot open it."""
+    scored = score_runs(plan, evaluation, statistics, baseline)
+    comparison = compare_runs(scored, baseline, plan.policy, whole_sets=plan.whole_sets)
+    suspects = find_suspects(scored, comparison.cases, baseline, source.mode)
+    if suspects is None:
+        return None
+    for control, is_worth_it in ((None, True), (build_best_case(suspects), False)):
+        evidence = build_evidence(plan, evaluation, scored, comparison, control)
+        verdict = decide_verdict(evidence, plan.policy)
+        if (verdict.status == "fail") is not is_worth_it or verdict.status == "error":
+            return None
+    return suspects
+
+
+async def _start_control(stack: AsyncExitStack, control: ControlAgent) -> None:
+    try:
+        agent = await stack.enter_async_context(control.agent)
+        if isinstance(agent, ChecksEntry):
+            await agent.check_entry()
+    except InvalidInputError as error:
+        raise ControlUnavailableError(f"its agent cannot be started: {error}") from None
+
+
+async def _make_runs(
+    plan: Plan,
+    evaluation: Evaluation,
+    agent: Agent,
+    control: ControlAgent,
+    suspects: ControlSuspects,
+    progress: ProgressListener,
+    journal: RunStore | None,
+) -> ControlSampling:
+    """Make the runs until there is a decision.
+
+    Raises:
+        ControlUnavailableError: there is none, or it cannot be trusted.
+    """
+    witnesses = [
+        case.key
+        for case in suspects.cases
+        if case.gates and case.key not in suspects.broken and case.runs and all(map(_is_passed, case.runs))
+    ][:_WITNESSES]
+    chosen = plan.select_cases({*suspects.keys, *witnesses})
+    keys = [
+        (suite.eval_set.eval_set_id, case.eval_id) for suite in chosen.suites for case in suite.eval_set.cases
+    ]
+    sampling = ControlSampling(suspects, witnesses, keys)
+    store = _UsageStore(journal) if journal is not None else None
+    runs = Evaluation(chosen, progress, RunScope(journal=store, used=evaluation.earlier_judging))
+    runs.judge_health = evaluation.judge_health
+    await runs.make_runs(AlternatingAgent(agent, control.agent), sampling)
+    sampling.plan_next_runs(runs.collect_results())
+    if runs.unreachable:
+        raise ControlUnavailableError(f"an agent could not be reached: {runs.unreachable}")
+    if sampling.decision is None and sampling.decide().answer != "broke":
+        why = runs.spending.exhausted_budget or "the runs ended early"
+        raise ControlUnavailableError(f"{why} before they told anything")
+    if sampling.is_witness_needed:
+        _check_witnesses(sampling)
+    return sampling
+
+
+def _check_witnesses(sampling: ControlSampling) -> None:
+    """Raise ControlUnavailableError unless the control passes a case that passes for the change."""
+    asked = [sampling.fresh[key] for key in sampling.witnesses if key in sampling.fresh]
+    names = ", ".join(each.control.eval_id for each in asked)
+    tried = (
+        f"not even {names}, which the change passes"
+        if names
+        else "and no other case passes that could be asked"
+    )
+    raise ControlUnavailableError(
+        f"the control passes nothing, {tried}, so it may lack something that the change's folder has"
+    )
+
+
+def _build_result(control: ControlAgent, sampling: ControlSampling, base: str) -> ControlResult:
+    found = build_control_comparison(
+        sampling.suspects,
+        sampling.fresh,
+        sampling.decide(),
+        commit=control.commit,
+        url=control.url,
+        base="the base's deployment" if control.url else base,
+    )
+    name = f"control@{control.commit[:12]}" if control.commit else f"the control at {control.url}"
+    cost = "" if not found.cost_usd else f", for ${found.cost_usd:,.2f}"
+    made = f"{pluralize(found.runs, 'run')} compared the change with {name}{cost}."
+    return ControlResult(found, (made, *found.iter_sentences(None)))

@@ -1,0 +1,195 @@
+"""A copy of a commit's files in a temporary folder, which git never writes to."""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import field
+from pathlib import Path, PurePosixPath
+
+from evalgate.core.errors import EvalgateError
+from evalgate.core.frozen import frozen
+from evalgate.system.git import run_git, run_git_bytes
+
+_PREFIX = "evalgate-control-"
+_LOCK = "lock"
+_LINK, _SUBMODULE, _EXECUTABLE = "120000", "160000", "100755"
+_BYTECODE = "__pycache__"
+_BATCH_BYTES = 32 * 1024 * 1024
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+_LONGEST_POINTER = 1024
+
+
+class CheckoutError(EvalgateError):
+    """A commit cannot be checked out as it was; the message is a part of a sentence."""
+
+
+@frozen
+class _Entry:
+    """One file of a commit."""
+
+    path: str
+    mode: str
+    blob: str
+    size: int
+
+
+@frozen
+class CommitCheckout:
+    """The files of one commit."""
+
+    commit: str
+    """Full hash."""
+    root: Path
+    """Root of the files."""
+    folder: Path
+    """Folder of the working folder that the commit was read for."""
+    entries: tuple[_Entry, ...] = field(default=(), repr=False)
+
+    def find_changed_files(self) -> tuple[str, ...]:
+        """Return the committed files that are no longer as the commit has them; new files do not count."""
+        return tuple(entry.path for entry in self.entries if not _is_unchanged(self.root, entry))
+
+
+@contextmanager
+def check_out_commit(
+    folder: Path, commit: str, owner: tuple[int, int] | None = None
+) -> Iterator[CommitCheckout]:
+    """Write the files of a commit into a new folder, which is removed when the block ends.
+
+    Neither hooks nor filters run, no index or list of worktrees of the repository changes, and line ends are
+    those of the commit. Folders that an earlier process left behind are removed first.
+
+    Args:
+        folder: A folder of the repository.
+        commit: Full hash.
+        owner: uid and gid that the files belong to; None: those of this process.
+
+    Raises:
+        CheckoutError: git cannot read the commit, or it needs submodules or Git LFS.
+    """
+    _remove_abandoned_folders()
+    home = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+    try:
+        with (home / _LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            root = home / "checkout"
+            root.mkdir()
+            entries = tuple(_list_entries(folder, commit))
+            try:
+                _write_files(folder, root, entries)
+                if owner is not None:
+                    _change_owner(home, owner)
+            except OSError as error:
+                raise CheckoutError(f"its files cannot be written: {error}") from None
+            prefix = run_git(folder, "rev-parse", "--show-prefix")
+            yield CommitCheckout(commit, root, root / prefix, entries)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _list_entries(folder: Path, commit: str) -> Iterator[_Entry]:
+    listed = run_git_bytes(folder, "ls-tree", "-r", "-l", "-z", "--full-tree", commit).split(b"\0")
+    if not any(listed):
+        raise CheckoutError("git cannot read its files")
+    for line in filter(None, listed):
+        about, _, name = line.partition(b"\t")
+        mode, _, blob, size = about.decode().split()
+        path = os.fsdecode(name)
+        if mode == _SUBMODULE:
+            raise CheckoutError(f"it has the submodule {path}, which is not checked out")
+        if _BYTECODE in path.split("/"):
+            continue  # Python writes it anew, as the files have other times here
+        if {"..", ".git", ""} & set(path.split("/")):
+            raise CheckoutError(f"it has a file with the name {path!r}")
+        if not size.isdigit():
+            raise CheckoutError(f"git does not have its file {path}: check out without a filter")
+        yield _Entry(path, mode, blob, int(size))
+
+
+def _write_files(folder: Path, root: Path, entries: tuple[_Entry, ...]) -> None:
+    """Write regular files, then symbolic links, so that no file is written through a link."""
+    links = []
+    for batch in _iter_batches(entries):
+        contents = _read_blobs(folder, batch)
+        for entry in batch:
+            content = contents.get(entry.blob)
+            if content is None:
+                raise CheckoutError(f"git cannot read its file {entry.path}")
+            if len(content) <= _LONGEST_POINTER and content.startswith(_LFS_POINTER):
+                raise CheckoutError(f"its file {entry.path} is in Git LFS, which is not read")
+            if entry.mode == _LINK:
+                links.append((entry, content))
+                continue
+            path = root / entry.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            path.chmod(0o755 if entry.mode == _EXECUTABLE else 0o644)
+    for entry, target in links:
+        (root / entry.path).parent.mkdir(parents=True, exist_ok=True)
+        (root / entry.path).symlink_to(os.fsdecode(target))
+
+
+def _iter_batches(entries: tuple[_Entry, ...]) -> Iterator[list[_Entry]]:
+    batch: list[_Entry] = []
+    size = 0
+    for entry in entries:
+        batch.append(entry)
+        size += entry.size
+        if size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _read_blobs(folder: Path, entries: list[_Entry]) -> Mapping[str, bytes]:
+    given = "".join(f"{entry.blob}\n" for entry in entries).encode()
+    output, found, at = run_git_bytes(folder, "cat-file", "--batch", given=given), {}, 0
+    while (end := output.find(b"\n", at)) >= 0:
+        words = output[at:end].split()
+        if len(words) != 3 or not words[2].isdigit():
+            break
+        size = int(words[2])
+        found[words[0].decode()] = output[end + 1 : end + 1 + size]
+        at = end + size + 2
+    return found
+
+
+def _change_owner(home: Path, owner: tuple[int, int]) -> None:
+    for parent, folders, files in os.walk(home):
+        for name in (*folders, *files):
+            os.lchown(Path(parent, name), *owner)
+    os.chown(home, *owner)
+
+
+def _is_unchanged(root: Path, entry: _Entry) -> bool:
+    path = root / entry.path
+    try:
+        if any((root / parent).is_symlink() for parent in PurePosixPath(entry.path).parents):
+            return False
+        if entry.mode == _LINK:
+            content = os.fsencode(path.readlink())
+        elif path.is_symlink():
+            return False
+        else:
+            content = path.read_bytes()
+    except OSError:
+        return False
+    hashed = hashlib.sha256() if len(entry.blob) == 64 else hashlib.sha1(usedforsecurity=False)
+    hashed.update(f"blob {len(content)}\0".encode() + content)
+    return hashed.hexdigest() == entry.blob
+
+
+def _remove_abandoned_folders() -> None:
+    """Remove the folders of processes that were killed: nothing holds their lock any more."""
+    for home in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            if home.is_symlink() or home.stat().st_uid != os.geteuid():
+                continue
+            with (home / _LOCK).open("r+") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(home, ignore_errors=True)

@@ -1,0 +1,144 @@
+"""A failure that the base commit has today as well is no fault of the change."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.commands import Done, evalgate
+from tests.runner.control.projects import PULL_REQUEST, Project, build_settings, git
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return Project.create(tmp_path_factory.mktemp("template"))
+
+
+@pytest.fixture
+def project(template: Project, tmp_path: Path) -> Project:
+    return template.copy(tmp_path / "project")
+
+
+def list_notes(done: Done) -> str:
+    return "\n".join(done.record["notices"])
+
+
+def test_a_drift_of_the_provider_opens_the_gate_and_is_recorded(project: Project) -> None:
+    project.edit_agent("I cannot say", "No idea")
+    project.set_provider("refund_late")
+    done = project.run("--html", **PULL_REQUEST)
+    assert done.code == 0, done.out + done.err
+    base = git(project.folder, "rev-parse", "origin/main")
+    record = done.record
+    control = record["control"]
+    assert (control["commit"], control["answer"]) == (base, "drifted")
+    (case,) = [each for each in control["cases"] if each.get("answer")]
+    assert [run["side"] for run in case["runs"]] == ["head", "control"] * 4
+    counts = [case[f"{side}_{what}"] for side in ("head", "control") for what in ("runs", "failed")]
+    assert counts == [4, 4, 4, 4]
+    # Two passing cases showed that the control works here at all.
+    assert control["runs"] == 10
+    sentence = (
+        "refund_late fails on main today as well (control 0 of 4, head 0 of 4 passed; 10 of 10 in the baseline): "
+        "provider or backend drift, not your change. Refresh the baseline."
+    )
+    assert record["verdict"]["reasons"][0] == sentence
+    assert sentence in done.out
+    for report in ("comment.md", "junit.xml", "report.html"):
+        text = (project.folder / "evalgate-report" / report).read_text("utf-8")
+        assert "control 0 of 4, head 0 of 4 passed" in text.replace("\\_", "_"), report
+    # The scores are those of the head's own runs, and so is the baseline.
+    (scored,) = [each for each in record["cases"] if each["eval_id"] == "refund_late"]
+    assert len(scored["runs"]) == 3
+    saved = evalgate("baseline", "save", "--to", "new.json", "--allow-failing", cwd=project.folder)
+    assert saved.code == 0, saved.err
+    stored = json.loads((project.folder / "new.json").read_text("utf-8"))["cases"]
+    assert {len(each["runs"]) for each in stored} == {1}
+    again = evalgate("report", "evalgate-report/results.json", "--out", "again", cwd=project.folder)
+    assert sentence in again.out, again.err
+
+
+def test_a_fault_of_the_change_closes_the_gate_after_four_pairs(project: Project) -> None:
+    project.edit_agent("message in provider.split()", 'message == "refund_late"')
+    done = project.run("--control", "HEAD^")
+    assert done.code == 1, done.out + done.err
+    assert done.record["control"]["runs"] == 8
+    assert "refund_late broke: control 4 of 4, head 0 of 4 passed today." in done.out
+
+
+def test_a_drift_does_not_hide_a_fault_of_the_change(project: Project) -> None:
+    project.edit_agent("message in provider.split()", 'message == "order" or message in provider.split()')
+    project.set_provider("refund_late")
+    done = project.run("--runs", "4", **PULL_REQUEST)
+    assert done.code == 1, done.out + done.err
+    answers = {each["eval_id"]: each.get("answer") for each in done.record["control"]["cases"]}
+    assert answers["order"] == "broke"
+    assert answers["refund_late"] in ("drifted", "open")
+
+
+def test_an_average_that_fell_on_both_sides_is_a_drift_too(project: Project) -> None:
+    project.edit_agent("I cannot say", "No idea")
+    project.set_provider("refund_late hello order")
+    done = project.run(**PULL_REQUEST)
+    assert done.code == 0, done.out + done.err
+    assert done.record["verdict"]["status"] == "pass", done.out
+    assert "response_match_score is lower for the cases that fail on main today as well." in done.out
+
+
+def test_a_control_that_passes_nothing_explains_nothing(project: Project) -> None:
+    # The base commit's agent needs a file that is not committed: no drift, although its runs fail alike.
+    project.edit_agent(
+        "provider = Path",
+        'if not Path("secret").exists():\n        return "I cannot say"\n    provider = Path',
+    )
+    project.make_base()
+    project.write("secret", "")
+    project.set_provider("refund_late")
+    done = project.run(**PULL_REQUEST)
+    assert done.code == 1, done.out + done.err
+    assert "control" not in done.record
+    assert "the control passes nothing, not even hello, order" in list_notes(done).replace(
+        "The control", "the control"
+    )
+
+
+def test_a_crash_that_only_the_control_has_is_no_drift(project: Project) -> None:
+    project.edit_agent("provider = Path", 'Path("secret").read_text()\n    provider = Path')
+    project.make_base()
+    project.write("secret", "")
+    project.set_provider("refund_late")
+    done = project.run(**PULL_REQUEST)
+    assert done.code == 1, done.out + done.err
+
+
+def test_no_control_runs_without_need_or_by_a_shard(project: Project) -> None:
+    project.edit_agent("I cannot say", "No idea")
+    done = project.run(**PULL_REQUEST)
+    assert (done.code, "control" in done.record) == (0, False)
+    project.set_provider("refund_late")
+    # A minimum of the mean closes the gate whatever the control does.
+    settings = json.loads(build_settings())
+    settings["criteria"]["response_match_score"] = {"threshold": 0.8, "min_mean": 0.9}
+    project.write("evalgate.json", json.dumps(settings))
+    done = project.run("--policy", "head", **PULL_REQUEST)
+    assert (done.code, "control" in done.record, "ontrol" in list_notes(done)) == (1, False, False)
+
+
+def test_a_spent_budget_leaves_the_decision_to_the_baseline(project: Project) -> None:
+    settings = json.loads(build_settings())
+    settings["budget"] = {"tokens": 150}
+    project.write("evalgate.json", json.dumps(settings))
+    counted = (
+        "import os\n"
+        "def answer(message):\n"
+        '    bad = message in open(os.environ["PROVIDER"]).read().split()\n'
+        '    usage = {"input_tokens": 5, "output_tokens": 5}\n'
+        '    return {"response": "I cannot say" if bad else f"Yes {message}", "usage": usage}\n'
+    )
+    project.write("agent.py", counted)
+    project.commit("Count tokens")
+    project.make_base()
+    project.set_provider("refund_late")
+    done = project.run("--runs", "3", **PULL_REQUEST)
+    assert done.code == 1, done.out + done.err
+    assert "The budget of 150 tokens is spent before they told anything." in list_notes(done)

@@ -1,0 +1,127 @@
+"""Where no control can be had, the reason is said, and the comparison with the baseline decides."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from evalgate.config.cli_overrides import Overrides
+from evalgate.core.errors import InvalidInputError
+from evalgate.runner.control.agent import build_control_agent
+from evalgate.runner.control.source import ControlUnavailableError
+from evalgate.runner.plan import build_plan
+from tests.runner.control.projects import AGENT, PULL_REQUEST, build_eval_set, build_settings, git
+
+Change = Callable[[Path], None]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Repository with one commit, which is the base."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    (folder / "agent.py").write_text(AGENT)
+    (folder / "desk.evalset.json").write_text(build_eval_set())
+    set_agent(folder, {"entry": "agent.py:answer"})
+    return folder
+
+
+def set_agent(folder: Path, agent: Mapping[str, object], **gate: object) -> None:
+    """Commit the section `agent`, as the base."""
+    (folder / "evalgate.json").write_text(build_settings(agent=agent, baseline=None, **gate))
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "--allow-empty", "-m", "Base")
+    git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
+
+
+def explain(folder: Path, environ: Mapping[str, str] = PULL_REQUEST, control: str | None = None) -> str:
+    """Return the reason why there is no control; "" if there is one."""
+    known = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **environ}
+    plan = build_plan(Overrides(control=control), thresholds=None, folder=folder, environ=known)
+    assert plan.control is not None
+    try:
+        with build_control_agent(plan, plan.control) as built:
+            assert built.commit == git(folder, "rev-parse", control or "origin/main")
+    except ControlUnavailableError as error:
+        return str(error)
+    return ""
+
+
+def test_a_python_agent_has_a_control(folder: Path) -> None:
+    assert explain(folder) == ""
+    (folder / "agent.py").write_text("edited")
+    assert explain(folder, {}, control="HEAD") == ""
+
+
+def test_the_base_commit_must_be_known(folder: Path) -> None:
+    assert "name the commit to compare with" in explain(folder, {})
+    git(folder, "update-ref", "-d", "refs/remotes/origin/main")
+    assert explain(folder) == (
+        "git does not know here what the change is merged into. Check out with `fetch-depth: 2`"
+    )
+    with pytest.raises(InvalidInputError, match="--control: git knows no commit `man` here"):
+        explain(folder, control="man")
+
+
+def test_the_base_commit_must_have_the_agent(folder: Path) -> None:
+    git(folder, "rm", "-q", "evalgate.json")
+    git(folder, "commit", "-q", "-m", "None yet")
+    git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
+    (folder / "evalgate.json").write_text(build_settings(agent={"entry": "agent.py:answer"}, baseline=None))
+    assert explain(folder).endswith("has no evalgate.json")
+
+
+@pytest.mark.parametrize(
+    ("agent", "reason"),
+    [
+        ({"entry": "agent.py:answer", "setup": "echo no wheel; exit 7"}, "no wheel"),
+        (
+            {"entry": "agent.py:answer", "setup": "echo >> agent.py"},
+            "the file agent.py of the base commit's copy",
+        ),
+        ({"entry": "agent.py:answer", "setup": "true", "python": sys.executable}, "leave out `agent.python`"),
+        ({"kind": "replay", "path": "a.json"}, "a recording cannot be run again"),
+        ({"kind": "docker", "image": "desk:1", "port": 80}, "an agent of kind `docker` has no control"),
+        ({"kind": "http", "url": "http://localhost:1"}, "name the base's deployment with `gate.control.url`"),
+    ],
+)
+def test_an_agent_that_cannot_be_its_control(folder: Path, agent: dict[str, object], reason: str) -> None:
+    set_agent(folder, agent)
+    assert reason in explain(folder)
+
+
+def test_a_control_never_runs_code_of_the_change(folder: Path, tmp_path: Path) -> None:
+    variables = {**PULL_REQUEST, "PYTHONPATH": str(folder / "src")}
+    assert explain(folder, variables) == "the variable PYTHONPATH leads to the folder of the change"
+    set_agent(folder, {"kind": "command", "command": ["sh", "-c", f"exec {folder}/agent.sh"]})
+    assert "a file of the change" in explain(folder)
+    # As `pip install -e .` leaves it, in an environment outside of the repository.
+    site = tmp_path / "installed"
+    (site / "desk-1.dist-info").mkdir(parents=True)
+    (site / "desk-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: desk\nVersion: 1\n")
+    (site / "desk-1.dist-info" / "direct_url.json").write_text(
+        f'{{"url": "file://{folder}", "dir_info": {{}}}}'
+    )
+    set_agent(folder, {"kind": "command", "command": ["python3", "agent.py"]})
+    assert "imports the package desk from the folder" in explain(
+        folder, {**PULL_REQUEST, "PYTHONPATH": str(site)}
+    )
+    (site / "desk-1.dist-info" / "direct_url.json").unlink()
+    assert explain(folder, {**PULL_REQUEST, "PYTHONPATH": str(site)}) == ""
+
+
+def test_a_setting_without_a_meaning_is_refused_at_its_line(folder: Path) -> None:
+    set_agent(folder, {"entry": "agent.py:answer"}, control={"url": "http://localhost:1"})
+    with pytest.raises(
+        InvalidInputError, match=r"evalgate.json:\d+:\d+: `gate.control.url` is for an agent of kind"
+    ):
+        explain(folder)
+    set_agent(folder, {"entry": "agent.py:answer"}, control={"mode": "suspect"})
+    with pytest.raises(InvalidInputError, match=r"evalgate.json:\d+:\d+: .*suspects"):
+        explain(folder)
+    set_agent(folder, {"entry": "agent.py:answer"}, control={"mode": "off", "url": "http://localhost:1"})
+    with pytest.raises(InvalidInputError, match="makes no control runs"):
+        explain(folder)
