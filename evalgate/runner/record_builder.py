@@ -189,11 +189,14 @@ def _describe_doubts(plan: Plan, evaluation: Evaluation, cases: Sequence[CaseRes
     if plan.selection is not None and plan.selection.is_sample:
         drawn, of = plan.selection.cases, pluralize(plan.selection.of, "case")
         yield f"This is a sample of {drawn:,} of {of}, which has no verdict."
+    # Shards that are merged, and a run that is resumed, have runs of before.
+    has_runs = any(run.outcome != "not_run" for case in cases for run in case.runs)
+    ending = "" if has_runs else " No case was run."
     health = evaluation.judge_health
     if health is not None and not health.is_reliable:
-        yield f"{to_sentence(health.sentence)} Missed: {', '.join(health.missed)}. No case was run."
+        yield f"{to_sentence(health.sentence)} Missed: {', '.join(health.missed)}.{ending}"
     if plan.label_check is not None:
-        yield from (f"{to_sentence(each)} No case was run." for each in plan.label_check.unreliable)
+        yield from (f"{to_sentence(each)}{ending}" for each in plan.label_check.unreliable)
     spent = evaluation.spending.exhausted_budget
     yield from describe_budget_shortfall(cases, more_wanted=evaluation.more_wanted, why=spent)
 

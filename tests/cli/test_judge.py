@@ -4,7 +4,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -37,6 +37,7 @@ def run_project(
     script: Callable[[Body], Reply] = judging,
     agent: str = AGENT,
     criteria: Mapping[str, object] = CRITERIA,
+    options: Sequence[str] = (),
 ) -> Done:
     """Run the agent, judged by a model."""
     cases = [
@@ -63,7 +64,7 @@ def run_project(
             "judge": {**judge, "floor": floor},
         }
         (folder / "evalgate.json").write_text(json.dumps(config))
-        done = call(folder, "run", "--runs", str(runs))
+        done = call(folder, "run", "--runs", str(runs), *options)
         assert done.code == code, done.out + done.err
         return done
 
@@ -137,8 +138,10 @@ def test_people_label_a_blind_sample_and_the_judge_is_compared(tmp_path: Path) -
 def test_a_judge_that_misses_its_floor_closes(tmp_path: Path) -> None:
     run_project(tmp_path, {"kappa": 0.9})
     call(tmp_path, "judge", "sample", "-n", "24")
+    run_project(tmp_path, {"kappa": 0.9}, 0, options=("--shard", "1/1", "--out", "part"))
     fill(tmp_path, "labels2.yaml", wrong=7)
     call(tmp_path, "judge", "add", "labels2.yaml", "--by", "anna")
+    merged = call(tmp_path, "merge", "part", "--runs", "1")
     check = call(tmp_path, "judge", "check")
     again = call(tmp_path, "judge", "sample", "-o", "more.yaml")
     twice = call(tmp_path, "judge", "sample")
@@ -153,6 +156,9 @@ def test_a_judge_that_misses_its_floor_closes(tmp_path: Path) -> None:
     assert not (tmp_path / "more.yaml").exists()
     assert f"The judge of {METRIC} is unreliable: kappa 0." in stopped.out
     assert ", below 0.9 (24 labels). No case was run." in stopped.out
+    assert merged.code == 3
+    assert ", below 0.9 (24 labels)." in merged.out
+    assert "No case was run" not in merged.out, "the shard was run before the labels were there"
     assert (
         f"It is not known whether the judge of {METRIC} holds `judge.floor`: no answers of this judge"
         in " ".join(undecided.record["notices"])
