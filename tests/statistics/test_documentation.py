@@ -1,5 +1,6 @@
 """What the page about the statistics shows is what the code does."""
 
+import re
 import runpy
 from pathlib import Path
 
@@ -7,7 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from evalgate.config.schema.gate import GateConfig, StatisticsConfig
-from evalgate.statistics.case_regression import build_confirmation_plan
+from evalgate.statistics.case_regression import StoredOutcomes, build_confirmation_plan
+from evalgate.statistics.control_runs import CaseSuspect, PairsWanted, plan_control_runs
 from evalgate.statistics.parameters import MetricRule, Parameters
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -32,6 +34,18 @@ def test_the_failures_that_confirm_a_case(row: str) -> None:
     )
 
     assert plan.need.get(("m", "0")) == (int(failures) if failures.isdigit() else None)
+
+
+def test_the_pairs_that_show_a_total_break() -> None:
+    rows = re.findall(
+        r"^\| ([\d to]+) \| (\d+) \|$", PAGE.split("## Control runs")[1].split("## ")[0], re.MULTILINE
+    )
+    assert len(rows) == 4
+    for suspects, pairs in rows:
+        for count in map(int, suspects.split(" to ")):
+            names = [f"case {at}" for at in range(count)]
+            cases = [CaseSuspect(name, StoredOutcomes(10, 0)) for name in names]
+            assert plan_control_runs(cases, (), Parameters()) == PairsWanted(dict.fromkeys(names, int(pairs)))
 
 
 def test_the_defaults() -> None:
