@@ -71,6 +71,9 @@ class GateRules:
     """Policy by (eval set, case); None: stored thresholds, weights and tags are kept."""
 
 
+_CONTROL_LEFT_OUT = "The control runs of the record are left out: the comparison with the baseline decides."
+
+
 def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
     """Return the record as these rules and this baseline would have made it, verdict included."""
     # One gate run cannot show since when a case fails.
@@ -106,11 +109,13 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
         totals=replace(evidence.totals, cost_usd=record.totals.cost_usd, known_usd=record.totals.known_usd),
         comparison=changes,
         notices=(
+            *((_CONTROL_LEFT_OUT,) if record.control else ()),
             *comparison.notices,
             *(_describe_baseline(comparison, baseline) if baseline else ()),
         ),
         effort=comparison.effort,
         failure_groups=group_failures(cases, changes, record.criteria, baseline),
+        control=None,
         anchor=None,  # only a run reads it: these rules and this baseline may have another one, or none
     )
 

@@ -56,6 +56,9 @@ def test_a_drift_of_the_provider_opens_the_gate_and_is_recorded(project: Project
     assert {len(each["runs"]) for each in stored} == {1}
     again = evalgate("report", "evalgate-report/results.json", "--out", "again", cwd=project.folder)
     assert sentence in again.out, again.err
+    compared = evalgate("compare", "baseline.json", "evalgate-report/results.json", cwd=project.folder)
+    assert "refund_late broke" in compared.out, compared.out + compared.err
+    assert "The control runs of the record are left out" in compared.out
 
 
 def test_a_fault_of_the_change_closes_the_gate_after_four_pairs(project: Project) -> None:

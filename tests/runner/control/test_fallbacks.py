@@ -93,6 +93,12 @@ def test_an_agent_that_cannot_be_its_control(folder: Path, agent: dict[str, obje
     assert reason in explain(folder)
 
 
+def test_the_base_of_an_agent_behind_a_url_is_its_deployment(folder: Path) -> None:
+    url = "http://localhost:1"
+    set_agent(folder, {"kind": "http", "url": url}, control={"url": f"{url}/base"})
+    assert explain(folder) == ""
+
+
 def test_a_control_never_runs_code_of_the_change(folder: Path, tmp_path: Path) -> None:
     variables = {**PULL_REQUEST, "PYTHONPATH": str(folder / "src")}
     assert explain(folder, variables) == "the variable PYTHONPATH leads to the folder of the change"
