@@ -220,7 +220,7 @@ def _build_checked_plan(
     check_executor(config.executor, rules)
     told = iter_plan_notices(config, suites)
     return Plan(
-        control=resolve_control(config, rules, overrides, workspace.folder, given.agent),
+        control=resolve_control(config, rules, overrides, workspace.folder, base.environ, given.agent),
         workspace=workspace,
         suites=suites,
         agent=agent,

@@ -1,7 +1,7 @@
 """Problems of a plan: errors that its parts share, notices and warnings about eval sets and thresholds."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +57,12 @@ def collect_all_problems(overrides: Overrides) -> Iterator[LoadedRules]:
 
 
 def resolve_control(
-    config: Config, rules: Thresholds, overrides: Overrides, folder: Path, given: object | None
+    config: Config,
+    rules: Thresholds,
+    overrides: Overrides,
+    folder: Path,
+    environ: Mapping[str, str],
+    given: object | None,
 ) -> "ControlSource | None":
     """Return the source of control runs, or None if `gate.control` is off.
 
@@ -70,7 +75,7 @@ def resolve_control(
         return None
     from evalgate.runner.control.source import build_control_source
 
-    return build_control_source(config, rules, overrides, folder, is_object=given is not None)
+    return build_control_source(config, rules, overrides, folder, environ, is_object=given is not None)
 
 
 def check_judges(judge_resolver: JudgeResolver, rules: Thresholds) -> None:

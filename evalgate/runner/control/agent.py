@@ -63,7 +63,7 @@ def build_control_agent(plan: Plan, source: ControlSource) -> Iterator[ControlAg
         yield _build_remote_control(plan, source, source.config.url)
         return
     folder, environ = plan.workspace.folder, plan.environ
-    commit = source.find_commit(folder, environ)
+    commit = source.get_commit()
     top = git.run_git(folder, "rev-parse", "--show-toplevel")
     try:
         with check_out_commit(folder, commit, plan.workspace.agent_user) as checkout:
@@ -104,12 +104,9 @@ def _build_remote_control(plan: Plan, source: ControlSource, url: str) -> Contro
     try:
         spec = resolve_agent(plan.agent.settings, url, rules)
         agent = build_agent(replace(spec, what=url), plan.workspace, plan.environ)
-        commit = source.find_commit(plan.workspace.folder, plan.environ)
-    except ControlUnavailableError:
-        commit = ""
     except EvalgateError as error:
         raise ControlUnavailableError(f"`gate.control.url`: {error}") from None
-    return ControlAgent(agent, commit, url)
+    return ControlAgent(agent, source.commit, url)
 
 
 def _resolve_base_agent(plan: Plan, source: ControlSource, checkout: CommitCheckout) -> AgentSpec:

@@ -25,28 +25,25 @@ class ControlSource:
     """Options of the command line, which apply to the base commit's agent as well."""
     is_object: bool = False
     """True: the agent is an object of the program, which no other commit has."""
+    commit: str = ""
+    """Full hash of the base commit; "" if it is not known, as `problem` explains. It is resolved before
+    any code of the change runs, which could move the names that git knows it by."""
+    problem: str = ""
 
     @property
     def mode(self) -> Literal["suspects", "all"]:
         """Return which cases get control runs."""
         return "all" if self.config.mode == "all" else "suspects"
 
-    def find_commit(self, folder: Path, environ: Mapping[str, str]) -> str:
+    def get_commit(self) -> str:
         """Return the full hash of the base commit.
 
         Raises:
-            ControlUnavailableError: nothing names it, or git does not know it.
+            ControlUnavailableError: nothing names it, git does not know it, or it is the one that is tested.
         """
-        if self.overrides.control is not None:
-            return find_named_commit(folder, self.overrides.control)
-        if not git.describe_unmerged_change(environ):
-            raise ControlUnavailableError(
-                "no pull request is tested here, so name the commit to compare with, as `--control main`"
-            )
-        if commit := git.find_base_commit(folder, environ):
-            return commit
-        how = git.describe_base_fetch(environ).partition(", so that")[0]
-        raise ControlUnavailableError(f"git does not know here what the change is merged into. {how}")
+        if not self.commit:
+            raise ControlUnavailableError(self.problem)
+        return self.commit
 
     def describe_base(self, environ: Mapping[str, str]) -> str:
         """Return the name of the base, for sentences."""
@@ -54,20 +51,14 @@ class ControlSource:
         return self.overrides.control or (request.branch if request else "") or "the base branch"
 
 
-def find_named_commit(folder: Path, name: str) -> str:
-    """Return the full hash of the commit that git knows by this name.
-
-    Raises:
-        ControlUnavailableError: git knows no such commit.
-    """
-    found = git.run_git(folder, "rev-parse", "-q", "--verify", "--end-of-options", f"{name}^{{commit}}")
-    if not found:
-        raise ControlUnavailableError(f"git knows no commit `{name}` here")
-    return found
-
-
 def build_control_source(
-    config: Config, rules: Thresholds, overrides: Overrides, folder: Path, *, is_object: bool
+    config: Config,
+    rules: Thresholds,
+    overrides: Overrides,
+    folder: Path,
+    environ: Mapping[str, str],
+    *,
+    is_object: bool,
 ) -> ControlSource:
     """Return the source of control runs, which are asked for.
 
@@ -80,9 +71,33 @@ def build_control_source(
         raise InvalidInputError(
             [Problem(rules.file, *where, f"`gate.control.url` is for an agent of kind `http`, not `{kind}`")]
         )
+    commit, problem = "", ""
     if overrides.control is not None:
-        try:
-            find_named_commit(folder, overrides.control)
-        except ControlUnavailableError as error:
-            raise InvalidInputError(f"--control: {error}") from None
-    return ControlSource(control, overrides, is_object)
+        commit = _find_named_commit(folder, overrides.control)
+        if _is_tested(commit, folder, environ):
+            commit, problem = "", f"{overrides.control} is the commit that is tested: name an earlier one"
+    elif git.describe_unmerged_change(environ):
+        commit = git.find_base_commit(folder, environ)
+        how = git.describe_base_fetch(environ).partition(", so that")[0]
+        problem = f"git does not know here what the change is merged into. {how}"
+    else:
+        problem = "no pull request is tested here, so name the commit to compare with, as `--control main`"
+    return ControlSource(control, overrides, is_object, commit, problem)
+
+
+def _find_named_commit(folder: Path, name: str) -> str:
+    found = git.run_git(folder, "rev-parse", "-q", "--verify", "--end-of-options", f"{name}^{{commit}}")
+    if not found:
+        raise InvalidInputError(f"--control: git knows no commit `{name}` here")
+    return found
+
+
+def _is_tested(commit: str, folder: Path, environ: Mapping[str, str]) -> bool:
+    """Return True if the working folder has the code of the commit.
+
+    Such a control fails wherever the change fails, and every fault would look like a drift. A job of a CI
+    service tests what is checked out, even if one of its steps edited a file.
+    """
+    if commit != git.run_git(folder, "rev-parse", "HEAD"):
+        return False
+    return git.is_known_service(environ) or not git.run_git(folder, "status", "--porcelain")

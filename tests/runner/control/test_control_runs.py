@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Done, evalgate
-from tests.runner.control.projects import PULL_REQUEST, Project, build_settings, git
+from tests.runner.control.projects import AGENT, PULL_REQUEST, Project, build_settings, git
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +66,21 @@ def test_a_fault_of_the_change_closes_the_gate_after_four_pairs(project: Project
     done = project.run("--control", "HEAD^")
     assert done.code == 1, done.out + done.err
     assert done.record["control"]["runs"] == 8
+    assert "refund_late broke: control 4 of 4, head 0 of 4 passed today." in done.out
+
+
+def test_an_agent_that_moves_the_base_branch_gets_no_other_control(project: Project) -> None:
+    move = (
+        'import subprocess\n    subprocess.run(["git", "update-ref", "refs/remotes/origin/main", "HEAD"])\n'
+    )
+    project.write("agent.py", AGENT.replace("    provider =", f"    {move}    provider =", 1))
+    project.write(
+        "agent.py",
+        (project.folder / "agent.py").read_text().replace("message in", "'f' in message or message in"),
+    )
+    project.commit("Move the base branch")
+    done = project.run(**PULL_REQUEST)
+    assert done.code == 1, done.out + done.err
     assert "refund_late broke: control 4 of 4, head 0 of 4 passed today." in done.out
 
 

@@ -66,6 +66,15 @@ def test_the_base_commit_must_be_known(folder: Path) -> None:
         explain(folder, control="man")
 
 
+def test_the_tested_commit_is_no_control_of_itself(folder: Path) -> None:
+    itself = "main is the commit that is tested: name an earlier one"
+    assert explain(folder, {}, control="main") == itself
+    (folder / "agent.py").write_text("edited")
+    assert explain(folder, {}, control="main") == ""
+    # In CI an edited file, such as a lockfile, makes no other commit of it.
+    assert explain(folder, {"GITHUB_EVENT_NAME": "push"}, control="main") == itself
+
+
 def test_the_base_commit_must_have_the_agent(folder: Path) -> None:
     git(folder, "rm", "-q", "evalgate.json")
     git(folder, "commit", "-q", "-m", "None yet")
