@@ -9,6 +9,7 @@ only where the change's own test rejects, at its own level. Elsewhere each test 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime
 
@@ -54,6 +55,8 @@ class AnchorContext:
     """Time of the run, ISO 8601."""
     commits: int | None = None
     """Commits since the anchor; None if not known."""
+    cleared: AbstractSet[str] = frozenset()
+    """Tables of metrics that control runs do not show to be worse by the tested change."""
 
 
 def compare_with_anchor(
@@ -78,7 +81,14 @@ def compare_with_anchor(
     since = f"since {name}{_describe_age(source.created_at, context)}"
     own = scored.decision.metrics if scored.decision else {}
     found = [
-        _build_metric(*ranges[table], tables[table].rule, assessment, own.get(table), since, context)
+        _build_metric(
+            *ranges[table],
+            tables[table].rule,
+            assessment,
+            own.get(table),
+            since,
+            replace(context, cleared=context.cleared & {table}),
+        )
         for table, assessment in assessments.items()
         if assessment.change is not None
     ]
@@ -194,6 +204,8 @@ def _build_metric(
     outcome = decide_anchor_outcome(
         assessment, own_change, own.level if own else None, is_unmerged=bool(context.unmerged_change)
     )
+    if outcome == "fell" and context.unmerged_change and context.cleared:
+        outcome = "fell_before"
     scores = assessment.scores
     metric = AnchorMetric(
         name=name,
@@ -228,6 +240,11 @@ def _iter_sentences(
         yield "That is not enough to close the gate."
     elif own is None:
         yield "No baseline shows whether this change did it."
+    elif metric.outcome == "fell_before" and context.cleared:
+        yield (
+            f"The control runs do not show that this change takes part: the gate of "
+            f"{context.unmerged_change} stays open for it, that of the default branch closes."
+        )
     elif metric.outcome == "fell_before":
         yield (
             f"This change is not shown to take part ({format_delta(-own.drop * width)} against "

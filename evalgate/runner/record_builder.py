@@ -56,7 +56,9 @@ def build_record(
     """Build the record of runs that were made, here or elsewhere: score, compare, decide."""
     scored = score_runs(plan, evaluation, statistics, baseline)
     comparison = compare_runs(scored, baseline, plan.policy, whole_sets=plan.whole_sets)
-    since = None if anchor is None else _compare_with_anchor(plan, scored, comparison, anchor, timing)
+    since = (
+        None if anchor is None else _compare_with_anchor(plan, scored, comparison, anchor, timing, control)
+    )
     evidence = replace(build_evidence(plan, evaluation, scored, comparison, control), anchor=since)
     verdict, criteria = decide_verdict(evidence, plan.policy), _list_criteria(plan)
     return Record(
@@ -120,18 +122,30 @@ def _list_partial_sets(plan: Plan) -> tuple[str, ...]:
 
 
 def _compare_with_anchor(
-    plan: Plan, scored: ScoredRuns, comparison: RunComparison, anchor: Baseline, timing: RunTiming
+    plan: Plan,
+    scored: ScoredRuns,
+    comparison: RunComparison,
+    anchor: Baseline,
+    timing: RunTiming,
+    control: ControlComparison | None,
 ) -> AnchorComparison:
     from evalgate.gating.anchor import AnchorContext, compare_with_anchor
+    from evalgate.gating.score_tables import build_pool_name
     from evalgate.runner.sampling import choose_statistics
 
     policy = scored.statistics or choose_statistics(plan, anchor)
     commit = anchor.sources[-1].commit
+    answered = control.metrics if control else ()
     context = AnchorContext(
         base=(comparison.changes.branch or "the baseline") if comparison.changes else "",
         unmerged_change=describe_unmerged_change(plan.environ),
         created_at=timing.created_at,
         commits=count_commits_since(plan.workspace.folder, commit) if commit else None,
+        cleared={
+            build_pool_name(each.name, each.fingerprint)
+            for each in answered
+            if each.answer not in ("broke", None)
+        },
     )
     own = replace(scored, cases=comparison.cases, statistics=policy)
     return compare_with_anchor(own, anchor, plan.policy, context)

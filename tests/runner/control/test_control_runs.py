@@ -103,6 +103,22 @@ def test_an_average_that_fell_on_both_sides_is_a_drift_too(project: Project) -> 
     assert "response_match_score is lower for the cases that fail on main today as well." in done.out
 
 
+def test_the_anchor_does_not_blame_a_change_for_a_drift(project: Project) -> None:
+    project.write("evalgate.json", build_settings(anchor="baseline.json@v1"))
+    project.commit("Name an anchor")
+    git(project.folder, "tag", "v1")
+    project.make_base()
+    project.edit_agent("I cannot say", "No idea")
+    project.set_provider("refund_late")
+    done = project.run("--runs", "3", **PULL_REQUEST)
+    assert done.code == 0, done.out + done.err
+    assert [each["outcome"] for each in done.record["anchor"]["metrics"]] == ["fell_before"]
+    assert "The control runs do not show that this change takes part" in list_notes(done)
+    project.set_provider("fine")
+    project.edit_agent("message in provider.split()", 'message == "refund_late"')
+    assert project.run("--runs", "3", **PULL_REQUEST).code == 1
+
+
 def test_a_control_that_passes_nothing_explains_nothing(project: Project) -> None:
     # The base commit's agent needs a file that is not committed: no drift, although its runs fail alike.
     project.edit_agent(
