@@ -94,7 +94,7 @@ class PastBaseline:
             if not commit:
                 is_shallow = run_git(folder, "rev-parse", "--is-shallow-repository") == "true"
                 hint = ": check out the whole history (`fetch-depth: 0`)" if is_shallow else ""
-                self._fail(f"git knows no commit as old{hint}")
+                self._fail(f"git knows no commit of that time or before{hint}")
             data = read_blob(folder, commit, self.source)
         else:
             commit = _find_local_commit(folder, self.when)

@@ -18,7 +18,7 @@ from evalgate.cli.redacted_output import build_redactor, print_report, print_sen
     "--base",
     metavar="REF",
     callback=require_nonempty,
-    help="Commit to compare with, as origin/main.  [default: target branch of the pull request]",
+    help="Commit to compare with, such as origin/main.  [default: target branch of the pull request]",
 )
 @click.option(
     "--explain",

@@ -107,7 +107,7 @@ _CHOICES = (
         "--base",
         metavar="REF",
         callback=require_nonempty,
-        help="Commit that --affected compares with, as origin/main.  [default: target branch of the pull "
+        help="Commit that --affected compares with, such as origin/main.  [default: target branch of the pull "
         "request]",
     ),
     click.option(

@@ -74,8 +74,8 @@ class FileEffect:
     suites: tuple[str, ...]
     reason: str
     """Part of a sentence whose subject is the file."""
-    is_unknown: bool = False
-    """True: every suite is concerned, because nothing says which ones."""
+    is_global: bool = False
+    """True: it concerns every suite, as a file of no suite, of the rules or of the environment does."""
 
     @property
     def sentence(self) -> str:
@@ -135,20 +135,20 @@ class AffectedSuites:
         if self.everything:
             return (self.everything,)
         found = [effect for effect in self.effects if suite in effect.suites]
-        return tuple(each.sentence for each in sorted(found, key=lambda each: not each.is_unknown))
+        return tuple(each.sentence for each in sorted(found, key=lambda each: not each.is_global))
 
     def describe(self) -> str:
         """Return one sentence on what the change concerns."""
         if self.everything:
             return f"Every suite runs: {self.everything}"
-        unknown = [effect for effect in self.effects if effect.is_unknown]
-        if unknown:
-            return f"Every suite runs: {unknown[0].sentence}"
+        decisive = [effect for effect in self.effects if effect.is_global]
+        if decisive:
+            return f"Every suite runs: {decisive[0].sentence}"
         if not self.names:
             return "Nothing that this change touches concerns an eval set."
         of, files = pluralize(len(self.rules.names), "suite"), pluralize(len(self.effects), "file")
         return (
-            f"{len(self.names)} of {of} concerned by the {files} in the difference to {self.base}: "
+            f"The change ({files} since {self.base}) concerns {len(self.names)} of {of}: "
             f"{', '.join(self.names)}."
         )
 
@@ -162,13 +162,13 @@ def explain_file(rules: ChangeRules, path: str) -> FileEffect:
     """Return the suites that a change of the file concerns, and why."""
     if _is_below(path, rules.rule_files):
         return FileEffect(
-            path, rules.names, "decides how the agent runs or how the gate judges", is_unknown=True
+            path, rules.names, "decides how the agent runs or how the gate judges", is_global=True
         )
     ignoring = next((glob for glob in rules.ignored if matches_pattern(path, glob)), "")
     decisive = next((glob for glob in ENVIRONMENT_FILES if matches_pattern(_strip_parents(path), glob)), "")
     if decisive and not ignoring:
         return FileEffect(
-            path, rules.names, "may change what is installed or how the agent runs", is_unknown=True
+            path, rules.names, "may change what is installed or how the agent runs", is_global=True
         )
     known = {suite.name: reason for suite in rules.suites if (reason := _explain_suite(suite, path))}
     if known:
@@ -178,9 +178,7 @@ def explain_file(rules: ChangeRules, path: str) -> FileEffect:
         return FileEffect(path, names, "; ".join(reasons))
     if ignoring:
         return FileEffect(path, (), f"is ignored by `{ignoring}`")
-    return FileEffect(
-        path, rules.names, "is not known to concern any suite, nor to concern none", is_unknown=True
-    )
+    return FileEffect(path, rules.names, "matches no `affects` and no `ignored`", is_global=True)
 
 
 def _explain_suite(suite: SuiteScope, path: str) -> str:

@@ -76,7 +76,7 @@ def test_a_file_is_read_at_a_tag_a_commit_or_a_date(repository: Path) -> None:
         (FILE, "v9", "there is no tag v9"),
         (FILE, "main", "there is no tag main"),
         (FILE, "2026-08-05", "no such file at 2026-08-05"),
-        (FILE, "2026-07-31", "git knows no commit as old"),
+        (FILE, "2026-07-31", "git knows no commit of that time or before"),
         (FILE, "2999-01-01", "2999-01-01 is in the future"),
         (FILE, "--all", "neither a tag, a commit nor a date"),
         ("other.json", "v1.2.0", "no such file at v1.2.0"),

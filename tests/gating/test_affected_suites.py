@@ -108,7 +108,7 @@ def test_the_reports_say_what_runs_and_why() -> None:
     found = find_affected_suites(RULES, ["prompts/a.txt", "README.md"], "origin/main")
     assert found.names == ("search",)
     assert format_report(found).splitlines() == [
-        "1 of 2 suites concerned by the 2 files in the difference to origin/main: search.",
+        "The change (2 files since origin/main) concerns 1 of 2 suites: search.",
         "skipped: refunds",
         "runs: search. prompts/a.txt matches `prompts/**` of search.",
     ]
@@ -127,7 +127,7 @@ def test_if_nothing_is_concerned_the_matrix_has_a_leg_all_the_same() -> None:
 def test_an_unknown_file_is_the_reason_that_is_named_first() -> None:
     found = find_affected_suites(RULES, ["agent.py", "unknown.py"], "main")
     assert found.describe() == (
-        "Every suite runs: unknown.py is not known to concern any suite, nor to concern none."
+        "Every suite runs: unknown.py matches no `affects` and no `ignored`."
     )
     assert found.list_reasons("refunds")[0].startswith("unknown.py")
 

@@ -97,7 +97,7 @@ class BranchStore:
 
         Raises:
             GitError: git cannot fetch the branch.
-            InvalidInputError: the branch has no baseline that is as old.
+            InvalidInputError: the branch has no baseline of that time or before.
         """
         with self._open_repository() as repository:
             states = self._list_saves(repository)

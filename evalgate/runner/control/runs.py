@@ -188,12 +188,11 @@ def _find_suspects(
     suspects = find_suspects(scored, comparison.cases, baseline, source.mode)
     if suspects is None:
         return None
-    for control, is_worth_it in ((None, True), (build_best_case(suspects), False)):
-        evidence = build_evidence(plan, evaluation, scored, comparison, control)
-        verdict = decide_verdict(evidence, plan.policy)
-        if (verdict.status == "fail") is not is_worth_it or verdict.status == "error":
-            return None
-    return suspects
+    today, at_best = (
+        decide_verdict(build_evidence(plan, evaluation, scored, comparison, control), plan.policy).status
+        for control in (None, build_best_case(suspects))
+    )
+    return suspects if today == "fail" and at_best not in ("fail", "error") else None
 
 
 async def _start_control(stack: AsyncExitStack, control: ControlAgent) -> None:
@@ -240,12 +239,12 @@ async def _make_runs(
         why = runs.spending.exhausted_budget or "the runs ended early"
         raise ControlUnavailableError(f"{why} before they told anything")
     if sampling.is_witness_needed:
-        _check_witnesses(sampling)
+        raise ControlUnavailableError(_describe_useless_control(sampling))
     return sampling
 
 
-def _check_witnesses(sampling: ControlSampling) -> None:
-    """Raise ControlUnavailableError unless the control passes a case that passes for the change."""
+def _describe_useless_control(sampling: ControlSampling) -> str:
+    """Return why the control cannot be trusted, although it answers: it passes no case at all."""
     asked = [sampling.fresh[key] for key in sampling.witnesses if key in sampling.fresh]
     names = ", ".join(each.control.eval_id for each in asked)
     tried = (
@@ -253,9 +252,7 @@ def _check_witnesses(sampling: ControlSampling) -> None:
         if names
         else "and no other case passes that could be asked"
     )
-    raise ControlUnavailableError(
-        f"the control passes nothing, {tried}, so it may lack something that the change's folder has"
-    )
+    return f"the control passes nothing, {tried}, so it may lack something that the change's folder has"
 
 
 def _build_result(control: ControlAgent, sampling: ControlSampling, base: str) -> ControlResult:
@@ -267,7 +264,7 @@ def _build_result(control: ControlAgent, sampling: ControlSampling, base: str) -
         url=control.url,
         base="the base's deployment" if control.url else base,
     )
-    name = f"control@{control.commit[:12]}" if control.commit else f"the control at {control.url}"
+    name = f"commit {control.commit[:12]}" if control.commit else f"the agent at {control.url}"
     cost = "" if not found.cost_usd else f", for ${found.cost_usd:,.2f}"
-    made = f"{pluralize(found.runs, 'run')} compared the change with {name}{cost}."
+    made = f"{pluralize(found.runs, 'further run')} compared the change with {name}{cost}."
     return ControlResult(found, (made, *found.iter_sentences(None)))

@@ -67,6 +67,7 @@ def test_a_fault_of_the_change_closes_the_gate_after_four_pairs(project: Project
     assert done.code == 1, done.out + done.err
     assert done.record["control"]["runs"] == 8
     assert "refund_late broke: control 4 of 4, head 0 of 4 passed today." in done.out
+    assert "score: its average was not compared with control runs" in list_notes(done)
 
 
 def test_an_agent_that_moves_the_base_branch_gets_no_other_control(project: Project) -> None:
@@ -100,7 +101,7 @@ def test_an_average_that_fell_on_both_sides_is_a_drift_too(project: Project) -> 
     done = project.run(**PULL_REQUEST)
     assert done.code == 0, done.out + done.err
     assert done.record["verdict"]["status"] == "pass", done.out
-    assert "response_match_score is lower for the cases that fail on main today as well." in done.out
+    assert "response_match_score is lower because of the cases that fail on main today as well." in done.out
 
 
 def test_the_anchor_does_not_blame_a_change_for_a_drift(project: Project) -> None:
