@@ -88,7 +88,7 @@ class AgentParamType(TextType):
         return complete_agent(incomplete)
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Return the agent with its path, if that exists, relative to `root`."""
+        """Return `KIND:WHAT`, with the path in it made relative to `root` if that path exists."""
         kind, colon, what = value.partition(":")
         path, attribute_colon, attribute = what.partition(":") if kind == "python" else (what, "", "")
         if kind not in {"python", "adk", "replay"} or not path or not _does_exist(typed_in / path):

@@ -195,7 +195,7 @@ def _find_wrong_alternatives(
 
 
 def _build_alternative(case: EvalCase, alternative: NotedAlternative) -> tuple[Reply, ...]:
-    """Return the expected reply of each turn."""
+    """Return the replies that an alternative expects, one for each turn of the case."""
     return tuple(
         build_noted_reply(turn.expected, noted)
         for turn, noted in zip(case.turns, alternative.turns, strict=True)

@@ -34,8 +34,8 @@ def build_repro_command(record: Record, case: CaseResult) -> str:
 def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[str, str]:
     """Return the command that runs all of the cases, on one line, and words such as `all 3 cases`.
 
-    Cases that no command line can hold are left out. So are cases that would make the line longer than 2,000
-    characters: the words count those that are run. Both texts are "" for fewer than two cases.
+    Left out are cases that no command line can hold, and those that would make the line longer than 2,000
+    characters; then the words are such as `3 of the 5 cases`. Both texts are "" if fewer than two cases stay.
     """
     rest = shlex.join(("--agent", f"{record.agent.kind}:{record.agent.what}", *record.options))
     named: list[str] = []

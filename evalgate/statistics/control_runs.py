@@ -169,7 +169,7 @@ class ControlDecision:
 
     @property
     def is_measured(self) -> bool:
-        """Return False if look 1 has to stand for a suspect, because its control runs have no results."""
+        """Return True if every suspect has enough results of control runs; else look 1 has to stand."""
         return all(each.is_measured for each in self._list_answers())
 
     def _list_answers(self) -> "tuple[CaseControl | AverageControl, ...]":

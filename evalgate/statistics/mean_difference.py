@@ -46,7 +46,7 @@ class SumDistribution:
     """Number of choices with the sum `lowest + i·step`, for each i."""
 
     def find_index(self, total: int) -> int:
-        """Return the index of a sum that can occur."""
+        """Return the index in `counts` of the sum `total`, which must be one that can occur."""
         return (total - self.lowest) // self.step
 
     def list_terms(self, total: int) -> list[tuple[int, float]]:

@@ -54,7 +54,7 @@ class PageModule(Protocol):
 
     @property
     def navigation(self) -> Sequence[NavigationLink]:
-        """Return its entries in the navigation."""
+        """Return the links to the module's pages in the navigation."""
 
 
 PAGES: tuple[PageModule, ...] = (

@@ -85,8 +85,8 @@ async def fetch_traces(
     """Fetch traces from the API of a tracing tool; `endpoint` replaces the address of its variables.
 
     Raises:
-        InvalidInputError: a key is missing, or the API cannot be reached or refuses a request, and no trace
-            is whole yet. A later error is the `failure` of the batch, which has the traces that are whole.
+        InvalidInputError: a key is missing, or the API failed before the first complete trace. If it fails
+            later, the batch has the complete traces, and the error as its `failure`.
     """
     api, reader = APIS[name], READERS[name]
     named = (environ.get(each) for each in api.variables if each.endswith(("HOST", "URL", "ENDPOINT")))
