@@ -91,7 +91,7 @@ class Parameters:
 
     @property
     def follow_up_limit(self) -> int | None:
-        """Return the most runs of a suspect; None if it gets only the runs that confirm a break if all fail."""
+        """Return the most runs of a suspect; None: only as many as confirm a break if they all fail."""
         return self.confirm_runs if self.follow_up else None
 
 
