@@ -267,7 +267,8 @@ _OPTIONS = (
     _nonempty_option(
         "--control",
         metavar="REF",
-        help="Make control runs with the agent of this commit, such as main.  [default: in CI the base of the change]",
+        help="Make control runs with the agent of this commit, such as main.  [default: in CI the base of "
+        "the change]",
     ),
     click.option("--adk-version", metavar="X.Y", help="Reproduce the scores of this Google ADK release."),
     _nonempty_option(

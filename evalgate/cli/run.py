@@ -107,8 +107,8 @@ _CHOICES = (
         "--base",
         metavar="REF",
         callback=require_nonempty,
-        help="Commit that --affected compares with, such as origin/main.  [default: target branch of the pull "
-        "request]",
+        help="Commit that --affected compares with, such as origin/main.  [default: target branch of the "
+        "pull request]",
     ),
     click.option(
         "--watch",

@@ -164,10 +164,13 @@ def _iter_metrics(suspects: ControlSuspects, decision: ControlDecision, base: st
 def _describe_average(name: str, found: AverageControl, shown: list[str], base: str) -> str:
     then, head, control = shown
     sides = f"control {control}, head {head} today"
-    if not found.is_measured and not found.rounds:
-        return f"{name}: its average was not compared with control runs, so the baseline decides."
     if not found.is_measured:
-        return f"{name}: too few control runs have a score, so the baseline decides."
+        why = (
+            "too few control runs have a score"
+            if found.rounds
+            else "its average was not compared with control runs"
+        )
+        return f"{name}: {why}, so the baseline decides."
     if found.answer == "drifted" and not found.rounds:
         return f"{name} is lower because of the cases that fail on {base} today as well."
     if found.answer == "broke":

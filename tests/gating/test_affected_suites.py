@@ -126,9 +126,7 @@ def test_if_nothing_is_concerned_the_matrix_has_a_leg_all_the_same() -> None:
 
 def test_an_unknown_file_is_the_reason_that_is_named_first() -> None:
     found = find_affected_suites(RULES, ["agent.py", "unknown.py"], "main")
-    assert found.describe() == (
-        "Every suite runs: unknown.py matches no `affects` and no `ignored`."
-    )
+    assert found.describe() == ("Every suite runs: unknown.py matches no `affects` and no `ignored`.")
     assert found.list_reasons("refunds")[0].startswith("unknown.py")
 
 
