@@ -5,12 +5,25 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from typing import Any, List, Optional, Set
+from typing import Any, Iterator, List, Optional, Set
+from urllib.parse import unquote
 
 _WRITES = os.O_WRONLY | os.O_TRUNC
 _PROGRAMS = frozenset(
-    {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.startfile"}
+    {
+        "subprocess.Popen",
+        "os.system",
+        "os.exec",
+        "os.posix_spawn",
+        "os.fork",
+        "os.forkpty",
+        "os.startfile",
+        "cpython.PyInterpreterState_New",  # an interpreter has hooks of its own
+    }
 )
+_UNSEEN_STARTS = (".popen_spawn_posix", ".popen_forkserver", ".popen_loky_posix")
+"""Ends of the names of modules that start processes without an event; they are imported at the first start."""
+_MOST_LINKS = 40
 _OTHERS = frozenset({"site-packages", "dist-packages", "node_modules", ".git"})
 
 
@@ -23,7 +36,7 @@ class OpenedFiles:
         self._seen: Set[str] = set()
         self._new: List[str] = []
         self._written: Set[str] = set()
-        self._modules: Set[str] = set(sys.modules)
+        self._modules: Set[str] = set()  # also modules from before, such as the project's `sitecustomize`
         self._programs: List[str] = []
         sys.addaudithook(self._on_event)
 
@@ -31,7 +44,7 @@ class OpenedFiles:
         # Called for every event of the process, in any thread: it must be quick and must never raise.
         if event == "open":
             path, mode, flags = args
-        elif event == "sqlite3.connect":
+        elif event in ("sqlite3.connect", "ctypes.dlopen"):
             path, mode, flags = args[0], "r", 0
         else:
             if event in _PROGRAMS:
@@ -40,13 +53,15 @@ class OpenedFiles:
         try:
             if isinstance(path, int):
                 return
-            name = os.path.abspath(os.fsdecode(path))
+            text = os.fsdecode(path)
+            # Not normalized: after a link to a folder, `..` is the parent of what the link names.
+            name = os.path.join(os.getcwd(), _get_database(text) if event == "sqlite3.connect" else text)
         except Exception:  # noqa: BLE001  an object may raise anything when it is asked for its path
             return
         if (mode and mode[:1] in "wx") or (not mode and isinstance(flags, int) and flags & _WRITES):
             if name not in self._seen:
-                self._written.add(name)
-        elif name not in self._seen and name not in self._written:
+                self._written.add(os.path.normpath(name))
+        elif name not in self._seen and os.path.normpath(name) not in self._written:
             self._seen.add(name)
             self._new.append(name)
 
@@ -57,25 +72,64 @@ class OpenedFiles:
         names = [_get_source(sys.modules.get(name)) for name in self._modules - modules]
         opened, self._new = self._new, []
         for name in [*opened, *filter(None, names)]:
-            # A link counts with both of its ends, since either of them may change.
-            for path in {name, os.path.realpath(name)}:
-                relative = self._find_relative(_get_uncompiled(path))
-                if relative:
-                    found.add(relative)
+            plain = _get_uncompiled(name)
+            if self._is_of_package(os.path.normpath(plain)):
+                continue
+            found.update(filter(None, map(self._find_relative, _follow_links(plain))))
         programs, self._programs = self._programs, []
+        programs += [name for name in self._modules if name.endswith(_UNSEEN_STARTS)]
         if not found and not programs:
             return None
         return {"type": "files", "paths": sorted(found), "incomplete": bool(programs)}
 
     def _find_relative(self, path: str) -> str:
         """Return the path relative to `home`; "" for a file outside of the repository, or of a package."""
-        if not path.startswith(self._root + os.sep) or not os.path.isfile(path):
+        if not path.startswith(self._root + os.sep) or self._is_of_package(path):
             return ""
-        below = os.path.relpath(path, self._root).split(os.sep)
-        prefix = os.path.realpath(sys.prefix) + os.sep
-        if not _OTHERS.isdisjoint(below) or (prefix != self._root + os.sep and path.startswith(prefix)):
+        if not os.path.isfile(path) and not os.path.islink(path):
             return ""
         return os.path.relpath(path, self._home).replace(os.sep, "/")
+
+    def _is_of_package(self, path: str) -> bool:
+        """Return True for a file of an installed package, of a virtual environment or of git."""
+        below = path[len(self._root) :] if path.startswith(self._root + os.sep) else path
+        if not _OTHERS.isdisjoint(below.split(os.sep)):
+            return True
+        prefixes = {sys.prefix, os.path.realpath(sys.prefix)} - {self._root}
+        return path.startswith(tuple(prefix + os.sep for prefix in prefixes))
+
+
+def _follow_links(path: str) -> Iterator[str]:
+    """Yield the absolute paths of all links on the way to a file, and that of the file itself.
+
+    Each of them may change: a file, a link to it, and a link to a folder in the middle.
+    """
+    at, rest, links = os.sep, path.split(os.sep)[::-1], 0
+    while rest:
+        part = rest.pop()
+        if part == "..":
+            at = os.path.dirname(at)
+        elif part not in ("", "."):
+            inner = os.path.join(at, part)
+            if links < _MOST_LINKS and os.path.islink(inner):
+                yield inner
+                links += 1
+                target = os.readlink(inner)
+                at = os.sep if os.path.isabs(target) else at
+                rest += target.split(os.sep)[::-1]
+            else:
+                at = inner
+    yield at
+
+
+def _get_database(name: str) -> str:
+    """Return the path of a database of SQLite, which may be written as an address, `file:a.db?mode=ro`."""
+    if not name.startswith("file:"):
+        return name
+    path = name[len("file:") :].partition("#")[0].partition("?")[0]
+    if path.startswith("//"):
+        path = os.sep + path[2:].partition("/")[2]
+    return unquote(path)
 
 
 def _get_source(module: object) -> str:
