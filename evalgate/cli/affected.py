@@ -70,7 +70,8 @@ def affected(
     if found is None:
         raise AssertionError("the plan was made with a selection by suites")
     if explained:
-        names = (Path(os.path.normpath(path)).as_posix() for path in explained)
+        # A whole path is one of the folder's all the same.
+        names = (Path(os.path.relpath(folder / path, folder)).as_posix() for path in explained)
         effects = [explain_file(found.rules, name) for name in names]
         for each in effects:
             print_sentence(f"{each.sentence} Concerned: {', '.join(each.suites) or 'no suite'}.")

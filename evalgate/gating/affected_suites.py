@@ -1,7 +1,8 @@
 """Decide which suites the changed files concern. A file that cannot be judged concerns every suite."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
@@ -21,7 +22,22 @@ ENVIRONMENT_FILES = (
     "**/go.sum",
     "**/Cargo.toml",
     "**/*.lock",
+    "**/*.lock.*",
+    "**/*.lock?",
+    "**/*.lockfile",
     "**/*-lock.*",
+    "**/npm-shrinkwrap.json",
+    "**/pnpm-workspace.yaml",
+    "**/.npmrc",
+    "**/.nvmrc",
+    "**/.node-version",
+    "**/go.work",
+    "**/pip.conf",
+    "**/uv.toml",
+    "**/sitecustomize.py",
+    "**/*.pth",
+    "**/*.nix",
+    "**/tox.ini",
     "**/Dockerfile*",
     "**/*.Dockerfile",
     "**/Containerfile*",
@@ -39,7 +55,12 @@ ENVIRONMENT_FILES = (
     "**/.gitmodules",
     "**/.gitattributes",
     "**/.gitignore",
+    "**/.circleci/**",
     "**/Makefile",
+    "**/GNUmakefile",
+    "**/justfile",
+    "**/Taskfile*.y*ml",
+    "**/mise.toml",
 )
 """Globs of files that decide what is installed, and how and with which variables the agent is run."""
 
@@ -165,7 +186,10 @@ def explain_file(rules: ChangeRules, path: str) -> FileEffect:
             path, rules.names, "decides how the agent runs or how the gate judges", is_global=True
         )
     ignoring = next((glob for glob in rules.ignored if matches_pattern(path, glob)), "")
-    decisive = next((glob for glob in ENVIRONMENT_FILES if matches_pattern(_strip_parents(path), glob)), "")
+    decisive = next(
+        (glob for glob in ENVIRONMENT_FILES if matches_pattern(_strip_parents(path), glob, ignore_case=True)),
+        "",
+    )
     if decisive and not ignoring:
         return FileEffect(
             path, rules.names, "may change what is installed or how the agent runs", is_global=True
@@ -177,7 +201,9 @@ def explain_file(rules: ChangeRules, path: str) -> FileEffect:
         names = tuple(name for name in rules.names if name in known or name in blind)
         return FileEffect(path, names, "; ".join(reasons))
     if ignoring:
-        return FileEffect(path, (), f"is ignored by `{ignoring}`")
+        near = tuple(suite.name for suite in rules.planned if _has_neighbour(suite, path))
+        beside = "lies next to files with the same ending that the agent opens"
+        return FileEffect(path, near, beside if near else f"is ignored by `{ignoring}`")
     return FileEffect(path, rules.names, "matches no `affects` and no `ignored`", is_global=True)
 
 
@@ -191,13 +217,34 @@ def _explain_suite(suite: SuiteScope, path: str) -> str:
     return f"matches `{glob}` of {suite.name}" if glob else ""
 
 
-def _is_below(path: str, files: Collection[str]) -> bool:
+def _is_below(path: str, files: frozenset[str]) -> bool:
     """Return True if the path is one of the files, or was a folder or a link with one of them.
 
     The case of letters does not count, as on file systems where it makes no difference.
     """
-    folded = path.casefold()
-    return any(each == folded or each.startswith(f"{folded}/") for each in map(str.casefold, files))
+    return path.casefold() in _fold_with_parents(files)
+
+
+@lru_cache(maxsize=4_096)
+def _fold_with_parents(files: frozenset[str]) -> frozenset[str]:
+    """Return the paths and all folders above them, in lower case: a change may touch thousands of files."""
+    parts = (path.casefold().split("/") for path in files)
+    return frozenset("/".join(each[:count]) for each in parts for count in range(1, len(each) + 1))
+
+
+def _has_neighbour(suite: SuiteScope, path: str) -> bool:
+    """Return True if the agent opens files with the same ending in the same folder, perhaps all of them."""
+    return not path.endswith(".py") and _get_kind(path) in _list_kinds(suite.opened)
+
+
+@lru_cache(maxsize=4_096)
+def _list_kinds(files: frozenset[str]) -> frozenset[tuple[str, str]]:
+    return frozenset(map(_get_kind, files))
+
+
+def _get_kind(path: str) -> tuple[str, str]:
+    folder, _, name = path.casefold().rpartition("/")
+    return folder, name.rpartition(".")[2]
 
 
 def _strip_parents(path: str) -> str:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalgate import __version__
+from evalgate.agents.factory import AgentSpec
+from evalgate.agents.host.opened_files import follow_links
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import pluralize
@@ -22,7 +24,12 @@ from evalgate.gating.affected_suites import (
     matches_pattern,
 )
 from evalgate.runner.base_branch import BaseBranchPolicy
-from evalgate.system.changed_files import UnknownChangeError, find_unversioned, list_changed_files
+from evalgate.system.changed_files import (
+    UnknownChangeError,
+    check_commits_differ,
+    find_unversioned,
+    list_changed_files,
+)
 from evalgate.system.git import read_pull_request
 
 if TYPE_CHECKING:
@@ -68,6 +75,7 @@ def _iter_revisions(base: BaseBranchPolicy, revision: str) -> Iterator[str]:
             raise UnknownChangeError(
                 f"git does not know here what the change is merged into. {base.describe_fetch()}"
             )
+        check_commits_differ(base.folder, found)
         yield found
     elif not revision:
         raise UnknownChangeError(_NO_BASE)
@@ -101,14 +109,49 @@ def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
 
 def _list_rule_files(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy) -> frozenset[str]:
     """Return the files that decide how the agent runs in all suites, or how the gate judges."""
-    module = plan.agent.what.rpartition(":")[0] or plan.agent.what
-    found = {rules.file, *base.rule_files, *plan.agent.settings.env_file}
-    found |= {module, f"{module.replace('.', '/')}.py"} if plan.agent.settings.kind in _WITH_ENTRY else set()
+    found = {rules.file, *base.rule_files, *plan.agent.settings.env_file, *_iter_agent_files(plan.agent)}
     found |= {rules.config.session.file or ""} if rules.config.session else set()
     found |= {plan.policy.baseline or "", plan.policy.quarantine or ""}
     found |= {suite.rules.file for suite in plan.suites}
     found |= {os.path.relpath(path, plan.workspace.folder) for path in plan.recordings}
-    return frozenset(Path(os.path.normpath(each)).as_posix() for each in found if each)
+    return frozenset(own for each in found if each for own in _follow(plan, each))
+
+
+def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
+    """Yield the files that the agent's section names, and many texts that name none."""
+    options = agent.settings.model_extra or {}
+    entry = agent.what if agent.settings.kind in _WITH_ENTRY else options.get("entry")
+    if isinstance(entry, str):
+        entry = entry.rpartition(":")[0] or entry
+        is_path = "/" in entry or entry.endswith(".py")
+        parts = (entry if is_path else entry.replace(".", "/")).rstrip("/").split("/")
+        names = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+        found = [f"{name}/__init__.py" for name in names]
+        found += [names[-1], *(names[-1] + end for end in (".py", "/agent.py", "/root_agent.yaml"))]
+        yield from (place + name for name in found for place in ("", "src/"))
+    for text in _iter_texts([agent.what, agent.settings.setup, options]):
+        # A command may be one text with several words, and have `--config=agent.yaml`.
+        yield from (part for word in (text, *text.split()) for part in (word, word.rpartition("=")[2]))
+
+
+def _iter_texts(value: object) -> Iterator[str]:
+    """Yield all texts of an agent's options, and the path of a Dockerfile with a name of its own."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (text for each in value.values() for text in _iter_texts(each))
+        if isinstance(value.get("context"), str) and isinstance(value.get("dockerfile"), str):
+            yield f"{value['context']}/{value['dockerfile']}"
+    elif isinstance(value, list | tuple):
+        yield from (text for each in value for text in _iter_texts(each))
+
+
+def _follow(plan: "Plan", path: str) -> Iterator[str]:
+    """Yield the path of a file and of all links on the way to it, relative to the working folder."""
+    folder = plan.workspace.folder.resolve()
+    yield Path(os.path.normpath(path)).as_posix()
+    for each in follow_links(str(folder / path)):
+        yield Path(os.path.relpath(each, folder)).as_posix()
 
 
 def _build_scopes(plan: "Plan", rules: Thresholds) -> Iterator[SuiteScope]:
@@ -117,17 +160,18 @@ def _build_scopes(plan: "Plan", rules: Thresholds) -> Iterator[SuiteScope]:
     left = {suite.eval_set.path: suite for suite in plan.suites}
     planned = frozenset(left)
     for name, section in rules.config.suites.items():
-        paths = _list_eval_sets(plan, section.eval_sets)
+        named = _list_eval_sets(plan, section.eval_sets)
+        paths = frozenset(named.values())
         left = {path: suite for path, suite in left.items() if path not in paths}
         is_planned = not planned.isdisjoint(paths)
-        files = frozenset(own for path in paths for own in _list_own_files(path))
+        files = frozenset(own for path in {*named, *paths} for own in _list_own_files(plan, path))
         members = [suite.eval_set.eval_set_id for suite in plan.suites if suite.eval_set.path in paths]
         opened, blind = _join_tracked_files(tracked, members, has_globs=bool(section.affects))
         yield SuiteScope(name, (name,), files, section.affects, opened, blind, is_planned)
     for path, suite in left.items():
         name = path or suite.eval_set.eval_set_id
         opened, blind = _join_tracked_files(tracked, [suite.eval_set.eval_set_id], has_globs=False)
-        yield SuiteScope(name, (name,), frozenset(_list_own_files(path)), (), opened, blind)
+        yield SuiteScope(name, (name,), frozenset(_list_own_files(plan, path)), (), opened, blind)
 
 
 def _read_tracked_files(plan: "Plan") -> Mapping[str, frozenset[str]] | None:
@@ -144,24 +188,31 @@ def _join_tracked_files(
     """Return the files of some eval sets, and the reason why every change concerns them, if it does."""
     if tracked is None:
         return frozenset(), "" if has_globs else _NO_GLOBS
-    if missing := [name for name in eval_sets if name not in tracked]:
-        return frozenset(), f"has no complete map of the files that the agent opens in {missing[0]}"
-    return frozenset[str]().union(*(tracked[name] for name in eval_sets)), ""
+    names = tuple(eval_sets)
+    opened = frozenset[str]().union(*(tracked.get(name, ()) for name in names))
+    missing = next((name for name in names if name not in tracked), None)
+    if missing is not None:
+        return opened, f"has no complete map of the files that the agent opens in {missing}"
+    return opened, ""
 
 
-def _list_own_files(path: str) -> Iterator[str]:
-    """Yield the paths of an eval set and of the notes about its cases."""
+def _list_own_files(plan: "Plan", path: str) -> Iterator[str]:
+    """Yield the paths of an eval set and of the notes about its cases, and of links on the way to them."""
     if path:
         yield path
-        yield Path(path).with_name(build_notes_name(Path(path).name)).as_posix()
+        yield from _follow(plan, path)
+        yield from _follow(plan, str(Path(path).with_name(build_notes_name(Path(path).name))))
 
 
-def _list_eval_sets(plan: "Plan", names: Iterable[str]) -> list[str]:
-    """Return the paths of the eval sets that a suite names, as the plan has them."""
+def _list_eval_sets(plan: "Plan", names: Iterable[str]) -> Mapping[str, str]:
+    """Return the eval sets that a suite names, with the paths that the plan has for them.
+
+    Both differ if a link leads to a file that the plan has already.
+    """
     folder = plan.workspace.folder
     planned = {os.path.realpath(folder / each.eval_set.path): each.eval_set.path for each in plan.suites}
     found = find_eval_files(tuple(names), base=folder, problems=[])
-    return [planned.get(os.path.realpath(each.path), each.shown_as) for each in found]
+    return {each.shown_as: planned.get(os.path.realpath(each.path), each.shown_as) for each in found}
 
 
 def select_affected_cases(plan: "Plan", found: AffectedSuites) -> frozenset[CaseKey]:

@@ -63,7 +63,7 @@ def _list_files(folder: Path, base: str) -> frozenset[str]:
             f"nothing differs from {base}: perhaps the change is not what is checked out."
         )
     if hidden := _find_hidden_file(top):
-        raise UnknownChangeError(f"git was told to ignore changes of {hidden} (`--assume-unchanged`).")
+        raise UnknownChangeError(f"git was told to ignore changes of {hidden} (see `git update-index`).")
     home = os.path.relpath(folder.resolve(), top.resolve())
     return frozenset(Path(os.path.relpath(path, home)).as_posix() for path in found)
 
@@ -102,13 +102,19 @@ def _list_untracked(top: Path) -> Iterator[str]:
 
 
 def _find_hidden_file(top: Path) -> str:
-    """Return a file with changes that git does not show; "" if there is none."""
-    lines = execute_git(top, "ls-files", "-v", "-z").split(b"\0")
-    return next((os.fsdecode(line[2:]) for line in lines if line[:1].islower()), "")
+    """Return a file with changes that git does not show; "" if there is none.
+
+    A sparse checkout marks the files that it leaves out (`S`); they count if they are there.
+    """
+    for line in execute_git(top, "ls-files", "-v", "-z").split(b"\0"):
+        name = os.fsdecode(line[2:])
+        if line[:1].islower() or (line[:1] == b"S" and os.path.lexists(top / name)):
+            return name
+    return ""
 
 
 def find_unversioned(folder: Path, paths: frozenset[str]) -> frozenset[str]:
-    """Return those of `paths`, relative to `folder`, that exist and that git does not track.
+    """Return those of `paths`, relative to `folder`, that git does not track. They need not exist yet.
 
     Raises:
         UnknownChangeError: git fails.
@@ -117,5 +123,24 @@ def find_unversioned(folder: Path, paths: frozenset[str]) -> frozenset[str]:
         tracked = execute_git(folder, "ls-files", "-z", "--", ":/").split(b"\0")
     except GitError as error:
         raise UnknownChangeError(f"git failed: {to_one_line(str(error), 200)}") from None
-    known = {os.fsdecode(name) for name in tracked}
-    return frozenset(path for path in paths - known if (folder / path).is_file())
+    return paths - {os.fsdecode(name) for name in tracked}
+
+
+def check_commits_differ(folder: Path, base: str) -> None:
+    """Raise an error if HEAD has the same files as the commit that it and `base` have in common.
+
+    Then files that are not committed, such as reports of earlier steps, are not the change.
+
+    Raises:
+        UnknownChangeError: they do not differ, or cannot be compared.
+    """
+    try:
+        for commit in find_common_commits(folder, base):
+            trees = {execute_git(folder, "rev-parse", f"{each}^{{tree}}") for each in (commit, "HEAD")}
+            if len(trees) == 1:
+                raise UnknownChangeError(
+                    f"the commit that is checked out does not differ from {base[:_SHOWN_OF_COMMIT]}: perhaps "
+                    "the change is not what is checked out."
+                )
+    except GitError as error:
+        raise UnknownChangeError(f"git failed: {to_one_line(str(error), 200)}") from None

@@ -144,6 +144,82 @@ def test_the_agents_entry_and_environment_concern_all_suites_whatever_one_declar
         (project / path).write_text(before)
 
 
+def test_what_a_link_leads_to_counts_as_the_link(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "data").mkdir()
+    for name in ("evals/search.evalset.json", "agent.py"):
+        (project / name).rename(project / "data" / Path(name).name)
+    (project / "evals/search.evalset.json").symlink_to("../middle.json")
+    (project / "middle.json").symlink_to("data/search.evalset.json")
+    (project / "agent.py").symlink_to("data/agent.py")
+    rules = SUITES.replace('"**/*.md"', "data/**, middle.json")
+    (project / "evalgate.yaml").write_text(rules + REST)
+    write(project, data__other="")
+    do(project, "add", "-A")
+    do(project, "commit", "-q", "-m", "links")
+    do(project, "branch", "-f", "main")
+    for path, expected in {
+        "data/search.evalset.json": ["search"],
+        "data/agent.py": BOTH,
+        "data/other": [],
+    }.items():
+        before = (project / path).read_text()
+        (project / path).write_text(f"{before}\n")
+        found = find(project, capsys)
+        assert found[0] == expected, (path, found)
+        (project / path).write_text(before)
+    (project / "middle.json").unlink()
+    (project / "middle.json").symlink_to("evals/refunds.evalset.json")
+    assert find(project, capsys)[0] == ["search"]
+
+
+@pytest.mark.parametrize(
+    ("agent", "path"),
+    [
+        ("kind: python, entry: 'bot.app:answer'", "bot/__init__.py"),
+        ("kind: adk, entry: bot", "bot/agent.py"),
+        ("kind: command, command: [python3, bot/main.py]", "bot/main.py"),
+        ("kind: command, command: 'python3 bot/main.py --config=bot/config'", "bot/config"),
+        ("kind: python, entry: 'agent.py:answer', setup: sh bot/install.sh", "bot/install.sh"),
+    ],
+)
+def test_files_that_the_agents_section_names_concern_all_suites(
+    project: Path, capsys: pytest.CaptureFixture[str], agent: str, path: str
+) -> None:
+    rules = SUITES.replace("agent.py, prompts/search/**", "bot/**")
+    rest = REST.replace("kind: python, entry: 'agent.py:answer'", agent)
+    (project / "evalgate.yaml").write_text(rules + rest)
+    do(project, "commit", "-q", "-a", "-m", "rules")
+    do(project, "branch", "-f", "main")
+    (project / "bot").mkdir()
+    (project / "bot/other").touch()
+    assert find(project, capsys)[0] == ["search"]
+    (project / path).touch()
+    assert find(project, capsys)[0] == BOTH
+
+
+def test_files_of_earlier_steps_do_not_make_a_change_of_the_base(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "REPORT.md").touch()  # untracked, as a report of an earlier step of the job
+    for name, value in IN_A_PULL_REQUEST.items():
+        monkeypatch.setenv(name, value)
+    suites, reason = find(project, capsys, "-c", "evalgate.yaml")
+    assert (suites, "the commit that is checked out does not differ" in reason) == (BOTH, True)
+    do(project, "commit", "-q", "--allow-empty", "-m", "nothing")
+    assert find(project, capsys, "-c", "evalgate.yaml")[0] == BOTH
+
+
+@pytest.mark.parametrize("option", ["--assume-unchanged", "--skip-worktree"])
+def test_files_that_git_was_told_to_ignore_run_everything(
+    project: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    do(project, "update-index", option, "prompts/refunds.txt")
+    (project / "prompts/refunds.txt").write_text("hidden")
+    (project / "README.md").write_text("changed")
+    suites, reason = find(project, capsys)
+    assert (suites, "prompts/refunds.txt" in reason) == (BOTH, True)
+
+
 def test_without_a_base_or_with_an_unknown_one_everything_runs(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -338,6 +414,28 @@ def test_the_files_that_the_agent_opened_select_its_suites(
     stored = json.loads((folder / ".evalgate/baseline.json").read_text())["files"]
     assert ["late.py" in each["paths"] for each in stored] == [False, True]
     assert ["link.txt" in each["paths"] for each in stored] == [True, False]
+
+    # A file that is generated later, and by whom git does not say, may be made of anything.
+    (folder / "link.txt").unlink()
+    (folder / "link.txt").symlink_to("../generated.txt")
+    write(
+        tmp_path,
+        **{"generated.txt": "", ".gitignore": "evalgate-report\n__pycache__\nnotes.txt\ngenerated.txt\n"},
+    )
+    assert evalgate("run", everything[0], cwd=folder).code == 0
+    assert evalgate("baseline", "save", cwd=folder).code == 0
+    (tmp_path / "generated.txt").unlink()
+    do(tmp_path, "add", "-A")
+    do(tmp_path, "commit", "-q", "-m", "generated")
+    (folder / "late.py").write_text("1")
+    assert main(["affected", "--explain", str(folder / "late.py"), "--base", "main", "-C", str(folder)]) == 0
+    assert capsys.readouterr().out == (
+        "late.py is opened by the agent in evals/search.evalset.json; evals/refunds.evalset.json opens "
+        "../generated.txt, which git does not track. Concerned: evals/refunds.evalset.json, "
+        "evals/search.evalset.json.\n"
+    )
+    (folder / "late.py").write_text("")
+    write(tmp_path, **{"generated.txt": ""})
 
     # A later run that tracks nothing, or has a gap, leaves no list: the suite runs at every change.
     (folder / "agent.py").write_text(f"import os\nos.system('true')\n{TRACKING}")

@@ -65,12 +65,21 @@ def test_a_file_concerns_the_suites_that_name_it_and_an_unknown_one_all(
 
 @pytest.mark.parametrize(
     "path",
-    ["poetry.lock", "a/pnpm-lock.yaml", "requirements/dev.in", "Dockerfile.gpu", "a/compose.yaml", ".env"],
+    [
+        "poetry.lock",
+        "a/pnpm-lock.yaml",
+        "requirements/dev.in",
+        "Dockerfile.gpu",
+        "a/compose.yaml",
+        ".env",
+        "dockerfile",
+        "bun.lockb",
+    ],
 )
 def test_files_that_decide_what_is_installed_concern_all_suites_whatever_is_declared(path: str) -> None:
     declared = ChangeRules((SuiteScope("a", ("a",), frozenset(), ("**",)), SEARCH))
     assert explain_file(declared, path).suites == ("a", "search")
-    assert any(matches_pattern(path, glob) for glob in ENVIRONMENT_FILES)
+    assert any(matches_pattern(path, glob, ignore_case=True) for glob in ENVIRONMENT_FILES)
 
 
 def test_a_suite_without_globs_is_concerned_by_every_file_that_is_not_ignored() -> None:
@@ -78,6 +87,15 @@ def test_a_suite_without_globs_is_concerned_by_every_file_that_is_not_ignored() 
     rules = ChangeRules((REFUNDS, blind), ("**/*.md",))
     assert explain_file(rules, "agents/refunds/pay.py").suites == ("refunds", "all")
     assert explain_file(rules, "README.md").suites == ()
+
+
+def test_an_ignored_file_next_to_those_that_the_agent_opens_may_be_opened_as_well() -> None:
+    reader = SuiteScope(
+        "reader", ("reader",), frozenset(), (), opened=frozenset({"prompts/a.md", "tools/pay.py"})
+    )
+    rules = ChangeRules((REFUNDS, reader), ("**/*.md", "**/test_*.py"))
+    paths = ("prompts/new.md", "prompts/a.md", "README.md", "prompts/more/b.md", "tools/test_pay.py")
+    assert [explain_file(rules, path).suites for path in paths] == [("reader",), ("reader",), (), (), ()]
 
 
 @pytest.mark.parametrize(

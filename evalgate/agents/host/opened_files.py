@@ -22,7 +22,7 @@ _PROGRAMS = frozenset(
     }
 )
 _UNSEEN_STARTS = (".popen_spawn_posix", ".popen_forkserver", ".popen_loky_posix")
-"""Ends of the names of modules that start processes without an event; they are imported at the first start."""
+"""Ends of the names of modules that start processes without an event; they are imported for the first."""
 _MOST_LINKS = 40
 _OTHERS = frozenset({"site-packages", "dist-packages", "node_modules", ".git"})
 
@@ -75,7 +75,7 @@ class OpenedFiles:
             plain = _get_uncompiled(name)
             if self._is_of_package(os.path.normpath(plain)):
                 continue
-            found.update(filter(None, map(self._find_relative, _follow_links(plain))))
+            found.update(filter(None, map(self._find_relative, follow_links(plain))))
         programs, self._programs = self._programs, []
         programs += [name for name in self._modules if name.endswith(_UNSEEN_STARTS)]
         if not found and not programs:
@@ -99,7 +99,7 @@ class OpenedFiles:
         return path.startswith(tuple(prefix + os.sep for prefix in prefixes))
 
 
-def _follow_links(path: str) -> Iterator[str]:
+def follow_links(path: str) -> Iterator[str]:
     """Yield the absolute paths of all links on the way to a file, and that of the file itself.
 
     Each of them may change: a file, a link to it, and a link to a folder in the middle.
