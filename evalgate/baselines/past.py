@@ -72,11 +72,10 @@ class PastBaseline:
                 return self._read_file()
             return self.branch.read_past(self.when, self.time, self._find_commit)
         except GitError as error:
-            is_fetched = self.branch is None
             what = (
-                "the checkout has no such tag or commit, and git cannot fetch it"
-                if is_fetched
-                else "git fails"
+                "git fails"
+                if self.branch
+                else "the checkout has no such tag or commit, and git cannot fetch it"
             )
             self._fail(f"{what}: {str(error).rstrip('.')}")
 

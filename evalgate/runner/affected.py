@@ -50,7 +50,8 @@ def find_affected(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy, revis
         base: The policy that the plan was made with, which knows the files with rules.
         revision: The commit to compare with; "" for the target branch of a pull request.
     """
-    known = _build_rules(plan, rules, base)
+    rule_files = _list_rule_files(plan, rules, base)
+    known = ChangeRules(tuple(_build_scopes(plan, rules)), rules.config.affected.ignored, rule_files)
     try:
         revisions = list(_iter_revisions(base, revision))
         known = _mark_unversioned(known, plan.workspace.folder)
@@ -79,12 +80,6 @@ def _iter_revisions(base: BaseBranchPolicy, revision: str) -> Iterator[str]:
         yield found
     elif not revision:
         raise UnknownChangeError(_NO_BASE)
-
-
-def _build_rules(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy) -> ChangeRules:
-    return ChangeRules(
-        tuple(_build_scopes(plan, rules)), rules.config.affected.ignored, _list_rule_files(plan, rules, base)
-    )
 
 
 def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:

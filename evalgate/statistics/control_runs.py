@@ -132,7 +132,7 @@ class AverageControl:
 
     answer: ControlAnswer
     rounds: int
-    """Fresh runs of every case on each side that the figures use; 0: cases that drifted explain the drop."""
+    """Fresh runs of every case on each side in the figures; 0: none, or drifted cases explain the drop."""
     stored: float | None
     head: float | None
     """None without a case that has scores on both sides."""

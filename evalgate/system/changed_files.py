@@ -1,7 +1,6 @@
 """List the files that a change touches, or raise an error: an incomplete list would hide a change."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from evalgate.core.sanitize import to_one_line
@@ -41,7 +40,8 @@ def list_changed_files(folder: Path, base: str) -> frozenset[str]:
 
 def _list_files(folder: Path, base: str) -> frozenset[str]:
     top = Path(os.fsdecode(execute_git(folder, "rev-parse", "--show-toplevel")).removesuffix("\n"))
-    found = set(_list_untracked(top))
+    untracked = execute_git(top, "ls-files", "--others", "--exclude-standard", "-z").split(b"\0")
+    found = {os.fsdecode(name) for name in untracked if name}
     for commit in find_common_commits(top, base):
         # Without renames, so that both names are listed; no setting of the repository may hide a file.
         options = (
@@ -94,11 +94,6 @@ def find_common_commits(top: Path, base: str) -> tuple[str, ...]:
     except GitError:
         raise UnknownChangeError(f"this checkout has no commit in common with {base}.") from None
     return tuple(os.fsdecode(common).split())
-
-
-def _list_untracked(top: Path) -> Iterator[str]:
-    names = execute_git(top, "ls-files", "--others", "--exclude-standard", "-z").split(b"\0")
-    return (os.fsdecode(name) for name in names if name)
 
 
 def _find_hidden_file(top: Path) -> str:

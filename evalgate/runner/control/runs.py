@@ -93,23 +93,20 @@ class ControlSampling:
 
     def _plan_pairs(self) -> RunSchedule:
         inputs = self.suspects.build_inputs(self.fresh)
-        found = plan_control_runs(*inputs, self.suspects.policy.parameters)
-        if isinstance(found, ControlDecision):
-            self.decision = found
+        wanted = plan_control_runs(*inputs, self.suspects.policy.parameters)
+        if isinstance(wanted, ControlDecision):
+            self.decision = wanted
             return {}
         self.decision = None
         names = {build_row_name(case): case.key for case in self.suspects.cases}
-        pairs = {names[name]: count for name, count in found.pairs.items()}
+        pairs = {names[name]: count for name, count in wanted.pairs.items()}
         schedule = {}
         for index, key in enumerate(self.keys):
             if count := pairs.get(key):
-                made = self._count_runs(key)
+                found = self.fresh.get(key)
+                made = len(found.head.runs) + len(found.control.runs) if found else 0
                 schedule[index] = tuple(range(made + 1, made + 2 * count + 1))
         return schedule
-
-    def _count_runs(self, key: CaseKey) -> int:
-        found = self.fresh.get(key)
-        return len(found.head.runs) + len(found.control.runs) if found else 0
 
     def decide(self) -> ControlDecision:
         """Return the decision on the runs that exist."""
