@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import anchor, controlruns, falsealarms
+from benchmarks import anchor, controlruns, falsealarms, matrix
 from evalgate.statistics.adaptive_runs import plan_next_step
 from evalgate.statistics.gate_decision import decide_fixed_runs
 from evalgate.statistics.parameters import MetricRule, Parameters
@@ -43,8 +43,12 @@ REFERENCE = {
 def main(options=()):
     """Time decisions and measure the procedure.
 
-    With options measure the whole gate, its control runs (`--control`), or `gate.anchor` over merges (`--anchor`).
+    With options measure the whole gate, its control runs (`--control`), `gate.anchor` over merges (`--anchor`), or
+    the sentences of `evalgate matrix` (`--matrix`).
     """
+    if "--matrix" in options:
+        matrix.main(_parse(options).repeats)
+        return
     if "--control" in options:
         _measure_control(_parse(options))
         return
@@ -67,6 +71,7 @@ def _parse(options):
     parser.add_argument("--gate", action="store_true", help="every cell, where nothing else picks some")
     parser.add_argument("--control", action="store_true", help="with control runs: every drift and change")
     parser.add_argument("--anchor", action="store_true", help="an agent that erodes, and `gate.anchor`")
+    parser.add_argument("--matrix", action="store_true", help="the sentences of `evalgate matrix` instead")
     for name, values in {
         "cases": (5, 20, 60, 200),
         "runs": (1, 3, 5, "auto"),

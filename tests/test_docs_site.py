@@ -82,7 +82,7 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
 def test_every_page_and_schema_of_the_documents_is_there(site: Path) -> None:
     pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
     assert pages - {path.stem for path in site.glob("*.html")} == set()
-    for name in ("evalgate.schema.json", "results.schema.json"):
+    for name in ("evalgate.schema.json", "matrix.schema.json", "results.schema.json"):
         assert json.loads((site / name).read_text("utf-8")) == json.loads(
             (ROOT / "docs" / name).read_text("utf-8")
         )

@@ -127,6 +127,9 @@ def _read_acceptable_record(
 def _explain_rejection(record: Record) -> str:
     if wrong := list(find_inconsistencies(record)):
         return f"{'; '.join(wrong)}. The file was edited: run `evalgate run` again."
+    if record.variant is not None:
+        values = ", ".join(f"{name}={value}" for name, value in record.variant.items())
+        return f"this run is a variant of `evalgate matrix` ({values}): save one of `evalgate run`."
     if record.selection is not None:
         return (
             f"this run was limited to {record.selection.cases:,} of {pluralize(record.selection.of, 'case')} "

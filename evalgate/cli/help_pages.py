@@ -7,9 +7,12 @@ import click
 _SECTIONS: Mapping[str, tuple[str, ...]] = {
     "What to run": (
         "eval_sets",
+        "vary",
         "thresholds",
         "format_name",
         "runs",
+        "confirm",
+        "yes",
         "initial_session",
         "app_name",
         "user_id",
@@ -58,7 +61,7 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
         "webhook_format",
     ),
 }
-"""Parameter names of `run` and `merge` by the heading of their section, in the order of the help page."""
+"""Parameter names of `run`, `merge` and `matrix` by the heading of their section, in the order of the help page."""
 _OTHER = "Options"
 """Heading of the options that belong to no section."""
 

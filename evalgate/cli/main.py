@@ -44,6 +44,7 @@ _MODULES = {
         "chat",
         "history",
         "judge",
+        "matrix",
         "merge",
         "plan",
         "record",

@@ -199,7 +199,7 @@ _AGENT_OPTIONS = (
     ),
 )
 
-_OPTIONS = (
+_MEASURE_OPTIONS = (
     *_AGENT_OPTIONS,
     click.option(
         "--thresholds",
@@ -210,26 +210,7 @@ _OPTIONS = (
         "with a SET.metrics.json for each eval set.",
     ),
     click.option(
-        "--runs",
-        metavar="N",
-        callback=_parse_runs,
-        help="Runs of each case, or `auto`: as many as the comparison with the baseline needs.  "
-        "[default: `auto` with a baseline of 3 runs or more of at least half of the cases, else 1]",
-    ),
-    click.option(
         "--workers", type=click.IntRange(1, 256), help=f"Agent processes.  [default: {defaults.WORKERS}]"
-    ),
-    click.option(
-        "--executor",
-        type=click.Choice(["local", "ray"]),
-        help="Where the agent processes run: on this machine, or as actors of a Ray cluster.  "
-        f"[default: {defaults.EXECUTOR}]",
-    ),
-    _nonempty_option(
-        "--ray-address",
-        metavar="ADDRESS",
-        help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT.  [default: RAY_ADDRESS, else a cluster "
-        "on this machine for this run]",
     ),
     click.option(
         "--concurrency",
@@ -237,38 +218,11 @@ _OPTIONS = (
         metavar="N",
         help=f"Conversations at the same time, over all workers.  [default: {defaults.CONCURRENCY}]",
     ),
-    _nonempty_option(
-        "--baseline",
-        type=BASELINE,
-        metavar="WHERE",
-        help="File, branch:NAME, artifact:NAME or URL to compare with; it must be there.  "
-        "[default: `gate.baseline`, else .evalgate/baseline.json if it is there]",
-    ),
     click.option(
         "--max-regression",
         type=click.FloatRange(0, 1),
         metavar="DROP",
         help=f"Largest drop of a metric's mean against the baseline.  [default: {defaults.MAX_REGRESSION:g}]",
-    ),
-    click.option(
-        "--report-only",
-        is_flag=True,
-        help="Never close the gate: reports say what it would have done, and the exit code is 0 instead of 1 "
-        "or 4.",
-    ),
-    click.option(
-        "--policy",
-        type=click.Choice(["base", "head"]),
-        help="Whose rules gate a change that is not merged, its base branch's or its own: thresholds, "
-        "baseline, judges' prompts and anchors, prompts and personas of simulated users, code of custom "
-        "metrics. Quarantines are always the base branch's, plugins always those that are installed.  "
-        f"[default: {defaults.POLICY}]",
-    ),
-    _nonempty_option(
-        "--control",
-        metavar="REF",
-        help="Make control runs with the agent of this commit, such as main.  [default: in CI the base of "
-        "the change]",
     ),
     click.option("--adk-version", metavar="X.Y", help="Reproduce the scores of this Google ADK release."),
     _nonempty_option(
@@ -306,11 +260,69 @@ _OPTIONS = (
     ),
     format_option,
 )
+"""Options of every command that runs eval sets."""
+
+_OPTIONS = (
+    *_MEASURE_OPTIONS,
+    click.option(
+        "--runs",
+        metavar="N",
+        callback=_parse_runs,
+        help="Runs of each case, or `auto`: as many as the comparison with the baseline needs.  "
+        "[default: `auto` with a baseline of 3 runs or more of at least half of the cases, else 1]",
+    ),
+    click.option(
+        "--executor",
+        type=click.Choice(["local", "ray"]),
+        help="Where the agent processes run: on this machine, or as actors of a Ray cluster.  "
+        f"[default: {defaults.EXECUTOR}]",
+    ),
+    _nonempty_option(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT.  [default: RAY_ADDRESS, else a cluster "
+        "on this machine for this run]",
+    ),
+    _nonempty_option(
+        "--baseline",
+        type=BASELINE,
+        metavar="WHERE",
+        help="File, branch:NAME, artifact:NAME or URL to compare with; it must be there.  "
+        "[default: `gate.baseline`, else .evalgate/baseline.json if it is there]",
+    ),
+    click.option(
+        "--report-only",
+        is_flag=True,
+        help="Never close the gate: reports say what it would have done, and the exit code is 0 instead of 1 "
+        "or 4.",
+    ),
+    click.option(
+        "--policy",
+        type=click.Choice(["base", "head"]),
+        help="Whose rules gate a change that is not merged, its base branch's or its own: thresholds, "
+        "baseline, judges' prompts and anchors, prompts and personas of simulated users, code of custom "
+        "metrics. Quarantines are always the base branch's, plugins always those that are installed.  "
+        f"[default: {defaults.POLICY}]",
+    ),
+    _nonempty_option(
+        "--control",
+        metavar="REF",
+        help="Make control runs with the agent of this commit, such as main.  [default: in CI the base of "
+        "the change]",
+    ),
+)
 
 
 def add_plan_options(command: _Command) -> _Command:
     """Add the options that make a plan to a command."""
     for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def add_measure_options(command: _Command) -> _Command:
+    """Add the options that make a plan without a verdict to a command."""
+    for option in reversed(_MEASURE_OPTIONS):
         command = option(command)
     return command
 

@@ -133,15 +133,15 @@ class Evaluation:
 
         `hide` returns a case without the secrets that the runs do not show either.
         """
-        async with self._plan.judge_resolver.judges, _close_metrics(self._plan):
-            if not await self._is_judge_reliable():
+        async with self._plan.judge_resolver.judges, close_metrics(self._plan):
+            if not await self.is_judge_reliable():
                 return
             slots = asyncio.Semaphore(self._plan.agent.settings.concurrency)
 
             async def score_in_slot(index: int, run: CaseRun) -> None:
                 async with slots:
                     request = RunRequest(hide(self._case_index.get_case(index)), run.run, index)
-                    await self._on_run_finished(request, run)
+                    await self.on_run_finished(request, run)
 
             async with asyncio.TaskGroup() as group:
                 for index, runs in stored.items():
@@ -160,7 +160,7 @@ class Evaluation:
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.
         """
-        async with agent, self._plan.judge_resolver.judges, _close_metrics(self._plan):
+        async with agent, self._plan.judge_resolver.judges, close_metrics(self._plan):
             await asyncio.sleep(0)  # the agent's processes start
             while_starting()
             await _check_entry(agent, partial(self._begin_run, begin))
@@ -180,7 +180,7 @@ class Evaluation:
         self, agent: Agent, sampler: SamplingStrategy, wanted: RunSchedule, index: int | None = None
     ) -> None:
         """Make the wanted runs, and those that the sampler wants after them: of one case, or of all."""
-        if wanted and not await self._is_judge_reliable():
+        if wanted and not await self.is_judge_reliable():
             return
         while wanted and not self.unreachable and not self.more_wanted:
             await self._run_schedule(agent, wanted)
@@ -204,7 +204,8 @@ class Evaluation:
         """Return what judges used before this evaluation began, without the rest."""
         return RunUsage(self._scope.used.judged)
 
-    async def _is_judge_reliable(self) -> bool:
+    async def is_judge_reliable(self) -> bool:
+        """Ask the judge about the anchors, once; return True if it may judge, or there are none."""
         if self._plan.label_check is not None and self._plan.label_check.unreliable:
             return False
         if self._plan.anchors is None:
@@ -253,25 +254,26 @@ class Evaluation:
         self._progress.on_runs_planned(sum(map(len, wanted.values())))
         refusal = await run_cases(
             agent,
-            self._iter_requests(wanted),
+            self.iter_requests(wanted),
             concurrency=self._plan.agent.settings.concurrency,
-            on_finished=self._on_run_finished,
+            on_finished=self.on_run_finished,
             create_user=self._plan.users,
             stop_reason=self.spending.stop_reason,
             time_limit=self.spending.get_time_limit(),
             throttle=self._throttle,
-            create_trace=self._find_trace_factory(),
+            create_trace=self.find_trace_factory(),
         )
         self.unreachable = refusal.message if refusal else ""
 
-    def _find_trace_factory(self) -> "Callable[[], RunTrace] | None":
+    def find_trace_factory(self) -> "Callable[[], RunTrace] | None":
+        """Return the function that creates the trace of a run; None: runs keep none."""
         if not self._plan.agent.settings.trace:
             return None
         from evalgate.agents.tracing.span_prices import TraceFactory
 
         return TraceFactory(self._plan.judge_resolver.judges.prices)
 
-    def _iter_requests(self, wanted: RunSchedule) -> Iterator[RunRequest]:
+    def iter_requests(self, wanted: RunSchedule) -> Iterator[RunRequest]:
         """Yield the requests run by run, so that every case is run once before any is run again."""
         last = max((number for numbers in wanted.values() for number in numbers), default=0)
         # Not case by case: if the run is cut short, every case has some runs, and the comparison still means
@@ -281,7 +283,8 @@ class Evaluation:
                 if number in numbers:
                     yield RunRequest(self._case_index.get_case(index), number, index)
 
-    async def _on_run_finished(self, request: RunRequest, run: CaseRun) -> None:
+    async def on_run_finished(self, request: RunRequest, run: CaseRun) -> None:
+        """Score a run and keep it."""
         suite, case = self._case_index.get_suite(request.index), request.case
         self.spending.count_usage(run)
         result = await score_run(case, run, suite.get_metrics(case))
@@ -405,7 +408,7 @@ def _mark_confirming_runs(runs: tuple[RunResult, ...], rounds: int | None) -> tu
 
 
 @asynccontextmanager
-async def _close_metrics(plan: Plan) -> AsyncIterator[None]:
+async def close_metrics(plan: Plan) -> AsyncIterator[None]:
     """Close the metrics that hold resources when the block ends."""
     metrics = {id(bound.metric): bound.metric for suite in plan.suites for bound in suite.metrics}
     async with AsyncExitStack() as stack:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from evalgate.core.frozen import frozen
@@ -25,6 +26,8 @@ class RunRequest:
     """1-based."""
     index: int = 0
     """Key for the caller; the scheduler does not use it."""
+    agent: Agent | None = None
+    """Agent that runs the case, entered by the caller; None: the one that `run_cases` is given."""
 
 
 OnFinished = Callable[[RunRequest, CaseRun], Awaitable[None]]
@@ -93,7 +96,14 @@ class _CaseScheduler:
         self._refused = stop_reason
         # Asked once, not per case: Python looks up the members of a protocol one by one.
         create_user = agent.create_user if isinstance(agent, ProvidesUser) else create_user
-        self._cases = CaseRunner(agent, create_user, throttle, self._find_stop_reason, create_trace)
+        self._create_runner = partial(
+            CaseRunner,
+            create_user=create_user,
+            throttle=throttle,
+            stop_reason=self._find_stop_reason,
+            create_trace=create_trace,
+        )
+        self._runner = self._create_runner(agent)
         self._requests = requests
         self._on_finished = on_finished
         self._refusal: Failure | None = None
@@ -163,7 +173,8 @@ class _CaseScheduler:
         self._playing.add(task)
         earlier = AttemptHistory()
         try:
-            return await self._cases.run_case(request.case, request.run, earlier)
+            runner = self._runner if request.agent is None else self._create_runner(request.agent)
+            return await runner.run_case(request.case, request.run, earlier)
         except AgentUnreachableError as error:
             self._refusal = self._refusal or error.failure
             return earlier.attach_attempts(_build_not_run(request, error.failure))

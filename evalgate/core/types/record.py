@@ -1,7 +1,7 @@
 """The record of one run."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Literal, TypeAlias
 
@@ -324,6 +324,9 @@ class Record:
     """Set if options such as `--tag` left out some cases: such a run is never stored as a baseline."""
     partial_sets: tuple[str, ...] = ()
     """Eval sets of which `FILE:CASE` left out some cases: such a run is never stored as a baseline."""
+    variant: Mapping[str, str] | None = None
+    """Values such as `env.MODEL` that a variant of `evalgate matrix` had; such a run is never stored as a
+    baseline. None: the run is no variant."""
     failure_groups: tuple[FailureGroup, ...] = ()
     """The failing cases that gate, each in one group: first those with the most newly failing cases, then the
     largest. Empty if none fails; files of older versions have none."""

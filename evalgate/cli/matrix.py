@@ -1,0 +1,154 @@
+"""The command `matrix`: run the same cases with variants of the agent, and compare them."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evalgate.cli.help_pages import SectionedCommand
+from evalgate.cli.options import add_measure_options, build_overrides, project_directory, reports_folder
+from evalgate.cli.project_folder import FILE
+from evalgate.cli.redacted_output import build_redactor
+from evalgate.cli.run import add_case_filters, pop_case_filters
+from evalgate.system.signals import InterruptHandler, ignore_end_signals
+
+if TYPE_CHECKING:
+    from evalgate.runner.publish import Publisher
+    from evalgate.runner.variant_runs import MeasuredVariants
+    from evalgate.runner.variants import Variant
+    from evalgate.system.files import AnchoredFolder
+
+
+@click.command(cls=SectionedCommand)
+@click.argument("eval_sets", nargs=-1, type=FILE, metavar="[EVAL_SETS]...")
+@click.option(
+    "--vary",
+    multiple=True,
+    required=True,
+    metavar="NAME=A,B",
+    help="Values of `env.NAME`, an environment variable of the agent, or of `agent.KEY`, a key of the "
+    "section `agent`. Every combination is a variant; the first is the reference. Repeatable.",
+)
+@click.option(
+    "--runs",
+    "-n",
+    type=click.IntRange(1, 1000),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Runs of each case with each variant.",
+)
+@click.option(
+    "--confirm",
+    is_flag=True,
+    help="Run the winner and the reference again: only fresh runs confirm a choice.",
+)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before the first case, as at a terminal.")
+@add_measure_options
+@add_case_filters
+@reports_folder
+@project_directory
+@click.make_pass_decorator(InterruptHandler, ensure=True)
+def matrix(
+    interrupts: InterruptHandler,
+    /,
+    eval_sets: tuple[str, ...],
+    vary: tuple[str, ...],
+    confirm: bool,
+    yes: bool,
+    out: str,
+    working_directory: str,
+    **options: Any,
+) -> int:
+    """Compare variants of the agent on the same cases.
+
+    EVAL_SETS are as for `run`. Prints a table and sentences with corrected statistics: it is a measurement,
+    and no gate. Exit codes: 0 done, 2 the input is wrong, 3 not every run could be made, 130 interrupted.
+    """
+    from evalgate.runner.plan import build_plan
+    from evalgate.runner.publish import Publisher
+    from evalgate.runner.variants import build_variants, describe_expected_cost, parse_variations
+
+    thresholds, selection = options.pop("thresholds"), pop_case_filters(options)
+    overrides = build_overrides(eval_sets, options, selection)
+    redactor = build_redactor(overrides.mask)
+    with interrupts.handle_signals(), redactor.redact_errors():
+        variations = parse_variations(vary)
+        plan = build_plan(
+            overrides, thresholds=thresholds, folder=Path(working_directory), environ=os.environ
+        )
+        variants = build_variants(plan, overrides.kind_and_what[1], variations)
+        if plan.agent.settings.env_file:
+            redactor.learn_environment(plan.environ)
+        publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, redactor)
+        for sentence in describe_expected_cost(plan, len(variants)):
+            publisher.print_notice(sentence)
+        if not yes and sys.stdin.isatty() and sys.stderr.isatty():
+            click.confirm("Go on?", default=True, abort=True, err=True)
+        return _measure(interrupts, variants, publisher, confirm=confirm)
+
+
+def _measure(
+    interrupts: InterruptHandler, variants: "tuple[Variant, ...]", publisher: "Publisher", *, confirm: bool
+) -> int:
+    """Make the runs, write the reports and return the exit code."""
+    from evalgate.reporting.matrix.files import RENDERERS
+    from evalgate.reporting.report_files import check_writable, remove_reports
+    from evalgate.runner.variant_results import build_matrix
+    from evalgate.runner.variant_runs import measure_variants
+
+    workspace = publisher.workspace
+    opened = check_writable(workspace.folder / publisher.out, workspace.owner, root=workspace.folder)
+
+    def begin() -> None:
+        interrupts.is_certain = True  # from here on there is a result
+        remove_reports(opened, RENDERERS)
+
+    def choose_winner(measured: "MeasuredVariants") -> "Variant | None":
+        winner = build_matrix(measured).winner if confirm else ""
+        return next((each for each in measured.variants if each.name == winner), None)
+
+    progress = publisher.build_progress()
+    try:
+        measured, again = measure_variants(variants, progress, begin, choose_winner)
+    finally:
+        progress.close()
+    return _publish(measured, again, publisher, opened)
+
+
+def _publish(
+    measured: "MeasuredVariants",
+    again: "MeasuredVariants | None",
+    publisher: "Publisher",
+    opened: "AnchoredFolder",
+) -> int:
+    """Write the reports, print the result and return the exit code."""
+    from evalgate.core.exit_codes import ExitCode
+    from evalgate.reporting.matrix.files import RENDERERS, write_matrix, write_variants
+    from evalgate.reporting.matrix.text_reports import render_markdown, render_terminal
+    from evalgate.runner.variant_results import build_matrix
+    from evalgate.system.github_runner_files import is_github_actions
+
+    redactor, workspace = publisher.redactor, publisher.workspace
+    found = redactor.redact_tree(build_matrix(measured, again))
+    records = [
+        (variant.folder, redactor.redact_tree(record))
+        for part in (measured, again)
+        if part is not None
+        for variant, record in zip(part.variants, part.records, strict=True)
+    ]
+    write_variants(records, opened.path, workspace)
+    write_matrix(found, opened, workspace)
+    publisher.print_notice(f"Reports in {workspace.format_path(opened.path)}: {', '.join(RENDERERS)}")
+    click.echo(redactor.redact_text(render_terminal(found)), nl=False)
+    if is_github_actions(os.environ):
+        from evalgate.ci.github_actions import add_summary
+
+        add_summary(redactor.redact_text(render_markdown(found)), environ=os.environ, stream=sys.stdout)
+    ignore_end_signals()
+    if measured.interrupted or (again is not None and again.interrupted):
+        return ExitCode.INTERRUPTED
+    is_partial = found.shortfall or (found.confirmation is not None and found.confirmation.shortfall)
+    return ExitCode.NO_VERDICT if is_partial else ExitCode.OPEN

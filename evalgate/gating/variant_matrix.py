@@ -1,0 +1,87 @@
+"""Result of `evalgate matrix`: variants of an agent on the same cases, compared with the first of them."""
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from evalgate.core.frozen import frozen
+from evalgate.core.types import AgentInfo
+from evalgate.statistics.variant_comparison import UsageRatio, VariantScore
+
+SCHEMA_VERSION = 1
+
+UsageFigure: TypeAlias = Literal["cost", "tokens", "duration"]
+
+
+@frozen
+class VariantFigures:
+    """Row of the table: one variant with its means, over the cases that every variant has runs of."""
+
+    name: str
+    values: Mapping[str, str]
+    """Values by name, such as `env.MODEL`."""
+    results: str
+    """Path of its `results.json`, relative to the matrix."""
+    runs: int
+    """Runs that ended in a pass or a failure."""
+    planned: int
+    passed: int
+    pass_k: float | None
+    """Estimated share of cases that pass k runs in a row, k being the number of runs of each case; None if a
+    case has fewer."""
+    scores: Mapping[str, float | None]
+    """Mean by metric."""
+    usage: Mapping[UsageFigure, float | None]
+    """Mean cost in dollars, tokens and seconds of a run; None if a run does not report it."""
+
+
+@frozen
+class VariantComparison:
+    """One variant compared with the reference."""
+
+    variant: str
+    scores: Mapping[str, VariantScore]
+    ratios: Mapping[UsageFigure, UsageRatio]
+
+
+@frozen
+class VariantCase:
+    """One case in every variant."""
+
+    eval_set_id: str
+    eval_id: str
+    passed: Mapping[str, tuple[int, int]]
+    """Passed runs and runs that ended in a pass or a failure, by variant."""
+    spread: float
+    """Difference of the highest and the lowest share of passed runs."""
+
+
+@frozen
+class VariantMatrix:
+    """Variants of an agent on the same cases. A measurement without a verdict."""
+
+    created_at: str
+    """ISO 8601, UTC."""
+    duration_s: float
+    agent: AgentInfo
+    runs: int
+    """Planned runs of each case with each variant."""
+    variants: tuple[VariantFigures, ...]
+    """The first is the reference."""
+    comparisons: tuple[VariantComparison, ...]
+    """Of the other variants with the reference, in their order."""
+    cases: tuple[VariantCase, ...]
+    """Those with the largest spread first, then in file order."""
+    winner: str = ""
+    """The variant to take, by the rules of docs/matrix.md; "" if none is shown to be."""
+    shortfall: str = ""
+    """Why runs are missing, as a sentence; "" if all were made."""
+    notices: tuple[str, ...] = ()
+    confirmation: "VariantMatrix | None" = None
+    """Fresh runs of the reference and the winner; None if they were not asked for, or there was no winner."""
+    evalgate_version: str = ""
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def reference(self) -> VariantFigures:
+        """Return the row of the first variant."""
+        return self.variants[0]

@@ -1,0 +1,297 @@
+"""Compare the records of variants with the first of them, and choose the variant to take."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from evalgate import __version__
+from evalgate.baselines.history import build_baseline
+from evalgate.config import defaults
+from evalgate.core.formatting import compute_mean, compute_weighted_mean, join_quoted, pluralize
+from evalgate.core.score_ranges import UNIT_RANGE, Range, get_score_range
+from evalgate.core.types import NON_AGENT_OUTCOMES, CaseKey, Record, RunResult
+from evalgate.gating.score_tables import (
+    StatisticalPolicy,
+    build_row_name,
+    build_score_tables,
+    build_statistical_policy,
+    is_line_table,
+)
+from evalgate.gating.variant_matrix import (
+    UsageFigure,
+    VariantCase,
+    VariantComparison,
+    VariantFigures,
+    VariantMatrix,
+)
+from evalgate.reporting.findings import count_passed_runs
+from evalgate.runner.plan import Plan
+from evalgate.runner.variant_runs import MeasuredVariants
+from evalgate.runner.variants import Variant
+from evalgate.statistics.parameters import PassKRule
+from evalgate.statistics.score_pairs import UNIT, GatingMetric, pair_cases
+from evalgate.statistics.threshold_test import compare_reliability_with_minimum
+from evalgate.statistics.variant_comparison import (
+    ALPHA,
+    ComparedScores,
+    UsageRatio,
+    VariantScore,
+    compare_variants,
+    estimate_usage_ratio,
+)
+
+_FIGURES: tuple[UsageFigure, ...] = ("cost", "tokens", "duration")
+_ALL_RUNS = 1_000_000
+
+
+_Tables: TypeAlias = Sequence[Mapping[str, GatingMetric]]
+"""Tables by metric, for each variant: rows have the scores of the reference and of the variant."""
+
+
+def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = None) -> VariantMatrix:
+    """Compare every variant with the first.
+
+    `again` are fresh runs of the first variant and the winner, which are compared for themselves.
+    """
+    records = measured.records
+    policy = _build_policy(measured.variants[0].plan)
+    tables = _build_tables(records, policy)
+    common = _find_common_cases(records)
+    scores = _compare_scores(measured.variants, tables)
+    ratios = _compare_usage(measured.variants, records, common)
+    comparisons = tuple(
+        VariantComparison(variant.name, scores.get(variant.name, {}), ratios.get(variant.name, {}))
+        for variant in measured.variants[1:]
+    )
+    rows = tuple(
+        _build_row(variant, record, tables[at], common)
+        for at, (variant, record) in enumerate(zip(measured.variants, records, strict=True))
+    )
+    return VariantMatrix(
+        measured.created_at,
+        measured.duration_s,
+        records[0].agent,
+        records[0].runs,
+        rows,
+        comparisons,
+        _list_cases(measured.variants, records),
+        choose_winner(rows, comparisons),
+        measured.shortfall,
+        tuple(_list_notices(measured, tables, common)),
+        None if again is None else build_matrix(again),
+        __version__,
+    )
+
+
+def choose_winner(rows: Sequence[VariantFigures], comparisons: Sequence[VariantComparison]) -> str:
+    """Return the variant to take instead of the reference; "" if none is shown to be preferable.
+
+    First choice are variants that are better in a metric and worse in none: the one with the most passed
+    runs. Else it is the cheapest of those that are shown not to be worse in any metric, and to cost less.
+    """
+    figures = {row.name: row for row in rows}
+
+    def compute_pass_share(each: VariantComparison) -> float:
+        row = figures[each.variant]
+        return row.passed / row.runs if row.runs else 0.0
+
+    judged = [each for each in comparisons if each.scores]
+    better = [
+        each
+        for each in judged
+        if any(score.conclusion == "better" for score in each.scores.values())
+        and not any(score.conclusion == "worse" for score in each.scores.values())
+    ]
+    if better:
+        return max(better, key=compute_pass_share).variant
+    cheaper = [
+        each
+        for each in judged
+        if all(score.is_within_limit for score in each.scores.values())
+        and "cost" in each.ratios
+        and each.ratios["cost"].high < 1
+    ]
+    return min(cheaper, key=lambda each: each.ratios["cost"].value).variant if cheaper else ""
+
+
+def _build_policy(plan: Plan) -> StatisticalPolicy:
+    """Return the settings of the comparison, as if the reference were the baseline."""
+    limit = plan.policy.max_regression if plan.policy.max_regression < 1 else defaults.MAX_REGRESSION
+    fine = plan.policy.statistics.model_copy(update={"baseline_keep": _ALL_RUNS})
+    own = {"baseline": "reference", "max_regression": limit, "statistics": fine}
+    criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
+    return build_statistical_policy(plan.policy.model_copy(update=own), plan.fixed_runs, criteria)
+
+
+def _build_tables(records: Sequence[Record], policy: StatisticalPolicy) -> _Tables:
+    reference = build_baseline(records[0])
+    found = []
+    for record in records:
+        tables = build_score_tables(record.cases, reference, policy)
+        named: dict[str, GatingMetric] = {}
+        for key, table in tables.items():
+            if is_line_table(key) or table.rule.is_figure:
+                continue
+            name = key.partition("\0")[0]
+            # One name with other options in another eval set is another metric.
+            twins = sum(each == name or each.startswith(f"{name} #") for each in named)
+            named[f"{name} #{twins + 1}" if twins else name] = table
+        found.append(named)
+    return tuple(found)
+
+
+def _find_common_cases(records: Sequence[Record]) -> frozenset[CaseKey]:
+    """Return the gating cases that every variant has a run of."""
+    made = [
+        {case.key for case in record.cases if case.gates and any(map(_counts, case.runs))}
+        for record in records
+    ]
+    return frozenset(made[0].intersection(*made[1:]))
+
+
+def _counts(run: RunResult) -> bool:
+    return run.outcome not in NON_AGENT_OUTCOMES
+
+
+def _compare_scores(variants: Sequence[Variant], tables: _Tables) -> dict[str, dict[str, VariantScore]]:
+    """Return variant to metric to its comparison; metrics without a common case are missing."""
+    compared: dict[tuple[str, str], ComparedScores] = {}
+    for variant, own in zip(variants[1:], tables[1:], strict=True):
+        for metric, table in own.items():
+            pairs = pair_cases(table.cases, keep=_ALL_RUNS).pairs
+            if pairs:
+                limit = defaults.MAX_REGRESSION if table.rule.max_drop is None else table.rule.max_drop
+                compared[variant.name, metric] = ComparedScores(pairs, limit)
+    found: dict[str, dict[str, VariantScore]] = {}
+    for (name, metric), score in compare_variants(compared).items():
+        found.setdefault(name, {})[metric] = score
+    return found
+
+
+def _compare_usage(
+    variants: Sequence[Variant], records: Sequence[Record], common: frozenset[CaseKey]
+) -> dict[str, dict[UsageFigure, UsageRatio]]:
+    """Return variant to figure to its ratio; figures that a run does not report are missing."""
+    by_figure = {figure: [_list_usage(record, figure, common) for record in records] for figure in _FIGURES}
+    count = sum(means is not None for rows in by_figure.values() for means in rows[1:])
+    found: dict[str, dict[UsageFigure, UsageRatio]] = {}
+    for figure, (reference, *others) in by_figure.items():
+        for variant, means in zip(variants[1:], others, strict=True):
+            if reference is None or means is None:
+                continue
+            ratio = estimate_usage_ratio(list(zip(reference, means, strict=True)), ALPHA / count)
+            if ratio is not None:
+                found.setdefault(variant.name, {})[figure] = ratio
+    return found
+
+
+def _list_usage(record: Record, figure: UsageFigure, common: frozenset[CaseKey]) -> list[float] | None:
+    """Return the mean of each common case over its runs; None if a run does not report the figure."""
+    means = []
+    for case in record.cases:
+        if case.key not in common:
+            continue
+        figures = [_get_figure(run, figure) for run in case.runs if _counts(run)]
+        known = [value for value in figures if value is not None]
+        if len(known) < len(figures):
+            return None
+        means.append(compute_mean(known))
+    return means or None
+
+
+def _get_figure(run: RunResult, figure: UsageFigure) -> float | None:
+    if figure == "duration":
+        return run.duration_s
+    if run.usage is None:
+        return None
+    return run.usage.cost_usd if figure == "cost" else run.usage.input_tokens + run.usage.output_tokens
+
+
+def _build_row(
+    variant: Variant,
+    record: Record,
+    tables: Mapping[str, GatingMetric],
+    common: frozenset[CaseKey],
+) -> VariantFigures:
+    cases = [case for case in record.cases if case.key in common]
+    counts = [count_passed_runs(case) for case in cases]
+    usage = {figure: _list_usage(record, figure, common) for figure in _FIGURES}
+    rows = {build_row_name(case) for case in cases}
+    ranges = {metric.name: metric.range for case in cases for metric in case.metrics}
+    return VariantFigures(
+        variant.name,
+        variant.values,
+        f"{variant.folder}/results.json",
+        sum(total for _, total in counts),
+        record.runs * sum(case.gates for case in record.cases),
+        sum(passed for passed, _ in counts),
+        _compute_pass_k(counts, record.runs),
+        {metric: _compute_mean_score(metric, table, rows, ranges) for metric, table in tables.items()},
+        {figure: None if means is None else compute_mean(means) for figure, means in usage.items()},
+    )
+
+
+def _compute_pass_k(counts: Sequence[tuple[int, int]], k: int) -> float | None:
+    """Return the estimated share of cases that pass k runs in a row; None if a case has fewer runs."""
+    if not counts:
+        return None
+    cases = [((0,) * (total - passed) + (UNIT,) * passed, 1.0) for passed, total in counts]
+    found = compare_reliability_with_minimum(cases, PassKRule(k, 0.0), alpha=ALPHA)
+    return None if found is None else found.value
+
+
+def _compute_mean_score(
+    metric: str, table: GatingMetric, rows: Collection[str], ranges: Mapping[str, Range]
+) -> float | None:
+    """Return the mean over the cases in `rows` that have a score; None if none has."""
+    means, weights = [], []
+    for name, scores in table.cases.items():
+        known = [score for score in scores.candidate or () if score is not None]
+        if name in rows and known:
+            means.append(compute_mean(known))
+            weights.append(scores.weight)
+    score_range = ranges.get(metric.partition(" #")[0], UNIT_RANGE)
+    return score_range.to_score(compute_weighted_mean(means, weights)) if means else None
+
+
+def _list_cases(variants: Sequence[Variant], records: Sequence[Record]) -> tuple[VariantCase, ...]:
+    """Return the gating cases, those first in which the variants differ most."""
+    found = []
+    for cases in zip(*(record.cases for record in records), strict=True):
+        if not cases[0].gates:
+            continue
+        counts = [count_passed_runs(case) for case in cases]
+        shares = [passed / total for passed, total in counts if total]
+        found.append(
+            VariantCase(
+                cases[0].eval_set_id,
+                cases[0].eval_id,
+                {variant.name: count for variant, count in zip(variants, counts, strict=True)},
+                max(shares) - min(shares) if shares else 0.0,
+            )
+        )
+    return tuple(sorted(found, key=lambda case: -case.spread))
+
+
+def _list_notices(measured: MeasuredVariants, tables: _Tables, common: frozenset[CaseKey]) -> Iterator[str]:
+    records = measured.records
+    gating = [case for case in records[0].cases if case.gates]
+    if len(common) < len(gating):
+        missing = pluralize(len(gating) - len(common), "case")
+        yield f"{missing} without a run of every variant: left out of the table."
+    named = {metric.name for case in gating for metric in case.metrics if metric.gates}
+    compared = {name.partition(" #")[0] for own in tables for name in own}
+    for name in sorted(named - compared):
+        if not get_score_range(name).lower_is_better:
+            yield f"{name} is not compared: it has scores outside of its range."
+    if records[0].cases and _are_equal(records):
+        varied = join_quoted(list(measured.variants[0].values))
+        yield f"Every variant gave the same replies: does the agent read {varied}?"
+
+
+def _are_equal(records: Sequence[Record]) -> bool:
+    """Return True if all runs of all variants have the same replies, case by case."""
+    for cases in zip(*(record.cases for record in records), strict=True):
+        replies = [[turn.actual for turn in run.turns] for case in cases for run in case.runs if _counts(run)]
+        if any(each != replies[0] for each in replies[1:]):
+            return False
+    return True

@@ -1,0 +1,232 @@
+"""Make the runs of all variants, interleaved: every variant meets each case at about the same time."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from evalgate.agents.factory import build_agent
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.formatting import pluralize, to_sentence
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import Agent, ChecksEntry, HasNotices, ProgressListener
+from evalgate.core.types import CaseRun, ModelUsage, Record
+from evalgate.llm.usage import was_stopped_by_budget
+from evalgate.runner.eval_runner import Evaluation, RunScope, close_metrics
+from evalgate.runner.record_builder import RunTiming, build_record
+from evalgate.runner.sampling import choose_statistics
+from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.runner.suites import CaseIndex
+from evalgate.runner.variants import Variant
+from evalgate.system.signals import cancel_on_signals
+from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
+
+
+@frozen
+class MeasuredVariants:
+    """Variants with the records of their runs, in the same order."""
+
+    variants: tuple[Variant, ...]
+    records: tuple[Record, ...]
+    created_at: str
+    """ISO 8601, UTC."""
+    duration_s: float
+    shortfall: str
+    """Why runs are missing, as a sentence; "" if all were made."""
+    interrupted: bool = False
+
+
+ChooseWinner = Callable[[MeasuredVariants], Variant | None]
+"""Function that chooses the variant to measure again together with the reference; None: no further runs."""
+
+
+@dataclass
+class _Stage:
+    """Runs of some variants, each case the same number of times."""
+
+    variants: Sequence[Variant]
+    agents: Sequence[Agent]
+    progress: ProgressListener
+    evaluations: list[Evaluation] = field(init=False)
+    interrupted: bool = False
+    unreachable: str = ""
+    created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    _began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.evaluations = [Evaluation(each.plan, self.progress, RunScope()) for each in self.variants]
+
+    async def make_runs(self, throttle: Throttle) -> None:
+        """Make every run, unless the judge is not reliable, the budget is spent or the task is cancelled."""
+        first, plan = self.evaluations[0], self.variants[0].plan
+        try:
+            is_reliable = await first.is_judge_reliable()
+            for evaluation in self.evaluations:
+                evaluation.judge_health = first.judge_health
+            if not is_reliable:
+                return
+            cases = len(CaseIndex(plan.suites))
+            self.progress.on_runs_planned(cases * plan.fixed_runs * len(self.variants))
+            refusal = await run_cases(
+                self.agents[0],
+                self._iter_requests(),
+                concurrency=plan.agent.settings.concurrency,
+                on_finished=self._on_run_finished,
+                create_user=plan.users,
+                stop_reason=first.spending.stop_reason,
+                time_limit=first.spending.get_time_limit(),
+                throttle=throttle,
+                create_trace=first.find_trace_factory(),
+            )
+            self.unreachable = refusal.message if refusal else ""
+        except asyncio.CancelledError:
+            self.interrupted = True
+        for evaluation in self.evaluations:
+            evaluation.interrupted, evaluation.unreachable = self.interrupted, self.unreachable
+
+    def _iter_requests(self) -> Iterator[RunRequest]:
+        """Yield the requests run by run and case by case, each case with every variant in turn."""
+        plan = self.variants[0].plan
+        index, count = CaseIndex(plan.suites), len(self.variants)
+        for number in range(1, plan.fixed_runs + 1):
+            for at in range(len(index)):
+                case = index.get_case(at)
+                for turn in range(count):
+                    # A service may answer the first of equal requests more slowly, so each is first as often.
+                    variant = (turn + at + number) % count
+                    yield RunRequest(case, number, at * count + variant, self.agents[variant])
+
+    async def _on_run_finished(self, request: RunRequest, run: CaseRun) -> None:
+        at, variant = divmod(request.index, len(self.variants))
+        await self.evaluations[variant].on_run_finished(replace(request, index=at), run)
+
+    def build_result(self) -> MeasuredVariants:
+        """Score the runs of every variant against the thresholds."""
+        seconds = round(time.monotonic() - self._began, 3)
+        timing = RunTiming(self.created_at.isoformat(timespec="seconds"), seconds)
+        records = tuple(
+            self._build_variant_record(at, variant, timing) for at, variant in enumerate(self.variants)
+        )
+        return MeasuredVariants(
+            tuple(self.variants),
+            records,
+            timing.created_at,
+            timing.duration_s,
+            self._explain_shortfall(records),
+            self.interrupted,
+        )
+
+    def _build_variant_record(self, at: int, variant: Variant, timing: RunTiming) -> Record:
+        plan, evaluation, agent = variant.plan, self.evaluations[at], self.agents[at]
+        record = build_record(plan, evaluation, choose_statistics(plan, None), None, timing)
+        # The judges serve all variants: those of this one are counted with its runs.
+        asked = [run.judge for case in record.cases for run in case.runs if run.judge is not None]
+        return replace(
+            record,
+            judge=sum(asked, ModelUsage()) if asked else None,
+            variant=variant.values,
+            notices=(*(agent.notices if isinstance(agent, HasNotices) else ()), *record.notices),
+        )
+
+    def _explain_shortfall(self, records: Sequence[Record]) -> str:
+        first = self.evaluations[0]
+        if self.interrupted:
+            return "Interrupted: these are the runs that were made until then."
+        if self.unreachable:
+            return f"An agent could not be reached, so the other runs were not made: {self.unreachable}"
+        if first.judge_health is not None and not first.judge_health.is_reliable:
+            return f"No case was run: {first.judge_health.sentence}"
+        label_check = self.variants[0].plan.label_check
+        if label_check is not None and label_check.unreliable:
+            return f"No case was run: {label_check.unreliable[0]}"
+        runs = [run for record in records for case in record.cases for run in case.runs]
+        stopped = sum(map(was_stopped_by_budget, runs))
+        if not stopped:
+            return ""
+        spent = to_sentence(first.spending.exhausted_budget or "the budget is spent").removesuffix(".")
+        made = f"{len(runs) - stopped:,} of {pluralize(len(runs), 'run')}"
+        return f"{spent}: {made} were made. Raise `budget`, or run fewer cases or variants."
+
+
+def measure_variants(
+    variants: Sequence[Variant],
+    progress: ProgressListener,
+    begin: Callable[[], None],
+    choose_winner: ChooseWinner = lambda _: None,
+) -> tuple[MeasuredVariants, MeasuredVariants | None]:
+    """Run every case with every variant, and the reference and the winner again if one is chosen.
+
+    `begin` is called once all agents have started. The winner's first runs were looked at to choose it, so
+    the second measurement has only fresh ones.
+
+    Raises:
+        EvalgateError: an agent cannot be set up, or there is no such agent.
+    """
+    agents = [_build_variant_agent(variant) for variant in variants]
+    settings = variants[0].plan.agent.settings
+    throttle_settings = ThrottleSettings(
+        settings.concurrency, settings.requests_per_minute, settings.retries, settings.ramp_up
+    )
+
+    async def make_runs() -> tuple[MeasuredVariants, MeasuredVariants | None]:
+        with cancel_on_signals():
+            throttle = Throttle(throttle_settings)
+            stage = _Stage(variants, agents, progress)
+            again: MeasuredVariants | None = None
+            try:
+                async with AsyncExitStack() as stack:
+                    await _start_agents(stack, variants, agents)
+                    begin()
+                    await stage.make_runs(throttle)
+                    measured = stage.build_result()
+                    winner = None if measured.shortfall else choose_winner(measured)
+                    if winner is not None:
+                        again = await _measure_again(variants, agents, winner, progress, throttle)
+            except asyncio.CancelledError:
+                stage.interrupted = True
+            return stage.build_result(), again
+
+    return asyncio.run(make_runs())
+
+
+async def _measure_again(
+    variants: Sequence[Variant],
+    agents: Sequence[Agent],
+    winner: Variant,
+    progress: ProgressListener,
+    throttle: Throttle,
+) -> MeasuredVariants:
+    at = list(variants).index(winner)
+    both = [replace(each, folder=f"{each.folder}/confirmation") for each in (variants[0], winner)]
+    stage = _Stage(both, (agents[0], agents[at]), progress)
+    await stage.make_runs(throttle)
+    return stage.build_result()
+
+
+def _build_variant_agent(variant: Variant) -> Agent:
+    plan = variant.plan
+    return build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
+
+
+async def _start_agents(stack: AsyncExitStack, variants: Sequence[Variant], agents: Sequence[Agent]) -> None:
+    """Enter the judges, the metrics and every agent.
+
+    Raises:
+        InvalidInputError: there is no such agent; the message names the variant.
+    """
+    plan = variants[0].plan
+    await stack.enter_async_context(plan.judge_resolver.judges)
+    await stack.enter_async_context(close_metrics(plan))
+    for agent in agents:
+        await stack.enter_async_context(agent)
+    for variant, agent in zip(variants, agents, strict=True):
+        try:
+            if isinstance(agent, ChecksEntry):
+                await agent.check_entry()
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                Problem(each.file, each.line, each.column, f"variant {variant.name}: {each.message}")
+                for each in error.problems
+            ) from None

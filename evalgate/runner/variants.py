@@ -1,0 +1,192 @@
+"""Variants of an agent: what `--vary` changes, and the plan of each variant."""
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+
+from pydantic import ValidationError
+
+from evalgate.agents.factory import AgentSpec, resolve_agent
+from evalgate.config.schema.agent import AgentConfig
+from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
+from evalgate.core import registry
+from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
+from evalgate.core.formatting import did_you_mean, join_quoted, pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import to_file_name
+from evalgate.documents.strict_yaml import compose_yaml
+from evalgate.documents.validation_errors import describe_error_details
+from evalgate.redaction.environment import is_secret_name
+from evalgate.runner.cost_estimate import describe_estimate, estimate_cost
+from evalgate.runner.plan import Plan
+from evalgate.system.workspace import build_agent_environment
+
+MOST_VARIANTS = 64
+
+_SHARED_SETTINGS = (
+    "concurrency",
+    "env",
+    "env_file",
+    "kind",
+    "ramp_up",
+    "requests_per_minute",
+    "retries",
+    "trace",
+)
+"""Settings of an agent that all variants share, because one throttle and one schedule serve them all."""
+
+
+@frozen
+class Variation:
+    """One variable of the agent, with the values that it takes."""
+
+    name: str
+    """`env.NAME`, or `agent.KEY` of the thresholds file."""
+    values: tuple[str, ...]
+    """At least one; no value twice."""
+
+
+@frozen
+class Variant:
+    """One combination of values, and its plan."""
+
+    name: str
+    """The values, joined by `/`."""
+    values: Mapping[str, str]
+    plan: Plan
+    folder: str
+    """Folder of its results, relative to the reports."""
+
+
+def parse_variations(texts: Iterable[str]) -> tuple[Variation, ...]:
+    """Parse `NAME=VALUE,VALUE`; a value with a comma stands in double quotes. A repeated name adds values.
+
+    Raises:
+        InvalidInputError: with every problem of the texts.
+    """
+    found: dict[str, list[str]] = {}
+    problems = []
+    for text in texts:
+        name, sign, values = text.partition("=")
+        problem = _find_problem(name.strip(), sign)
+        if problem:
+            problems.append(Problem("", 0, 0, f"--vary {text}: {problem}"))
+            continue
+        row = next(csv.reader([values], skipinitialspace=True), [""])
+        found.setdefault(name.strip(), []).extend(value.strip() for value in row)
+    for name, taken in found.items():
+        if twice := sorted({value for value in taken if taken.count(value) > 1}):
+            problems.append(
+                Problem("", 0, 0, f"--vary {name}: {join_quoted(twice)} is given twice; see `evalgate aa`")
+            )
+    if problems:
+        raise InvalidInputError(problems)
+    return tuple(Variation(name, tuple(values)) for name, values in found.items())
+
+
+def _find_problem(name: str, sign: str) -> str:
+    """Return the reason why a name cannot be varied; "" if it can."""
+    place, _, key = name.partition(".")
+    if not sign or not key or place not in {"env", "agent"}:
+        return "must be env.NAME=VALUE,VALUE or agent.KEY=VALUE,VALUE"
+    if place == "agent":
+        return f"all variants share `agent.{key}`" if key in _SHARED_SETTINGS else ""
+    if "=" in key or not key.isidentifier():
+        return f"`{key}` is no name of a variable"
+    if not build_agent_environment({key: ""}, [key]):
+        return f"the environment variable {key} is never given to the agent"
+    if is_secret_name(key):
+        return (
+            f"the values are shown in reports, and {key} looks like a secret: vary a name instead that the "
+            "agent chooses the secret by"
+        )
+    return ""
+
+
+def build_variants(plan: Plan, what: str, variations: Sequence[Variation]) -> tuple[Variant, ...]:
+    """Return every combination of the values, each with its plan; the first is that of the first values.
+
+    All share the eval sets, metrics and judges of `plan`, and so its budget. `what` is the WHAT of
+    `--agent KIND:WHAT`; else "".
+
+    Raises:
+        InvalidInputError: there are fewer than two combinations or too many, or the agent refuses a value.
+    """
+    if plan.agent.settings.kind == "replay":
+        raise InvalidInputError("a recording answers the same in every variant: give an agent that runs")
+    number = 1
+    for variation in variations:
+        number *= len(variation.values)
+    if number < 2:
+        raise InvalidInputError("--vary: one variant has nothing to be compared with; give a second value")
+    if number > MOST_VARIANTS:
+        raise InvalidInputError(f"--vary: {number:,} variants, and {MOST_VARIANTS} is the most")
+    found = []
+    for at, values in enumerate(product(*(each.values for each in variations)), 1):
+        named = dict(zip([each.name for each in variations], values, strict=True))
+        name = "/".join(value or '""' for value in values)
+        own = _vary_plan(plan, what, named)
+        found.append(Variant(name, named, own, f"variants/{at}-{to_file_name(name, 60)}"))
+    return tuple(found)
+
+
+def _vary_plan(plan: Plan, what: str, values: Mapping[str, str]) -> Plan:
+    environ = {name.partition(".")[2]: value for name, value in values.items() if name.startswith("env.")}
+    agent = plan.agent
+    for name, value in values.items():
+        if name.startswith("agent."):
+            agent = _vary_agent(agent, what, name.partition(".")[2], value, plan)
+    env = tuple(dict.fromkeys((*agent.settings.env, *environ)))
+    settings = agent.settings.model_copy(update={"env": env})
+    return replace(plan, agent=replace(agent, settings=settings), environ={**plan.environ, **environ})
+
+
+def _vary_agent(agent: AgentSpec, what: str, key: str, value: str, plan: Plan) -> AgentSpec:
+    """Return the agent with another value of a key of its section, which is read as YAML."""
+    own, settings = f"--vary agent.{key}={value}", agent.settings
+    type_ = registry.get_agent_type(settings.kind)
+    if key not in {*AgentConfig.model_fields, *type_.model_fields}:
+        hint = did_you_mean(key, {*AgentConfig.model_fields, *type_.model_fields})
+        raise InvalidInputError(f"{own}: an agent of kind `{settings.kind}` has no `{key}`.{hint}")
+    given = {name: each for name, each in settings if name in settings.model_fields_set}
+    if what:
+        given.setdefault(type_.named_by, what)
+    try:
+        changed = AgentConfig.model_validate({**given, key: compose_yaml(value, "")[1] if value else ""})
+        return resolve_agent(changed, "", Thresholds(DEFAULT_CONFIG, plan.workspace.folder))
+    except ValidationError as error:
+        raise InvalidInputError(
+            Problem("", 0, 0, f"{own}: {describe_error_details(each)}") for each in error.errors()
+        ) from None
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            Problem("", 0, 0, f"{own}: {problem.message}") for problem in error.problems
+        ) from None
+
+
+def describe_expected_cost(plan: Plan, variants: int) -> Iterator[str]:
+    """Yield the number of runs, and an estimate from the usage of the baseline if there is one.
+
+    The variants count as the agent of the baseline: what they cost is what a matrix finds out.
+    """
+    cases = {
+        (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases
+    }
+    number = plan.fixed_runs * variants
+    yield (
+        f"{pluralize(len(cases) * number, 'run')}: {pluralize(variants, 'variant')}, "
+        f"{pluralize(len(cases), 'case')}, {pluralize(plan.fixed_runs, 'run')} each."
+    )
+    try:
+        baseline = plan.baseline.read() if plan.baseline is not None else None
+    except EvalgateError as error:
+        yield f"No estimate of the cost: {error}"
+        return
+    wanted = dict.fromkeys(cases, number)
+    found = estimate_cost(wanted, baseline, plan.agent.settings.concurrency) if baseline is not None else None
+    if found is None:
+        yield "No estimate of the cost: there is no baseline with these cases."
+        return
+    yield from describe_estimate(found, plan.judge_resolver.judges.meter.budget)
+    yield "That is for the agent of the baseline; variants may cost more or less."

@@ -1,0 +1,194 @@
+"""Compare variants of an agent with a reference: corrected tests, non-inferiority, and ratios of usage.
+
+Scores and drops are shares of the metric's range: 0.05 is 5 points.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from evalgate.core.frozen import frozen
+from evalgate.statistics.mean_difference import MeanDifference, compare_means
+from evalgate.statistics.metric_assessment import compute_holm_levels
+from evalgate.statistics.parameters import is_within_level
+from evalgate.statistics.score_pairs import Pair
+from evalgate.statistics.threshold_test import (
+    compute_half_width,
+    compute_normal_quantile,
+    compute_student_quantile,
+)
+
+ALPHA = 0.05
+"""Chance that any sentence of a matrix claims a difference that does not exist."""
+
+_POWER_Z = 0.8416
+"""Standard errors that a planned number of runs adds, to decide four times in five."""
+
+_MOST_RUNS = 1_000
+
+VariantConclusion: TypeAlias = Literal["better", "worse", "not_worse", "undecided"]
+"""`better`, `worse`: more than luck explains, after the correction for all comparisons. `not_worse`: shown
+not to be worse by `max_drop` or more. `undecided`: none of these is shown."""
+
+Comparison: TypeAlias = tuple[str, str]
+"""Variant and metric."""
+
+
+@frozen
+class VariantScore:
+    """One metric of a variant compared with the reference, over the cases that both have scores of."""
+
+    conclusion: VariantConclusion
+    reference: float
+    """Weighted mean of the case means of the reference."""
+    score: float
+    drop: float
+    """`reference - score`: positive is worse."""
+    low: float
+    """Lower bound of the drop. All lower bounds of a matrix hold in 95 % of cases; so do all upper ones."""
+    high: float
+    p: float
+    """Two-sided: the chance that luck alone gives a difference this large."""
+    level: float
+    """Level that `p` is compared with, after Holm's correction over all variants and metrics."""
+    max_drop: float
+    """A drop below this is no reason against the variant: `max_regression`."""
+    cases: int
+    needed_runs: int | None = None
+    """Runs of each case that would decide four times in five if the measured difference is the true one;
+    None: it is decided, or a thousand would not."""
+    needed_cases: int | None = None
+    """Cases that would do so with as many runs as were made."""
+
+    @property
+    def is_within_limit(self) -> bool:
+        """Return True if the variant is shown not to be worse by `max_drop` or more."""
+        return self.high < self.max_drop
+
+
+@frozen
+class UsageRatio:
+    """Usage of a variant as a multiple of the reference's, with an interval for all ratios at once.
+
+    It is the ratio of the means over the cases. The interval takes the cases as drawn from all that the agent
+    may get.
+    """
+
+    value: float
+    low: float
+    high: float
+    cases: int
+
+
+@frozen
+class ComparedScores:
+    """Scores of one metric, of the reference (`baseline`) and of a variant (`candidate`)."""
+
+    pairs: Sequence[Pair]
+    """At least one case."""
+    max_drop: float
+
+
+def compare_variants(
+    tables: Mapping[Comparison, ComparedScores], alpha: float = ALPHA
+) -> dict[Comparison, VariantScore]:
+    """Compare every variant with the reference on every metric.
+
+    Differences are tested on both sides by permutation of runs within cases, with Holm's correction over all
+    comparisons. The bounds of the drops are each at `alpha` divided by the number of comparisons, so all of
+    the upper bounds hold together with probability 1 - alpha.
+    """
+    if not tables:
+        return {}
+    level = alpha / len(tables)
+    found = {key: compare_means(table.pairs, alpha=level) for key, table in tables.items()}
+    p_values = {
+        key: min(1.0, 2 * min(found[key].p, _compute_gain_p(table.pairs))) for key, table in tables.items()
+    }
+    names = {key: "\0".join(key) for key in tables}
+    levels = compute_holm_levels({names[key]: p for key, p in p_values.items()}, alpha)
+    return {
+        key: _build_score(table, found[key], p_values[key], levels[names[key]], level)
+        for key, table in tables.items()
+    }
+
+
+def _compute_gain_p(pairs: Sequence[Pair]) -> float:
+    """Return the one-sided p of the variant being better."""
+    swapped = [Pair(pair.case, pair.candidate, pair.baseline, pair.weight, pair.attempted) for pair in pairs]
+    return compare_means(swapped, alpha=ALPHA).p
+
+
+def _build_score(
+    table: ComparedScores, change: MeanDifference, p: float, holm: float, level: float
+) -> VariantScore:
+    conclusion: VariantConclusion = "undecided"
+    if is_within_level(p, holm):
+        conclusion = "worse" if change.drop > 0 else "better"
+    elif change.high < table.max_drop:
+        conclusion = "not_worse"
+    runs = None if conclusion != "undecided" else _count_needed_runs(table, change, level)
+    made = sum(min(len(pair.baseline), len(pair.candidate)) for pair in table.pairs) / len(table.pairs)
+    return VariantScore(
+        conclusion,
+        change.baseline,
+        change.candidate,
+        change.drop,
+        change.low,
+        change.high,
+        p,
+        holm,
+        table.max_drop,
+        change.cases,
+        runs,
+        None if runs is None else math.ceil(change.cases * runs / made - 1e-9),
+    )
+
+
+def _count_needed_runs(table: ComparedScores, change: MeanDifference, level: float) -> int | None:
+    """Return the runs of each case that decide four times in five if the measured difference is the true one.
+
+    They show the difference, or that it is smaller than `max_drop`. None: a thousand would not.
+    """
+    pairs, z = table.pairs, compute_normal_quantile(level)
+    total = math.fsum(pair.weight for pair in pairs)
+    inverse = math.fsum(
+        (pair.weight / total) ** 2 / min(len(pair.baseline), len(pair.candidate)) for pair in pairs
+    )
+    # The variance that the interval was computed from: the half width solved for it.
+    a = z * z * inverse / 2
+    variance = max(0.0, ((change.half - a) ** 2 - a * a) / (z * z))
+    made = sum(min(len(pair.baseline), len(pair.candidate)) for pair in pairs) / len(pairs)
+
+    def decides(runs: int) -> bool:
+        share = made / runs
+        deviation = math.sqrt(variance * share)
+        reach = compute_half_width(variance * share, inverse * share, level) + _POWER_Z * deviation
+        is_shown = abs(change.drop) > (compute_normal_quantile(level / 2) + _POWER_Z) * deviation > 0
+        return is_shown or change.drop + reach < table.max_drop
+
+    if not decides(_MOST_RUNS):
+        return None
+    low, high = math.floor(made), _MOST_RUNS
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if decides(middle) else (middle, high)
+    return high
+
+
+def estimate_usage_ratio(means: Sequence[tuple[float, float]], alpha: float = ALPHA) -> UsageRatio | None:
+    """Return the ratio of a variant's mean usage to the reference's, with its two-sided interval.
+
+    `means` are those of the reference and the variant, case by case. The variance is that of a ratio of means
+    over cases drawn at random, on the logarithmic scale, with Student's t. None if there are fewer than two
+    cases, or one side used nothing.
+    """
+    n = len(means)
+    before, after = math.fsum(then for then, _ in means), math.fsum(now for _, now in means)
+    if n < 2 or before <= 0 or after <= 0:
+        return None
+    ratio = after / before
+    squares = math.fsum((now - ratio * then) ** 2 for then, now in means)
+    deviation = math.sqrt(squares * n / (n - 1)) / after
+    reach = min(700.0, compute_student_quantile(alpha / 2, n - 1) * deviation)
+    return UsageRatio(ratio, ratio * math.exp(-reach), ratio * math.exp(reach), n)
