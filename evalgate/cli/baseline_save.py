@@ -127,6 +127,20 @@ def _read_acceptable_record(
 def _explain_rejection(record: Record) -> str:
     if wrong := list(find_inconsistencies(record)):
         return f"{'; '.join(wrong)}. The file was edited: run `evalgate run` again."
+    if part := _explain_part(record):
+        return part
+    if not any(metric.score is not None for case in record.cases for metric in case.metrics):
+        return "no case has a score, so it cannot be a baseline. Run `evalgate run` first."
+    if record.verdict.status == "error":
+        return (
+            f"this run has no verdict ({record.verdict.reasons[0]}), so later runs cannot be "
+            "compared with it. Run `evalgate run` to the end first."
+        )
+    return ""
+
+
+def _explain_part(record: Record) -> str:
+    """Return the reason why the run measured something else than the suite and its agent; "" if none."""
     if record.variant is not None:
         values = ", ".join(f"{name}={value}" for name, value in record.variant.items())
         return f"this run is a variant of `evalgate matrix` ({values}): save one of `evalgate run`."
@@ -139,13 +153,6 @@ def _explain_rejection(record: Record) -> str:
         return (
             f"this run had only some cases of {record.partial_sets[0]}, and in the baseline it would "
             "displace runs of the others. Run the whole eval set."
-        )
-    if not any(metric.score is not None for case in record.cases for metric in case.metrics):
-        return "no case has a score, so it cannot be a baseline. Run `evalgate run` first."
-    if record.verdict.status == "error":
-        return (
-            f"this run has no verdict ({record.verdict.reasons[0]}), so later runs cannot be "
-            "compared with it. Run `evalgate run` to the end first."
         )
     return ""
 

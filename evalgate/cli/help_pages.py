@@ -61,7 +61,7 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
         "webhook_format",
     ),
 }
-"""Parameter names of `run`, `merge` and `matrix` by the heading of their section, in the order of the help page."""
+"""Parameter names of `run`, `merge` and `matrix` by the heading of their section, in the page's order."""
 _OTHER = "Options"
 """Heading of the options that belong to no section."""
 

@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,7 +11,7 @@ from evalgate.statistics.variant_comparison import ComparedScores, compare_varia
 
 
 def build_scores(
-    before: list[tuple[int, ...]], after: list[tuple[int, ...]], limit: float = 0.05
+    before: Sequence[tuple[int, ...]], after: Sequence[tuple[int, ...]], limit: float = 0.05
 ) -> ComparedScores:
     pairs = [
         Pair(
