@@ -69,7 +69,7 @@ def build_control_agent(plan: Plan, source: ControlSource) -> Iterator[ControlAg
         with check_out_commit(folder, commit, plan.workspace.agent_user) as checkout:
             workspace = Workspace(checkout.folder, plan.workspace.owner)
             spec = _resolve_base_agent(plan, source, checkout)
-            check_code_origin(spec, Path(top).resolve(), workspace, environ)
+            check_code_origin(spec, Path(top).resolve(), workspace, environ, checkout)
             try:
                 agent = build_agent(
                     spec, workspace, environ, plan.executor, checkout.root.parent / "environment"

@@ -11,47 +11,78 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from evalgate.agents.factory import AgentSpec
 from evalgate.runner.control.source import ControlUnavailableError
+from evalgate.system.git_checkout import CommitCheckout
 from evalgate.system.workspace import Workspace, build_agent_environment
 
 _SHARED = frozenset({"PATH", "VIRTUAL_ENV", "HOME", "TMPDIR", "TEMP", "TMP", "PWD"})
 """Variables that may name the folder of the change: what they lead to is looked at otherwise."""
 
+_NOT_THE_AGENT = frozenset({"conftest", "docs", "examples", "setup", "test", "tests"})
+"""Modules of a repository that have the names of modules in other packages."""
+
 _PROBE = """
 import json, os, sys
 from importlib.metadata import distributions
+from importlib.util import find_spec
 from urllib.parse import unquote, urlsplit
 top, found = os.path.realpath(sys.argv[1]), []
 def is_inside(path, folder):
     return (os.path.realpath(path) + os.sep).startswith(os.path.realpath(folder) + os.sep)
 for path in filter(None, sys.path):
     if is_inside(path, top) and not is_inside(path, sys.prefix):
-        found.append(path)
+        found.append(path + ", in the folder of the change")
 for each in distributions():
     url = urlsplit(json.loads(each.read_text("direct_url.json") or "{}").get("url", ""))
     if url.scheme == "file" and is_inside(unquote(url.path), top):
-        found.append("the package " + each.metadata["Name"])
+        found.append("the package " + each.metadata["Name"] + " from the folder of the change")
+given = json.load(sys.stdin)
+if not given["from_folder"]:
+    sys.path = list(filter(None, sys.path))
+for name in given["modules"]:
+    if name in getattr(sys, "stdlib_module_names", sys.builtin_module_names):
+        continue
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        continue
+    if spec is None:
+        continue
+    for place in [spec.origin] if spec.origin else list(spec.submodule_search_locations or ()):
+        if not is_inside(place, given["root"]):
+            found.append(name + " from " + place + ", not from the base commit")
 print(json.dumps(found))
 """
-"""Prints what an interpreter imports from a folder. It runs without evalgate, on Python 3.9 and newer."""
+"""Prints what an interpreter imports from a folder, and which modules of a commit it imports from elsewhere.
+
+It runs without evalgate, on Python 3.9 and newer.
+"""
 
 _PROBE_SECONDS = 60
 
 
-def check_code_origin(spec: AgentSpec, top: Path, control: Workspace, environ: Mapping[str, str]) -> None:
-    """Check that nothing of the agent's code comes from the folder of the change.
+def check_code_origin(
+    spec: AgentSpec,
+    top: Path,
+    control: Workspace,
+    environ: Mapping[str, str],
+    checkout: CommitCheckout,
+) -> None:
+    """Check that all of the agent's code comes from the base commit.
 
     Args:
         spec: The base commit's agent.
         top: Root of the change's repository.
         control: Folder of the control, and the user of its agent.
         environ: The gate's environment.
+        checkout: The files of the base commit.
 
     Raises:
-        ControlUnavailableError: something of the agent would come from the folder of the change.
+        ControlUnavailableError: something of the agent would come from the folder of the change, or from an
+            installed package that may hold the change.
     """
     settings = spec.settings
     if settings.python is not None and settings.setup is not None:
@@ -59,23 +90,50 @@ def check_code_origin(spec: AgentSpec, top: Path, control: Workspace, environ: M
             "`agent.setup` installs into `agent.python`, the environment of the change: leave out "
             "`agent.python`"
         )
-    env = build_agent_environment(environ, settings.env)
-    for name, value in env.items():
-        if name not in _SHARED and any(_is_inside(part, top) for part in value.split(os.pathsep)):
-            raise ControlUnavailableError(f"the variable {name} leads to the folder of the change")
-    words = _list_command(spec)
-    for word in words:
-        if str(top) in word:
-            raise ControlUnavailableError(f"`agent.command` names {word}, a file of the change")
+    env, words = build_agent_environment(environ, settings.env), _list_command(spec)
+    _check_names(env, words, top)
     if settings.setup is not None:
         return  # it has an environment of its own
     python = _find_program_python(words, env, top) if words else settings.python or sys.executable
-    found = _find_code(python, top, control, env) if python else ()
-    if found:
+    if not python:
+        return
+    # A console script does not look into the working folder, as `python -c` does.
+    is_script = bool(words) and not Path(words[0]).name.startswith("python") and not _is_shell(words[0])
+    given = {
+        "root": str(checkout.root),
+        "modules": _list_modules(checkout),
+        "from_folder": not is_script,
+    }
+    if found := _find_code(python, top, control, env, given):
         raise ControlUnavailableError(
-            f"{python} imports {found[0]} from the folder of the change. Give `agent.setup`, which "
-            "installs the agent for the control as well"
+            f"{python} imports {found[0]}. Give `agent.setup`, which installs the agent for the control"
         )
+
+
+def _check_names(env: Mapping[str, str], words: Sequence[str], top: Path) -> None:
+    """Raise ControlUnavailableError if a variable or a word of the command names a file of the change."""
+    for name, value in env.items():
+        if name not in _SHARED and any(_is_inside(part, top) for part in value.split(os.pathsep)):
+            raise ControlUnavailableError(f"the variable {name} leads to the folder of the change")
+    for word in words:
+        if str(top) in word:
+            raise ControlUnavailableError(f"`agent.command` names {word}, a file of the change")
+
+
+def _list_modules(checkout: CommitCheckout) -> Sequence[str]:
+    """Return the names of modules and packages at usual roots of imports: the project's folder, and `src`."""
+    project = checkout.folder.relative_to(checkout.root).parts
+    found = set()
+    for entry in checkout.entries:
+        parts = PurePosixPath(entry.path).parts
+        for root in {(), project}:
+            own = parts[len(root) :] if parts[: len(root)] == root else ()
+            own = own[1:] if own[:1] == ("src",) else own
+            if len(own) == 1 and own[0].endswith(".py"):
+                found.add(own[0].removesuffix(".py"))
+            elif len(own) > 1 and own[-1] == "__init__.py":
+                found.add(own[0])
+    return sorted(name for name in found - _NOT_THE_AGENT if name.isidentifier() and name[:2] != "__")
 
 
 def _find_program_python(words: Sequence[str], env: Mapping[str, str], top: Path) -> str | None:
@@ -86,11 +144,18 @@ def _find_program_python(words: Sequence[str], env: Mapping[str, str], top: Path
     """
     if "/" in words[0] and not words[0].startswith("/"):
         return None  # it lies in the control's folder
-    program = shutil.which(words[0], path=env.get("PATH"))
+    path = env.get("PATH")
+    if _is_shell(words[0]):  # it may start any interpreter: most likely this one
+        return shutil.which("python", path=path) or shutil.which("python3", path=path)
+    program = shutil.which(words[0], path=path)
     python = _find_interpreter(program) if program else None
     if program and python is None and _is_inside(program, top):
         raise ControlUnavailableError(f"`{words[0]}` is {program}, a file of the change")
     return python
+
+
+def _is_shell(program: str) -> bool:
+    return Path(program).name in {"bash", "dash", "env", "sh", "zsh"}
 
 
 def _list_command(spec: AgentSpec) -> Sequence[str]:
@@ -115,7 +180,9 @@ def _find_interpreter(program: str) -> str | None:
     return next((word for word in words if Path(word).name.startswith("python")), None)
 
 
-def _find_code(python: str, top: Path, control: Workspace, env: Mapping[str, str]) -> Sequence[str]:
+def _find_code(
+    python: str, top: Path, control: Workspace, env: Mapping[str, str], given: Mapping[str, object]
+) -> Sequence[str]:
     uid, gid = control.agent_user or (None, None)
     try:
         done = subprocess.run(
@@ -125,7 +192,7 @@ def _find_code(python: str, top: Path, control: Workspace, env: Mapping[str, str
             user=uid,
             group=gid,
             extra_groups=None if uid is None else (),
-            stdin=subprocess.DEVNULL,
+            input=json.dumps(given).encode(),
             capture_output=True,
             check=True,
             timeout=_PROBE_SECONDS,

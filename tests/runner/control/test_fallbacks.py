@@ -128,6 +128,29 @@ def test_a_control_never_runs_code_of_the_change(folder: Path, tmp_path: Path) -
     assert explain(folder, {**PULL_REQUEST, "PYTHONPATH": str(site)}) == ""
 
 
+def test_a_package_that_may_hold_the_change_is_no_control(folder: Path, tmp_path: Path) -> None:
+    # As `pip install desk.whl` leaves it, with a wheel of the change that an earlier job built.
+    site = tmp_path / "installed"
+    (site / "desk").mkdir(parents=True)
+    (site / "desk" / "__init__.py").write_text("")
+    (folder / "src" / "desk").mkdir(parents=True)
+    (folder / "src" / "desk" / "__init__.py").write_text("")
+    set_agent(folder, {"kind": "command", "command": ["python3", "agent.py"]})
+    variables = {**PULL_REQUEST, "PYTHONPATH": str(site)}
+    reason = explain(folder, variables)
+    assert f"imports desk from {site}/desk/__init__.py, not from the base commit" in reason
+    set_agent(folder, {"kind": "command", "command": ["sh", "-c", "exec python3 agent.py"]})
+    assert "not from the base commit" in explain(folder, variables)
+    # Without `src`, Python finds the package in the working folder first, and a console script does not.
+    (folder / "src" / "desk").rename(folder / "desk")
+    set_agent(folder, {"kind": "command", "command": ["python3", "agent.py"]})
+    assert explain(folder, variables) == ""
+    (tmp_path / "serve").write_text(f"#!{sys.executable}\n")
+    (tmp_path / "serve").chmod(0o755)
+    set_agent(folder, {"kind": "command", "command": [str(tmp_path / "serve")]})
+    assert "not from the base commit" in explain(folder, variables)
+
+
 def test_a_setting_without_a_meaning_is_refused_at_its_line(folder: Path) -> None:
     set_agent(folder, {"entry": "agent.py:answer"}, control={"url": "http://localhost:1"})
     with pytest.raises(
