@@ -36,7 +36,11 @@ _VERDICTS: Mapping[ControlAnswer | None, MetricVerdict] = {
 }
 """Verdict by answer; None: there is none, so the comparison with the baseline stands."""
 
-_REFRESH = "provider or backend drift, not your change. Refresh the baseline."
+_DRIFT = "provider or backend drift, not your change. Refresh the baseline."
+_DRIFT_OR_CHANGE = (
+    "provider or backend drift, or another change since the baseline, not yours. Find out which before you "
+    "refresh the baseline."
+)
 
 
 def build_control_comparison(
@@ -47,6 +51,7 @@ def build_control_comparison(
     commit: str,
     url: str = "",
     base: str = "main",
+    is_base_changed: bool = False,
 ) -> ControlComparison:
     """Build the record of the control runs.
 
@@ -57,9 +62,11 @@ def build_control_comparison(
         commit: the control's.
         url: address of the base's deployment; "" if the control was started here.
         base: name of the base branch.
+        is_base_changed: the base has, or may have, other code than the commit of the newest stored runs.
     """
+    cause = _DRIFT_OR_CHANGE if is_base_changed else _DRIFT
     cases = tuple(
-        _build_case(case, fresh[case.key], suspects, decision.cases.get(build_row_name(case)), base)
+        _build_case(case, fresh[case.key], suspects, decision.cases.get(build_row_name(case)), base, cause)
         for case in suspects.cases
         if case.key in fresh
     )
@@ -70,7 +77,7 @@ def build_control_comparison(
         commit=commit,
         answer=decision.answer,
         cases=cases,
-        metrics=tuple(_iter_metrics(suspects, decision, base)),
+        metrics=tuple(_iter_metrics(suspects, decision, base, cause)),
         runs=sum(run.outcome != "not_run" for run in made),
         cost_usd=sum(known) if len(known) == len(costs) else None,
         url=url,
@@ -83,6 +90,7 @@ def _build_case(
     suspects: ControlSuspects,
     found: CaseControl | None,
     base: str,
+    cause: str,
 ) -> ControlCase:
     outcomes = SuspectOutcomes(case, suspects.baseline, suspects.policy)
 
@@ -111,11 +119,11 @@ def _build_case(
         found.control_failed,
         found.p,
         found.level,
-        _describe_case(case.eval_id, found, outcomes, base),
+        _describe_case(case.eval_id, found, outcomes, base, cause),
     )
 
 
-def _describe_case(name: str, found: CaseControl, outcomes: SuspectOutcomes, base: str) -> str:
+def _describe_case(name: str, found: CaseControl, outcomes: SuspectOutcomes, base: str, cause: str) -> str:
     stored = outcomes.stored
     control = f"{found.control_runs - found.control_failed} of {found.control_runs}"
     head = f"{found.head_runs - found.head_failed} of {found.head_runs}"
@@ -126,14 +134,16 @@ def _describe_case(name: str, found: CaseControl, outcomes: SuspectOutcomes, bas
         return f"{name} broke: {sides} passed today."
     if found.answer == "drifted":
         then = f"{stored.runs - stored.failed} of {stored.runs} in the baseline"
-        return f"{name} fails on {base} today as well ({sides} passed; {then}): {_REFRESH}"
+        return f"{name} fails on {base} today as well ({sides} passed; {then}): {cause}"
     if found.answer == "recovered":
         return f"{name} fails no longer ({sides} passed): luck, or an outage that is over."
     runs = pluralize(found.head_runs, "further run")
     return f"{name}: {runs} cannot tell whether the change broke it ({sides} passed)."
 
 
-def _iter_metrics(suspects: ControlSuspects, decision: ControlDecision, base: str) -> Iterator[ControlMetric]:
+def _iter_metrics(
+    suspects: ControlSuspects, decision: ControlDecision, base: str, cause: str
+) -> Iterator[ControlMetric]:
     ranges = {
         build_pool_name(metric.name, metric.fingerprint): metric.range
         for case in suspects.cases
@@ -157,11 +167,11 @@ def _iter_metrics(suspects: ControlSuspects, decision: ControlDecision, base: st
             drop,
             found.p,
             found.level,
-            _describe_average(name, found, shown, base),
+            _describe_average(name, found, shown, base, cause),
         )
 
 
-def _describe_average(name: str, found: AverageControl, shown: list[str], base: str) -> str:
+def _describe_average(name: str, found: AverageControl, shown: list[str], base: str, cause: str) -> str:
     then, head, control = shown
     sides = f"control {control}, head {head} today"
     if not found.is_measured:
@@ -176,7 +186,7 @@ def _describe_average(name: str, found: AverageControl, shown: list[str], base: 
     if found.answer == "broke":
         return f"{name} fell by the change: {sides}, on the cases that were run again."
     if found.answer == "drifted":
-        return f"{name} is lower on {base} today as well ({sides}, {then} in the baseline): {_REFRESH}"
+        return f"{name} is lower on {base} today as well ({sides}, {then} in the baseline): {cause}"
     if found.answer == "recovered":
         return f"{name} is no longer lower ({sides}): luck, or an outage that is over."
     return f"{name}: {found.rounds} further runs a case cannot tell whether the change lowered it ({sides})."

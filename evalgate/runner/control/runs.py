@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
+from evalgate.config.schema.gate import DEFAULT_BASELINE
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize, to_sentence
 from evalgate.core.frozen import frozen
@@ -28,6 +29,7 @@ from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import build_evidence, score_runs
 from evalgate.runner.sampling import RunSchedule
 from evalgate.statistics.control_runs import ControlDecision, decide_control_runs, plan_control_runs
+from evalgate.system import git
 
 _WITNESSES = 2
 """Passing cases that the control is asked if it passes no suspect: one pass shows that it works at all."""
@@ -164,7 +166,10 @@ async def compare_with_control(
             await _start_control(stack, control)
             sampling = await _make_runs(plan, evaluation, agent, control, suspects, progress, journal)
             control.check_files()
-            return _build_result(control, sampling, source.describe_base(plan.environ))
+            is_base_changed = _is_base_changed(plan, control.commit, suspects.baseline)
+            return _build_result(
+                control, sampling, source.describe_base(plan.environ), is_base_changed=is_base_changed
+            )
     except ControlUnavailableError as error:
         why = to_sentence(str(error))
         return ControlResult(
@@ -252,7 +257,23 @@ def _describe_useless_control(sampling: ControlSampling) -> str:
     return f"the control passes nothing, {tried}, so it may lack something that the change's folder has"
 
 
-def _build_result(control: ControlAgent, sampling: ControlSampling, base: str) -> ControlResult:
+def _is_base_changed(plan: Plan, commit: str, baseline: Baseline) -> bool:
+    """Return True unless the commits of the control and of the newest stored runs have the same files.
+
+    The file of the baseline does not count. If git does not know both commits, they may differ.
+    """
+    folder = plan.workspace.folder
+    then = git.find_commit(folder, baseline.sources[-1].commit or "")
+    if not (then and commit):
+        return True
+    own = git.run_git(folder, "rev-parse", "--show-prefix") + (plan.policy.baseline or DEFAULT_BASELINE)
+    changed = git.run_git(folder, "diff", "--name-only", "--no-renames", "-z", then, commit).split("\0")
+    return bool({*changed} - {"", own})
+
+
+def _build_result(
+    control: ControlAgent, sampling: ControlSampling, base: str, *, is_base_changed: bool
+) -> ControlResult:
     found = build_control_comparison(
         sampling.suspects,
         sampling.fresh,
@@ -260,6 +281,7 @@ def _build_result(control: ControlAgent, sampling: ControlSampling, base: str) -
         commit=control.commit,
         url=control.url,
         base="the base's deployment" if control.url else base,
+        is_base_changed=is_base_changed,
     )
     name = f"commit {control.commit[:12]}" if control.commit else f"the agent at {control.url}"
     cost = "" if not found.cost_usd else f", for ${found.cost_usd:,.2f}"

@@ -68,12 +68,13 @@ class Project:
         project.write("agent.py", AGENT)
         project.write("desk.evalset.json", build_eval_set())
         project.write("evalgate.json", build_settings())
-        project.write(".gitignore", "evalgate-report/\n.evalgate/\n")
+        project.write(".gitignore", "evalgate-report/\n.evalgate/\n__pycache__/\n")
+        project.commit("Agent")
         done = project.run("--runs", "10")
         assert done.code == 0, done.out + done.err
         saved = evalgate("baseline", "save", "--to", "baseline.json", cwd=project.folder)
         assert saved.code == 0, saved.out + saved.err
-        project.commit("Base")
+        project.commit("Baseline")
         git(project.folder, "update-ref", "refs/remotes/origin/main", "HEAD")
         return project
 

@@ -104,6 +104,17 @@ def test_an_average_that_fell_on_both_sides_is_a_drift_too(project: Project) -> 
     assert "response_match_score is lower because of the cases that fail on main today as well." in done.out
 
 
+def test_a_fault_that_main_has_already_may_be_no_drift(project: Project) -> None:
+    project.edit_agent("message in provider.split()", 'message == "refund_late"')
+    project.make_base()
+    project.write("notes.txt", "")
+    project.commit("Harmless")
+    done = project.run(**PULL_REQUEST)
+    assert done.code == 0, done.out + done.err
+    (reason, *_) = done.record["verdict"]["reasons"]
+    assert "provider or backend drift, or another change since the baseline, not yours." in reason
+
+
 def test_the_anchor_does_not_blame_a_change_for_a_drift(project: Project) -> None:
     project.write("evalgate.json", build_settings(anchor="baseline.json@v1"))
     project.commit("Name an anchor")
