@@ -190,11 +190,13 @@ def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
 def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
     """Return the files of both. An eval set that was run without tracking all its files is left out."""
     run = {case.eval_set_id for case in fresh.cases}
-    new = {each.eval_set_id: each.paths for each in fresh.files}
-    old = {each.eval_set_id: each.paths for each in before.files}
+    new = {each.eval_set_id: each for each in fresh.files}
+    old = {each.eval_set_id: each for each in before.files}
     names = [name for name in {**old, **new} if name in new or name not in run]
+    found = ([each[name] for each in (old, new) if name in each] for name in names)
     return tuple(
-        TrackedFiles(name, tuple(sorted({*old.get(name, ()), *new.get(name, ())}))) for name in names
+        replace(each[-1], paths=tuple(sorted({path for part in each for path in part.paths})))
+        for each in found
     )
 
 

@@ -1,5 +1,6 @@
 """Limit a plan to the suites that a change affects. Whenever that cannot be told, nothing is left out."""
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from evalgate.runner.plan import Plan
 
 _SHOWN_FILES = 10
+_DIGITS = 16
 _WITH_ENTRY = frozenset({"python", "adk"})
 _NO_GLOBS = "has no `affects`, so that every change concerns it"
 _NO_BASE = "no commit to compare with is named: this is no pull request, and there is no `--base`."
@@ -54,10 +56,10 @@ def find_affected(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy, revis
     known = ChangeRules(tuple(_build_scopes(plan, rules)), rules.config.affected.ignored, rule_files)
     try:
         revisions = list(_iter_revisions(base, revision))
-        known = _mark_unversioned(known, plan.workspace.folder)
         files = frozenset[str]().union(
             *(list_changed_files(plan.workspace.folder, each) for each in revisions)
         )
+        known = _mark_unversioned(_mark_outdated(plan, known, files), plan.workspace.folder)
     except UnknownChangeError as error:
         return AffectedSuites(known, everything=str(error), base=revision)
     return find_affected_suites(known, files, revision or revisions[0][:12])
@@ -80,6 +82,32 @@ def _iter_revisions(base: BaseBranchPolicy, revision: str) -> Iterator[str]:
         yield found
     elif not revision:
         raise UnknownChangeError(_NO_BASE)
+
+
+def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) -> ChangeRules:
+    """Return the rules with a reason at each suite with a file that is newer than its list of opened files.
+
+    An edited file may open others, which no list has until the next run is stored. Files of the change itself
+    concern the suite anyway.
+    """
+    found = plan.baseline.read() if plan.baseline and plan.agent.settings.track_files else None
+    outdated: dict[str, str] = {}
+    for each in found.files if found else ():
+        now = _digest_files(plan, each.digests.keys() - changed)
+        if first := next(
+            (path for path, digest in now.items() if not digest or digest != each.digests[path]), ""
+        ):
+            outdated[each.eval_set_id] = first
+
+    def mark(suite: SuiteScope) -> SuiteScope:
+        names = {*suite.files, *suite.eval_sets}
+        members = (each.eval_set for each in plan.suites)
+        members = (each for each in members if (each.path or each.eval_set_id) in names)
+        first = next((outdated[each.eval_set_id] for each in members if each.eval_set_id in outdated), "")
+        why = f"has a list of opened files from before {first} changed"
+        return replace(suite, blind=suite.blind or why) if first else suite
+
+    return replace(known, suites=tuple(map(mark, known.suites))) if outdated else known
 
 
 def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
@@ -174,7 +202,9 @@ def _read_tracked_files(plan: "Plan") -> Mapping[str, frozenset[str]] | None:
     if not plan.agent.settings.track_files:
         return None
     found = plan.baseline.read() if plan.baseline else None
-    return {each.eval_set_id: frozenset(each.paths) for each in (found.files if found else ())}
+    return {
+        each.eval_set_id: frozenset(each.paths) for each in (found.files if found else ()) if each.digests
+    }
 
 
 def _join_tracked_files(
@@ -228,12 +258,29 @@ def collect_tracked_files(plan: "Plan", agent: Agent, record: Record) -> tuple[T
         return ()
     opened, cases = agent.opened_files, record.group_cases()
     return tuple(
-        TrackedFiles(name, opened[name])
+        TrackedFiles(name, opened[name], _digest_files(plan, {*opened[name], suite.eval_set.path}))
         for suite in plan.suites
         if (name := suite.eval_set.eval_set_id) in opened
         and suite.eval_set.is_whole
         and all(any(run.outcome == "answered" for run in case.runs) for case in cases.get(name, ()))
     )
+
+
+def _digest_files(plan: "Plan", paths: Iterable[str]) -> Mapping[str, str]:
+    return {path: _digest_file(plan.workspace.folder / path) for path in sorted(paths) if path}
+
+
+def _digest_file(path: Path) -> str:
+    """Return the start of the SHA-256 of a file's content, or of a link's target; "" if it cannot be read."""
+    try:
+        if path.is_symlink():
+            found = hashlib.sha256(os.fsencode(path.readlink()))
+        else:
+            with path.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256")
+    except OSError:
+        return ""
+    return found.hexdigest()[:_DIGITS]
 
 
 def build_skipped_record(plan: "Plan", found: AffectedSuites) -> Record:

@@ -34,3 +34,14 @@ def test_the_files_of_all_runs_count_until_a_run_tracks_none() -> None:
 
 def test_a_baseline_without_files_has_no_such_key() -> None:
     assert '"files"' not in dump_baseline(build_baseline(a_tracking_record(), SOURCES[0]))
+
+
+def test_the_digests_are_those_of_the_newest_run() -> None:
+    files = [
+        TrackedFiles("refunds", ("a", "b"), {"a": "1", "b": "1"}),
+        TrackedFiles("refunds", ("a",), {"a": "2"}),
+    ]
+    records = [replace(a_tracking_record(), files=(each,)) for each in files]
+    baseline = add_run(build_baseline(records[0], SOURCES[0]), records[1], SOURCES[1])
+    assert baseline.files == (TrackedFiles("refunds", ("a", "b"), {"a": "2"}),)
+    assert load_baseline(parse_json(dump_baseline(baseline).encode(), "b.json")) == baseline

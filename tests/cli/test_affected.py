@@ -406,6 +406,24 @@ def test_the_files_that_the_agent_opened_select_its_suites(
         assert suites == expected, (path, reason)
         (folder / path).write_text(before)
 
+    # Once an opened file or the eval set changed on the base as well, the list may lack what it opens now.
+    for path in ("target.txt", "evals/refunds.evalset.json"):
+        before = (folder / path).read_text()
+        (folder / path).write_text(f"{before}\n")
+        do(tmp_path, "commit", "-q", "-a", "-m", "base moves on")
+        (folder / "late.py").write_text("1")
+        suites, _ = find(folder, capsys)
+        assert suites == everything, path
+        assert main(["affected", "--explain", "late.py", "--base", "main", "-C", str(folder)]) == 0
+        why = f"refunds.evalset.json has a list of opened files from before {path} changed"
+        assert why in capsys.readouterr().out
+        (folder / "late.py").write_text("")
+        (folder / path).write_text(before)
+        do(tmp_path, "commit", "-q", "-a", "-m", "back")
+    (folder / "late.py").write_text("1")
+    assert find(folder, capsys)[0] == everything[1:]
+    (folder / "late.py").write_text("")
+
     # A suite that runs by itself has a list of its own, even with several runs of each case.
     (folder / ".evalgate/baseline.json").unlink()
     for name in everything:

@@ -1,6 +1,7 @@
 """The baseline that a later run is compared with: stored runs with their raw scores."""
 
 from collections.abc import Mapping
+from dataclasses import field
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types.conversation import CaseKey, Outcome, Reply, Usage
@@ -86,6 +87,9 @@ class TrackedFiles:
     paths: tuple[str, ...]
     """Relative to the working folder, with slashes, sorted; those elsewhere in the repository begin with
     `../`."""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """First 16 hexadecimal digits of SHA-256 of the files that the newest run opened, and of its eval set, by
+    path. If one of them changes, the agent may open other files."""
 
 
 @frozen
