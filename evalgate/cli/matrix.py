@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Run the winner and the reference again: only fresh runs confirm a choice.",
 )
-@click.option("--yes", "-y", is_flag=True, help="Do not ask before the first case, as at a terminal.")
+@click.option("--yes", "-y", is_flag=True, help="Begin without asking; only a terminal asks.")
 @add_measure_options
 @add_case_filters
 @reports_folder

@@ -98,8 +98,8 @@ def _find_problem(name: str, sign: str) -> str:
         return f"the environment variable {key} is never given to the agent"
     if is_secret_name(key):
         return (
-            f"the values are shown in reports, and {key} looks like a secret: vary a name instead that the "
-            "agent chooses the secret by"
+            f"the values are shown in reports, and {key} looks like a secret: vary a name by which the agent "
+            "chooses the secret"
         )
     return ""
 
@@ -188,5 +188,7 @@ def describe_expected_cost(plan: Plan, variants: int) -> Iterator[str]:
     if found is None:
         yield "No estimate of the cost: there is no baseline with these cases."
         return
-    yield from describe_estimate(found, plan.judge_resolver.judges.meter.budget)
-    yield "That is for the agent of the baseline; variants may cost more or less."
+    estimate = tuple(describe_estimate(found, plan.judge_resolver.judges.meter.budget))
+    if estimate:
+        yield from estimate
+        yield "The estimate is for the agent of the baseline; variants may cost more or less."

@@ -190,6 +190,13 @@ def test_keys_of_the_agent_vary_too(project: Path) -> None:
     rows = read_matrix(done)["variants"]
     assert [(row["name"], row["passed"]) for row in rows] == [("plain.py:answer", 0), ("other.py:answer", 24)]
     assert rows[0]["usage"]["cost"] is None
+
+    assert evalgate("run", "--agent", "python:other.py:answer", cwd=project, MODEL="big").code == 0
+    assert evalgate("baseline", "save", cwd=project).code == 0
+    entries = "agent.entry=plain.py:answer,other.py:answer"
+    told = evalgate("matrix", "--vary", entries, "-n", "1", cwd=project).err
+    assert "48 runs: 2 variants, 24 cases, 1 run each." in told
+    assert "the agent of the baseline" not in told  # these agents report no usage that could be estimated
     absent = evalgate("matrix", "--vary", "agent.entry=plain.py:answer,gone.py:f", cwd=project)
     assert absent.code == 2
     assert "variant gone.py:f: cannot load the agent" in absent.err
