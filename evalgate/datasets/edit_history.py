@@ -42,7 +42,7 @@ class EditHistory:
         self._undone: dict[Path, list[Sequence[FileChange]]] = {}
 
     def save(self, edited: EditedFile, *also: FileChange) -> None:
-        """Write an eval set and the files of `also`. Errors as `save_changes`."""
+        """Write an edited eval set and further files, as `save_changes` does, with its errors."""
         file = edited.before
         self.save_changes(file.path, [*also, FileChange(file.path, file.shown_as, file.data, edited.data)])
 

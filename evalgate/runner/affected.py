@@ -111,7 +111,7 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
 
 
 def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
-    """Return the rules with a reason at each suite in which the agent opens a file that git does not track.
+    """Return the rules, with `blind` set for suites in which the agent opens files that git does not track.
 
     Raises:
         UnknownChangeError: git fails.

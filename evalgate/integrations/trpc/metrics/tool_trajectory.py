@@ -113,8 +113,8 @@ _ROUNDING = 1e-9
 class CallIndex:
     """Index of calls by name and by shape of arguments; calls of one shape are sorted by their first number.
 
-    A call that is not among the candidates of another differs from it in name or arguments, numbers being
-    equal within the tolerance.
+    A call has candidates: the calls that may equal it, with numbers that differ by the tolerance at most.
+    Every other call differs from it.
     """
 
     def __init__(self, calls: Sequence[ToolRecord], tolerance: float) -> None:
