@@ -17,9 +17,9 @@ permutation test of `mean_difference.py`; it is looked at after 1, 2, 4 … roun
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
+from evalgate.core.types import ControlAnswer
 from evalgate.statistics.case_regression import StoredOutcomes
 from evalgate.statistics.mean_difference import MeanDifference, compare_means
 from evalgate.statistics.metric_assessment import INTERIM_DIVISOR, compute_holm_levels
@@ -36,11 +36,6 @@ from evalgate.statistics.threshold_test import compute_normal_quantile
 
 _MANY = 10
 """Cases with runs that differ that show how far luck reaches, also in fewer than `LEAST_PAIRS` rounds."""
-
-ControlAnswer: TypeAlias = Literal["broke", "drifted", "recovered", "open"]
-"""`broke`: the head is worse than the control, which closes the gate. `drifted`: the control fails today as
-it did not in its history, and the head not more than that. `recovered`: the head fails no longer, and the
-control neither: the suspicion was luck, or an outage that is over. `open`: too close to tell."""
 
 LEAST_PAIRS = 4
 """Fewer pairs of runs answer nothing: a short outage can cause three failures."""

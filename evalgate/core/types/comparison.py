@@ -236,8 +236,9 @@ class AnchorComparison:
 
 
 ControlAnswer: TypeAlias = Literal["broke", "drifted", "recovered", "open"]
-"""`broke`: the change is worse than the control. `drifted`: the control fails today as well. `recovered`:
-neither fails any longer. `open`: too close to tell."""
+"""`broke`: the head is worse than the control, which closes the gate. `drifted`: the control fails today as
+it did not in its history, and the head not more than that. `recovered`: the head fails no longer, and the
+control neither: the suspicion was luck, or an outage that is over. `open`: too close to tell."""
 
 
 @frozen
