@@ -108,6 +108,7 @@ class GateRun:
             self.agent,
             self.statistics,
             self.baseline,
+            self.anchor,
             source=self.plan.control,
             progress=self.progress,
             journal=self.checkpoint,

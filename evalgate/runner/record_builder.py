@@ -57,7 +57,9 @@ def build_record(
     scored = score_runs(plan, evaluation, statistics, baseline)
     comparison = compare_runs(scored, baseline, plan.policy, whole_sets=plan.whole_sets)
     since = (
-        None if anchor is None else _compare_with_anchor(plan, scored, comparison, anchor, timing, control)
+        None
+        if anchor is None
+        else compare_run_with_anchor(plan, scored, comparison, anchor, timing.created_at, control)
     )
     evidence = replace(build_evidence(plan, evaluation, scored, comparison, control), anchor=since)
     verdict, criteria = decide_verdict(evidence, plan.policy), _list_criteria(plan)
@@ -121,14 +123,15 @@ def _list_partial_sets(plan: Plan) -> tuple[str, ...]:
     return tuple(suite.eval_set.eval_set_id for suite in plan.suites if not suite.eval_set.is_whole)
 
 
-def _compare_with_anchor(
+def compare_run_with_anchor(
     plan: Plan,
     scored: ScoredRuns,
     comparison: RunComparison,
     anchor: Baseline,
-    timing: RunTiming,
+    created_at: str,
     control: ControlComparison | None,
 ) -> AnchorComparison:
+    """Compare the averages of a run with the baseline of `gate.anchor`; `created_at` is ISO 8601."""
     from evalgate.gating.anchor import AnchorContext, compare_with_anchor
     from evalgate.gating.score_tables import build_pool_name
     from evalgate.runner.sampling import choose_statistics
@@ -139,7 +142,7 @@ def _compare_with_anchor(
     context = AnchorContext(
         base=(comparison.changes.branch or "the baseline") if comparison.changes else "",
         unmerged_change=describe_unmerged_change(plan.environ),
-        created_at=timing.created_at,
+        created_at=created_at,
         commits=count_commits_since(plan.workspace.folder, commit) if commit else None,
         cleared={
             build_pool_name(each.name, each.fingerprint)

@@ -4,15 +4,25 @@ The agent's packages are separate from the gate's: neither can break the other.
 """
 
 import hashlib
+import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
 
 from evalgate.core.errors import NoVerdictError
 from evalgate.core.frozen import frozen
 
 _TAIL = 4000  # characters of the command's output that an error shows
+
+STOP: ContextVar[threading.Event | None] = ContextVar("STOP", default=None)
+"""Event that ends a setup in another thread, which no signal and no cancellation reaches."""
+
+_POLL_S = 0.1
 
 _COMPLETE = "evalgate-complete"
 """Marker file of a complete environment: in an incomplete one, `pip` could be another environment's."""
@@ -75,7 +85,8 @@ def _run_command(
     argv: list[str], what: str, cwd: Path, env: Mapping[str, str], user: tuple[int, int] | None
 ) -> None:
     uid, gid = user or (None, None)
-    done = subprocess.run(
+    stop = STOP.get()
+    with subprocess.Popen(
         argv,
         cwd=cwd,
         env=dict(env),
@@ -85,11 +96,28 @@ def _run_command(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        check=False,
         text=True,
         errors="replace",
-    )
-    if done.returncode:
-        tail = done.stdout[-_TAIL:].rstrip()
+        start_new_session=stop is not None,  # so that the command's own children end with it
+    ) as process:
+        try:
+            written = _wait_for_end(process, stop)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        tail = written[-_TAIL:].rstrip()
         output = f"Its last output:\n{tail}" if tail else "It wrote nothing."
-        raise NoVerdictError(f"{what} failed with exit code {done.returncode}. {output}")
+        raise NoVerdictError(f"{what} failed with exit code {process.returncode}. {output}")
+
+
+def _wait_for_end(process: subprocess.Popen[str], stop: threading.Event | None) -> str:
+    """Return the output of a process; if `stop` is set, its process group is killed."""
+    while True:
+        try:
+            return process.communicate(timeout=None if stop is None else _POLL_S)[0]
+        except subprocess.TimeoutExpired:
+            if stop is not None and stop.is_set():
+                with suppress(OSError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                return process.communicate()[0]

@@ -2,13 +2,14 @@
 
 import os
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from evalgate.core.errors import NoVerdictError
-from evalgate.system.venv_setup import SetupResult, run_setup
+from evalgate.system.venv_setup import STOP, SetupResult, run_setup
 
 
 def provided(folder: Path, command: str, python: str | None = None) -> SetupResult:
@@ -44,3 +45,14 @@ def test_a_command_that_fails_is_shown_with_its_end(tmp_path: Path, command: str
     with pytest.raises(NoVerdictError) as caught:
         provided(tmp_path, command, sys.executable)
     assert str(caught.value) == f"the setup command `{command}` failed with {said}"
+
+
+def test_a_setup_in_another_thread_ends_with_its_children(tmp_path: Path) -> None:
+    stop = threading.Event()
+    stop.set()
+    before = STOP.set(stop)
+    try:
+        with pytest.raises(NoVerdictError, match="failed with exit code -9"):
+            provided(tmp_path, "sleep 60 | cat", sys.executable)
+    finally:
+        STOP.reset(before)

@@ -1,9 +1,11 @@
 """Make control runs in turn with further runs of the change, and compare the two."""
 
 import asyncio
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from evalgate.config.schema.gate import DEFAULT_BASELINE
 from evalgate.core.errors import InvalidInputError
@@ -26,10 +28,11 @@ from evalgate.runner.control.agent import AlternatingAgent, ControlAgent, build_
 from evalgate.runner.control.source import ControlSource, ControlUnavailableError
 from evalgate.runner.eval_runner import Evaluation, RunScope, RunStore
 from evalgate.runner.plan import Plan
-from evalgate.runner.record_builder import build_evidence, score_runs
+from evalgate.runner.record_builder import build_evidence, compare_run_with_anchor, score_runs
 from evalgate.runner.sampling import RunSchedule
 from evalgate.statistics.control_runs import ControlDecision, decide_control_runs, plan_control_runs
 from evalgate.system import git
+from evalgate.system.venv_setup import STOP
 
 _WITNESSES = 2
 """Passing cases that the control is asked if it passes no suspect: one pass shows that it works at all."""
@@ -137,6 +140,7 @@ async def compare_with_control(
     agent: Agent,
     statistics: StatisticalPolicy | None,
     baseline: Baseline | None,
+    anchor: Baseline | None = None,
     *,
     source: ControlSource,
     progress: ProgressListener,
@@ -150,19 +154,19 @@ async def compare_with_control(
         agent: The change's agent, which still runs.
         statistics: Settings of the comparison.
         baseline: Stored runs.
+        anchor: Stored runs of `gate.anchor`, if it is set.
         source: Where the control comes from.
         progress: Listener of all runs.
         journal: Store for what the runs use.
 
     If control runs are not possible, the comparison with the baseline decides, and a notice says why.
     """
-    suspects = _find_suspects(plan, evaluation, statistics, baseline, source)
+    suspects = _find_suspects(plan, evaluation, statistics, baseline, anchor, source)
     if suspects is None:
         return ControlResult()
     try:
         async with AsyncExitStack() as stack:
-            entering = build_control_agent(plan, source)
-            control = await asyncio.to_thread(stack.enter_context, entering)
+            control = await build_control_in_thread(stack, plan, source)
             await _start_control(stack, control)
             sampling = await _make_runs(plan, evaluation, agent, control, suspects, progress, journal)
             control.check_files()
@@ -182,6 +186,7 @@ def _find_suspects(
     evaluation: Evaluation,
     statistics: StatisticalPolicy | None,
     baseline: Baseline | None,
+    anchor: Baseline | None,
     source: ControlSource,
 ) -> ControlSuspects | None:
     """Return the suspects, or None if the gate stays open, or if control runs cannot open it."""
@@ -190,11 +195,35 @@ def _find_suspects(
     suspects = find_suspects(scored, comparison.cases, baseline, source.mode)
     if suspects is None:
         return None
-    today, at_best = (
-        decide_verdict(build_evidence(plan, evaluation, scored, comparison, control), plan.policy).status
-        for control in (None, build_best_case(suspects))
-    )
+
+    def decide_with(control: ControlComparison | None) -> str:
+        evidence = build_evidence(plan, evaluation, scored, comparison, control)
+        if anchor is not None:
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            since = compare_run_with_anchor(plan, scored, comparison, anchor, now, control)
+            evidence = replace(evidence, anchor=since)
+        return decide_verdict(evidence, plan.policy).status
+
+    today, at_best = decide_with(None), decide_with(build_best_case(suspects))
     return suspects if today == "fail" and at_best not in ("fail", "error") else None
+
+
+async def build_control_in_thread(stack: AsyncExitStack, plan: Plan, source: ControlSource) -> ControlAgent:
+    """Build the control's agent in a thread. If the run is interrupted, its setup ends at once."""
+    stop = threading.Event()
+    before = STOP.set(stop)
+    try:
+        building = asyncio.create_task(
+            asyncio.to_thread(stack.enter_context, build_control_agent(plan, source))
+        )
+    finally:
+        STOP.reset(before)
+    try:
+        return await asyncio.shield(building)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.gather(building, return_exceptions=True)  # until then its files are in use
+        raise
 
 
 async def _start_control(stack: AsyncExitStack, control: ControlAgent) -> None:

@@ -168,6 +168,12 @@ def test_no_control_runs_without_need_or_by_a_shard(project: Project) -> None:
     project.write("evalgate.json", json.dumps(settings))
     done = project.run("--policy", "head", **PULL_REQUEST)
     assert (done.code, "control" in done.record, "ontrol" in list_notes(done)) == (1, False, False)
+    # So does, outside of a pull request, an older baseline that the average fell below.
+    project.set_provider("refund_late hello order")
+    project.write("evalgate.json", build_settings(anchor={"baseline": "baseline.json"}))
+    done = project.run("--control", "HEAD")
+    assert [each["outcome"] for each in done.record["anchor"]["metrics"]] == ["fell"]
+    assert (done.code, "control" in done.record, "ontrol" in list_notes(done)) == (1, False, False)
 
 
 def test_a_spent_budget_leaves_the_decision_to_the_baseline(project: Project) -> None:

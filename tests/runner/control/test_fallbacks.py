@@ -1,8 +1,12 @@
 """Where no control can be had, the reason is said, and the comparison with the baseline decides."""
 
+import asyncio
 import os
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,7 @@ import pytest
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError
 from evalgate.runner.control.agent import build_control_agent
+from evalgate.runner.control.runs import build_control_in_thread
 from evalgate.runner.control.source import ControlUnavailableError
 from evalgate.runner.plan import build_plan
 from tests.runner.control.projects import AGENT, PULL_REQUEST, build_eval_set, build_settings, git
@@ -163,3 +168,30 @@ def test_a_setting_without_a_meaning_is_refused_at_its_line(folder: Path) -> Non
     set_agent(folder, {"entry": "agent.py:answer"}, control={"mode": "off", "url": "http://localhost:1"})
     with pytest.raises(InvalidInputError, match="makes no control runs"):
         explain(folder)
+
+
+def test_an_interruption_ends_the_setup_at_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_agent(folder, {"entry": "agent.py:answer", "setup": "sleep 60"})
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    known = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **PULL_REQUEST}
+    plan = build_plan(Overrides(), thresholds=None, folder=folder, environ=known)
+    source = plan.control
+    assert source is not None
+
+    def wait_for_setup() -> None:
+        end = time.monotonic() + 30
+        while time.monotonic() < end and not [*tmp_path.glob("evalgate-control-*/environment/agent-*")]:
+            time.sleep(0.01)
+
+    async def interrupt() -> None:
+        async with asyncio.timeout(30), AsyncExitStack() as stack:
+            building = asyncio.create_task(build_control_in_thread(stack, plan, source))
+            await asyncio.to_thread(wait_for_setup)
+            building.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await building
+
+    asyncio.run(interrupt())
+    assert [*tmp_path.glob("evalgate-control-*")] == []
