@@ -307,8 +307,7 @@ _OPTIONS = (
     _nonempty_option(
         "--control",
         metavar="REF",
-        help="Make control runs with the agent of this commit, such as main.  [default: in CI the base of "
-        "the change]",
+        help="Commit of the agent for control runs, such as main.  [default: in CI the base of the change]",
     ),
 )
 
@@ -392,8 +391,6 @@ def list_masks(overrides: "Overrides", destinations: "Destinations | None") -> t
     webhook = destinations.webhook if destinations else None
     return (*overrides.mask, webhook.url) if webhook else tuple(overrides.mask)
 
-
-# --- the options of a post ----------------------------------------------------------------------------------
 
 _HOW = (
     click.option("--check", is_flag=True, help="Create a check run with the failing cases as annotations."),
