@@ -89,11 +89,18 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
 
     An edited file may open others, which no list has until the next run is stored. Files of the change itself
     concern the suite anyway.
+
+    Raises:
+        UnknownChangeError: git fails.
     """
     found = plan.baseline.read() if plan.baseline and plan.agent.settings.track_files else None
+    lists = found.files if found else ()
+    digested = frozenset(path for each in lists for path in each.digests)
+    # Files that git does not track have a rule of their own, and each run may write them anew.
+    left_out = changed | find_unversioned(plan.workspace.folder, digested) if digested else changed
     outdated: dict[str, str] = {}
-    for each in found.files if found else ():
-        now = _digest_files(plan, each.digests.keys() - changed)
+    for each in lists:
+        now = _digest_files(plan, each.digests.keys() - left_out)
         if first := next(
             (path for path, digest in now.items() if not digest or digest != each.digests[path]), ""
         ):

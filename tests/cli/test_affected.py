@@ -406,6 +406,24 @@ def test_the_files_that_the_agent_opened_select_its_suites(
         assert suites == expected, (path, reason)
         (folder / path).write_text(before)
 
+    # A file that the agent writes in each run and git ignores can be left out by `ignored`, whatever it holds.
+    (folder / "notes.txt").write_text("own")
+    stored = json.loads((folder / ".evalgate/baseline.json").read_text())
+    for each in stored["files"]:
+        each["paths"].append("notes.txt")
+        each["digests"]["notes.txt"] = "0" * 16
+    rules = (folder / "evalgate.yaml").read_text()
+    (folder / "evalgate.yaml").write_text(f"{rules}affected: {{ignored: [notes.txt]}}\n")
+    unedited = (folder / ".evalgate/baseline.json").read_text()
+    (folder / ".evalgate/baseline.json").write_text(json.dumps(stored))
+    do(tmp_path, "commit", "-q", "-a", "-m", "notes")
+    (folder / "late.py").write_text("1")
+    assert find(folder, capsys)[0] == everything[1:]
+    (folder / "late.py").write_text("")
+    (folder / "evalgate.yaml").write_text(rules)
+    (folder / ".evalgate/baseline.json").write_text(unedited)
+    do(tmp_path, "commit", "-q", "-a", "-m", "back")
+
     # Once an opened file or the eval set changed on the base as well, the list may lack what it opens now.
     for path in ("target.txt", "evals/refunds.evalset.json"):
         before = (folder / path).read_text()

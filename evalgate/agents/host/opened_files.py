@@ -8,7 +8,7 @@ import sys
 from typing import Any, Iterator, List, Optional, Set
 from urllib.parse import unquote
 
-_WRITES = os.O_WRONLY | os.O_TRUNC
+_WRITES = os.O_WRONLY | os.O_TRUNC | os.O_EXCL
 _PROGRAMS = frozenset(
     {
         "subprocess.Popen",

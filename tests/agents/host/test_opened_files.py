@@ -24,7 +24,8 @@ if __name__ == "__main__":
     import sqlite3
     sqlite3.connect("file:q%201.sqlite?mode=ro", uri=True).close(); seen["database"] = take()
     open("./own.txt", "w").close(); open("own.txt").close()
-    seen["own"] = take()
+    import tempfile
+    file = tempfile.NamedTemporaryFile(dir="."); open(file.name).close(); seen["own"] = take()
     import ctypes
     try: ctypes.CDLL("./lib.so")
     except OSError: pass
