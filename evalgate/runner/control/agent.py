@@ -14,6 +14,7 @@ from evalgate.core.errors import EvalgateError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, AgentSession
 from evalgate.core.types import EvalCase
+from evalgate.documents.env_expansion import PlaceholderExpander
 from evalgate.runner.control.code_origin import check_code_origin
 from evalgate.runner.control.source import ControlSource, ControlUnavailableError
 from evalgate.runner.plan import Plan
@@ -100,7 +101,10 @@ def _find_unsupported(plan: Plan, source: ControlSource) -> str | None:
 
 
 def _build_remote_control(plan: Plan, source: ControlSource, url: str) -> ControlAgent:
-    rules = Thresholds(DEFAULT_CONFIG, plan.workspace.folder)
+    rules, expander = Thresholds(DEFAULT_CONFIG, plan.workspace.folder), PlaceholderExpander(plan.environ)
+    own, other = (expander.expand_text("url", each).rstrip("/") for each in (plan.agent.what, url))
+    if own == other:  # such a control fails wherever the change fails
+        raise ControlUnavailableError("`gate.control.url` is the address of the agent that is tested")
     try:
         spec = resolve_agent(plan.agent.settings, url, rules)
         agent = build_agent(replace(spec, what=url), plan.workspace, plan.environ)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from evalgate.config.schema.gate import DEFAULT_BASELINE
-from evalgate.core.errors import InvalidInputError
+from evalgate.core.errors import EvalgateError
 from evalgate.core.formatting import pluralize, to_sentence
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, ChecksEntry, ProgressListener
@@ -231,7 +231,7 @@ async def _start_control(stack: AsyncExitStack, control: ControlAgent) -> None:
         agent = await stack.enter_async_context(control.agent)
         if isinstance(agent, ChecksEntry):
             await agent.check_entry()
-    except InvalidInputError as error:
+    except (EvalgateError, OSError) as error:
         raise ControlUnavailableError(f"its agent cannot be started: {error}") from None
 
 

@@ -113,6 +113,12 @@ def test_the_base_of_an_agent_behind_a_url_is_its_deployment(folder: Path) -> No
     assert explain(folder) == ""
 
 
+def test_the_address_of_the_tested_agent_is_no_control(folder: Path) -> None:
+    agent = {"kind": "http", "url": "http://localhost:1/chat"}
+    set_agent(folder, agent, control={"mode": "suspects", "url": "http://localhost:${PORT}/chat/"})
+    assert "is the address of the agent that is tested" in explain(folder, {**PULL_REQUEST, "PORT": "1"})
+
+
 def test_a_control_never_runs_code_of_the_change(folder: Path, tmp_path: Path) -> None:
     variables = {**PULL_REQUEST, "PYTHONPATH": str(folder / "src")}
     assert explain(folder, variables) == "the variable PYTHONPATH leads to the folder of the change"
