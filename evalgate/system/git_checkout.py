@@ -185,10 +185,14 @@ def _is_unchanged(root: Path, entry: _Entry) -> bool:
 
 
 def _remove_abandoned_folders() -> None:
-    """Remove the folders of processes that were killed: nothing holds their lock any more."""
+    """Remove the folders of processes that were killed: nothing holds their lock any more.
+
+    Those of root belong to the agent's user, so root removes the folders of every user.
+    """
+    own = os.geteuid()
     for home in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            if home.is_symlink() or home.stat().st_uid != os.geteuid():
+            if home.is_symlink() or (own != 0 and home.stat().st_uid != own):
                 continue
             with (home / _LOCK).open("r+") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
