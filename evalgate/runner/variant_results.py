@@ -41,6 +41,8 @@ from evalgate.statistics.variant_comparison import (
 
 _FIGURES: tuple[UsageFigure, ...] = ("cost", "tokens", "duration")
 _ALL_RUNS = 1_000_000
+_LEAST_SECONDS = 0.02
+"""Mean times that differ by less are not compared: those of equal agents may differ as much."""
 
 
 _Tables: TypeAlias = Sequence[Mapping[str, GatingMetric]]
@@ -178,6 +180,9 @@ def _compare_usage(
         for variant, means in zip(variants[1:], others, strict=True):
             if reference is None or means is None:
                 continue
+            difference = abs(compute_mean(means) - compute_mean(reference))
+            if figure == "duration" and difference < _LEAST_SECONDS:
+                continue
             ratio = estimate_usage_ratio(list(zip(reference, means, strict=True)), ALPHA / count)
             if ratio is not None:
                 found.setdefault(variant.name, {})[figure] = ratio
@@ -283,7 +288,7 @@ def _list_notices(measured: MeasuredVariants, tables: _Tables, common: frozenset
     for name in sorted(named - compared):
         if not get_score_range(name).lower_is_better:
             yield f"{name} is not compared: it has scores outside of its range."
-    if records[0].cases and _are_equal(records):
+    if common and _are_equal(records):
         varied = join_quoted(list(measured.variants[0].values))
         yield f"Every variant gave the same replies: does the agent read {varied}?"
 

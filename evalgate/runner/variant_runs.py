@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 
 from evalgate.agents.factory import build_agent
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.formatting import pluralize, to_sentence
+from evalgate.core.formatting import join_quoted, pluralize, to_sentence
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, ChecksEntry, HasNotices, ProgressListener
-from evalgate.core.types import CaseRun, ModelUsage, Record
+from evalgate.core.types import NON_AGENT_OUTCOMES, CaseRun, ModelUsage, Record, RunResult
 from evalgate.llm.usage import was_stopped_by_budget
 from evalgate.runner.eval_runner import Evaluation, RunScope, close_metrics
 from evalgate.runner.record_builder import RunTiming, build_record
@@ -135,7 +135,7 @@ class _Stage:
         if self.interrupted:
             return "Interrupted: these are the runs that were made until then."
         if self.unreachable:
-            return f"An agent could not be reached, so the other runs were not made: {self.unreachable}"
+            return self._explain_unreachable(records)
         if first.judge_health is not None and not first.judge_health.is_reliable:
             return f"No case was run: {first.judge_health.sentence}"
         label_check = self.variants[0].plan.label_check
@@ -144,10 +144,29 @@ class _Stage:
         runs = [run for record in records for case in record.cases for run in case.runs]
         stopped = sum(map(was_stopped_by_budget, runs))
         if not stopped:
-            return ""
+            missing = sum(map(_is_missing, runs))
+            planned = pluralize(len(runs), "run")
+            return f"{missing:,} of {planned} could not be made or scored." if missing else ""
         spent = to_sentence(first.spending.exhausted_budget or "the budget is spent").removesuffix(".")
         made = f"{len(runs) - stopped:,} of {pluralize(len(runs), 'run')}"
         return f"{spent}: {made} were made. Raise `budget`, or run fewer cases or variants."
+
+    def _explain_unreachable(self, records: Sequence[Record]) -> str:
+        """Return the refusal as a sentence, and the variants without a run if others have some."""
+        pairs = zip(self.variants, records, strict=True)
+        names = [variant.name for variant, record in pairs if not _has_runs(record)]
+        silent = f" No run of {join_quoted(names)} was made." if 0 < len(names) < len(records) else ""
+        reason = self.unreachable.removesuffix(".")
+        return f"An agent could not be reached, so the other runs were not made: {reason}.{silent}"
+
+
+def _has_runs(record: Record) -> bool:
+    return any(run.outcome not in NON_AGENT_OUTCOMES for case in record.cases for run in case.runs)
+
+
+def _is_missing(run: RunResult) -> bool:
+    """Return True if the run, or a gating score of it, is missing for a reason outside of the agent."""
+    return run.outcome in NON_AGENT_OUTCOMES or any(each.gates and each.failure for each in run.metrics)
 
 
 def measure_variants(

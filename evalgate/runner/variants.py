@@ -1,6 +1,7 @@
 """Variants of an agent: what `--vary` changes, and the plan of each variant."""
 
 import csv
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -23,6 +24,8 @@ from evalgate.runner.plan import Plan
 from evalgate.system.workspace import build_agent_environment
 
 MOST_VARIANTS = 64
+
+_NO_LIST = "must be UTF-8 text on one line, each value with both of its quotes or none"
 
 _SHARED_SETTINGS = (
     "concurrency",
@@ -52,7 +55,7 @@ class Variant:
     """One combination of values, and its plan."""
 
     name: str
-    """The values, joined by `/`."""
+    """The values, joined by `/`; each in double quotes if two names would be equal otherwise."""
     values: Mapping[str, str]
     plan: Plan
     folder: str
@@ -73,7 +76,12 @@ def parse_variations(texts: Iterable[str]) -> tuple[Variation, ...]:
         if problem:
             problems.append(Problem("", 0, 0, f"--vary {text}: {problem}"))
             continue
-        row = next(csv.reader([values], skipinitialspace=True), [""])
+        try:
+            values.encode("utf-8")
+            row = next(csv.reader([values], skipinitialspace=True, strict=True), [""])
+        except (csv.Error, UnicodeEncodeError):
+            problems.append(Problem("", 0, 0, f"--vary {text!a}: {_NO_LIST}"))
+            continue
         found.setdefault(name.strip(), []).extend(value.strip() for value in row)
     for name, taken in found.items():
         if twice := sorted({value for value in taken if taken.count(value) > 1}):
@@ -123,12 +131,20 @@ def build_variants(plan: Plan, what: str, variations: Sequence[Variation]) -> tu
     if number > MOST_VARIANTS:
         raise InvalidInputError(f"--vary: {number:,} variants, and {MOST_VARIANTS} is the most")
     found = []
-    for at, values in enumerate(product(*(each.values for each in variations)), 1):
+    combinations = list(product(*(each.values for each in variations)))
+    for at, (name, values) in enumerate(zip(_name_combinations(combinations), combinations, strict=True), 1):
         named = dict(zip([each.name for each in variations], values, strict=True))
-        name = "/".join(value or '""' for value in values)
         own = _vary_plan(plan, what, named)
         found.append(Variant(name, named, own, f"variants/{at}-{to_file_name(name, 60)}"))
     return tuple(found)
+
+
+def _name_combinations(combinations: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return a name for each combination, no name twice: its values joined by `/`, quoted if need be."""
+    names = ["/".join(value or '""' for value in values) for values in combinations]
+    if len(set(names)) < len(names):
+        names = ["/".join(map(json.dumps, values)) for values in combinations]
+    return names
 
 
 def _vary_plan(plan: Plan, what: str, values: Mapping[str, str]) -> Plan:

@@ -182,6 +182,53 @@ def test_an_agent_that_does_not_read_the_variable_is_noticed(project: Path) -> N
     assert "No variant is shown to be preferable to a." in done.out
 
 
+def test_variants_whose_values_join_to_the_same_text_have_names_of_their_own(project: Path) -> None:
+    done = evalgate(
+        "matrix", "--vary", "env.A=a,a/b", "--vary", "env.B=b/c,c", "-n", "1", "-k", "case_1", cwd=project
+    )
+    assert done.code == 0, done.err
+    found = read_matrix(done)
+    names = ['"a"/"b/c"', '"a"/"c"', '"a/b"/"b/c"', '"a/b"/"c"']
+    assert [row["name"] for row in found["variants"]] == names
+    assert all(sorted(case["passed"]) == sorted(names) for case in found["cases"])
+
+
+def test_runs_that_are_missing_are_said_and_nothing_is_confirmed_by_the_rest(project: Path) -> None:
+    (project / "busy.py").write_text(
+        "import os\nbusy = []\n"
+        "class RateLimitError(Exception):\n    status_code = 429\n"
+        "def answer(text):\n"
+        "    if os.environ['MODEL'] == 'big' and text.endswith('7'):\n        raise RateLimitError('busy')\n"
+        "    return 'hello ' + text.split()[-1] if os.environ['MODEL'] == 'big' else 'no'\n"
+    )
+    command = ("matrix", "--vary", "env.MODEL=nano,big", "-n", "1", "--confirm")
+    (project / "evalgate.yaml").write_text(
+        (project / "evalgate.yaml").read_text().replace("agent: {", "agent: {retries: 0, ")
+    )
+    done = evalgate(*command, "--agent", "python:busy.py:answer", cwd=project)
+    assert done.code == 3, done.out
+    assert "2 of 48 runs could not be made or scored." in done.out
+    assert read_matrix(done)["confirmation"] is None
+
+    (project / "closed.py").write_text(
+        "import os\nif os.environ['MODEL'] == 'nano': raise SystemExit('shut')\n"
+    )
+    with (project / "closed.py").open("a") as file:
+        file.write("def answer(text):\n    return 'no'\n")
+    done = evalgate(*command, "--agent", "python:closed.py:answer", "--concurrency", "1", cwd=project)
+    assert done.code == 3
+    assert "No run of `nano` was made." in done.out
+    assert "gave the same replies" not in done.out
+
+
+def test_times_that_equal_agents_may_have_are_not_compared(project: Path) -> None:
+    (project / "quick.py").write_text("def answer(text):\n    return 'hello'\n")
+    command = ("matrix", "--vary", "env.A=1,2", "-n", "1", "--agent", "python:quick.py:answer")
+    done = evalgate(*command, "--concurrency", "1", cwd=project)
+    assert done.code == 0
+    assert read_matrix(done)["comparisons"][0]["ratios"] == {}
+
+
 def test_keys_of_the_agent_vary_too(project: Path) -> None:
     (project / "other.py").write_text("def answer(text):\n    return 'hello ' + text.split()[-1]\n")
     (project / "plain.py").write_text("def answer(text):\n    return 'no'\n")
@@ -217,6 +264,9 @@ def test_the_commands_of_the_page_work(project: Path) -> None:
         ("MODEL=a,b", "must be env.NAME=VALUE,VALUE or agent.KEY=VALUE,VALUE"),
         ("env.MODEL", "must be env.NAME=VALUE,VALUE or agent.KEY=VALUE,VALUE"),
         ("env.MODEL=a,a", "`a` is given twice"),
+        ("env.MODEL=a,b\nc", "must be UTF-8 text on one line"),
+        ('env.MODEL=a,"b', "each value with both of its quotes or none"),
+        ("env.MODEL=a,\udcff", "must be UTF-8 text"),
         ("env.MY-VAR=a,b", "`MY-VAR` is no name of a variable"),
         ("env.OPENAI_API_KEY=a,b", "looks like a secret"),
         ("env.ACTIONS_RUNTIME_TOKEN=a,b", "is never given to the agent"),

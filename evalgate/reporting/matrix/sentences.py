@@ -152,7 +152,9 @@ def describe_outcome(matrix: VariantMatrix) -> Iterator[str]:
             "too good on average: `--confirm` measures both with fresh runs."
         )
         return
-    if matrix.confirmation.winner == matrix.winner:
+    if matrix.confirmation.shortfall:
+        yield f"{matrix.confirmation.shortfall} So {matrix.winner} is not confirmed by fresh runs."
+    elif matrix.confirmation.winner == matrix.winner:
         yield f"Fresh runs confirm that {matrix.winner} is preferable to {reference}; only they count."
     else:
         yield (

@@ -45,7 +45,6 @@ def _iter_terminal_lines(matrix: VariantMatrix) -> Iterator[str]:
         yield ""
         yield "Confirmation with fresh runs:"
         yield from _iter_measurement(matrix.confirmation)
-        yield from ([matrix.confirmation.shortfall] if matrix.confirmation.shortfall else [])
     yield ""
     yield f"MATRIX  {build_headline(matrix)}"
     for sentence in describe_outcome(matrix):
