@@ -144,6 +144,7 @@ def _render_top(
         style_source=compute_digest(sheet),
         script_source=compute_digest(load_script()) if entries else "",
         status=record.verdict.status,
+        control=record.control,
         title=describe_verdict(record.verdict)[1],
         summary=summary,
         headline=shorten_text(summary.headline, _LONGEST),

@@ -1,6 +1,7 @@
 """A failure that the base commit has today as well is no fault of the change."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,11 @@ def test_a_drift_of_the_provider_opens_the_gate_and_is_recorded(project: Project
     for report in ("comment.md", "junit.xml", "report.html"):
         text = (project.folder / "evalgate-report" / report).read_text("utf-8")
         assert "control 0 of 4, head 0 of 4 passed" in text.replace("\\_", "_"), report
+    page = (project.folder / "evalgate-report" / "report.html").read_text("utf-8")
+    table = page.partition('<h2 id="control">')[2].partition("</section>")[0]
+    assert "10 runs of today" in table
+    assert base[:12] in table
+    assert re.findall(r"<td[^>]*>(drifted|0 of 4)</td>", table) == ["drifted", "0 of 4", "0 of 4"]
     # The scores are those of the head's own runs, and so is the baseline.
     (scored,) = [each for each in record["cases"] if each["eval_id"] == "refund_late"]
     assert len(scored["runs"]) == 3
