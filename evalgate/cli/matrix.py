@@ -15,6 +15,7 @@ from evalgate.cli.run import add_case_filters, pop_case_filters
 from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
 if TYPE_CHECKING:
+    from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.runner.publish import Publisher
     from evalgate.runner.variant_runs import MeasuredVariants
     from evalgate.runner.variants import Variant
@@ -82,12 +83,25 @@ def matrix(
         variants = build_variants(plan, overrides.kind_and_what[1], variations)
         if plan.agent.settings.env_file:
             redactor.learn_environment(plan.environ)
+        _refuse_secrets(variants, redactor)
         publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, redactor)
         for sentence in describe_expected_cost(plan, len(variants)):
             publisher.print_notice(sentence)
         if not yes and sys.stdin.isatty() and sys.stderr.isatty():
             click.confirm("Go on?", default=True, abort=True, err=True)
         return _measure(interrupts, variants, publisher, confirm=confirm)
+
+
+def _refuse_secrets(variants: "tuple[Variant, ...]", redactor: "LiveRedactor") -> None:
+    """Raise InvalidInputError if a value holds a secret: folders are named by values, and reports mask it."""
+    from evalgate.core.errors import InvalidInputError
+
+    for variant in variants:
+        for name, value in variant.values.items():
+            if redactor.redact_text(value) != value:
+                raise InvalidInputError(
+                    f"--vary {name}: a value holds a secret, and values are shown in reports"
+                )
 
 
 def _measure(

@@ -229,6 +229,15 @@ def test_times_that_equal_agents_may_have_are_not_compared(project: Path) -> Non
     assert read_matrix(done)["comparisons"][0]["ratios"] == {}
 
 
+def test_values_that_hold_a_secret_are_refused_before_they_name_a_folder(project: Path) -> None:
+    masks = ("--mask", "first-s3cret", "--mask", "second-s3cret")
+    done = evalgate("matrix", "--vary", "env.A=first-s3cret,second-s3cret", *masks, cwd=project)
+    assert done.code == 2
+    assert "--vary env.A: a value holds a secret" in done.err
+    assert "s3cret" not in done.err
+    assert not (project / "evalgate-report").exists()
+
+
 def test_keys_of_the_agent_vary_too(project: Path) -> None:
     (project / "other.py").write_text("def answer(text):\n    return 'hello ' + text.split()[-1]\n")
     (project / "plain.py").write_text("def answer(text):\n    return 'no'\n")
