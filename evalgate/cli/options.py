@@ -222,7 +222,7 @@ _MEASURE_OPTIONS = (
         "--max-regression",
         type=click.FloatRange(0, 1),
         metavar="DROP",
-        help=f"Largest drop of a metric's mean against the baseline.  [default: {defaults.MAX_REGRESSION:g}]",
+        help=f"Largest allowed drop of a metric's mean.  [default: {defaults.MAX_REGRESSION:g}]",
     ),
     click.option("--adk-version", metavar="X.Y", help="Reproduce the scores of this Google ADK release."),
     _nonempty_option(
