@@ -98,12 +98,12 @@ def _run_command(
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        start_new_session=stop is not None,  # so that the command's own children end with it
+        start_new_session=True,  # so that the command's own children end with it
     ) as process:
         try:
             written = _wait_for_end(process, stop)
         except BaseException:
-            process.kill()
+            _kill_group(process)
             raise
     if process.returncode:
         tail = written[-_TAIL:].rstrip()
@@ -118,6 +118,10 @@ def _wait_for_end(process: subprocess.Popen[str], stop: threading.Event | None) 
             return process.communicate(timeout=None if stop is None else _POLL_S)[0]
         except subprocess.TimeoutExpired:
             if stop is not None and stop.is_set():
-                with suppress(OSError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                _kill_group(process)
                 return process.communicate()[0]
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -1,9 +1,12 @@
 """The agent's dependencies are installed into its own environment, also after an interrupted attempt."""
 
 import os
+import signal
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -56,3 +59,33 @@ def test_a_setup_in_another_thread_ends_with_its_children(tmp_path: Path) -> Non
             provided(tmp_path, "sleep 60 | cat", sys.executable)
     finally:
         STOP.reset(before)
+
+
+def test_an_interrupted_setup_ends_with_its_children(tmp_path: Path) -> None:
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    os.mkfifo(tmp_path / "alive")
+    reader = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(KeyboardInterrupt):
+            provided(tmp_path, "sleep 60 > alive | cat", sys.executable)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+    wait_for_end_of_writers(reader)
+    os.close(reader)
+
+
+def wait_for_end_of_writers(reader: int) -> None:
+    """Wait until no process has the other end of the pipe open."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        with suppress(BlockingIOError):
+            assert os.read(reader, 1) == b""
+            return
+        time.sleep(0.01)
+    raise AssertionError("a child of the setup is still alive")
