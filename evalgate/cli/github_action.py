@@ -30,6 +30,7 @@ OPTIONS = (
     "baseline",
     "max-regression",
     "policy",
+    "control",
     "adk-version",
     "judge",
     "judge-cache",

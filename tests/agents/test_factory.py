@@ -45,7 +45,7 @@ def find_problems(folder: Path, text: str, what: str = "") -> list[str]:
                     "evalgate.yaml:1:24: `agent.entry` is not a known key. Known here: `command`, `concurrency`, `env`, "
                     "`env_file`, "
                     "`kind`, `memory`, `mode`, `otel`, `python`, `ramp_up`, `requests_per_minute`, `retries`, `setup`, "
-                    "`timeout`, `trace` and `workers`."
+                    "`timeout`, `trace`, `track_files` and `workers`."
                 ),
             ],
         ),

@@ -55,7 +55,7 @@ def test_templates_call_safe_only_what_a_macro_returns() -> None:
         for path in folder.glob("*.html.j2")
         for part in re.findall(r"{{[^{}]*safe[^{}]*}}", path.read_text())
     ]
-    macros = "difference|graph|named|open_steps|opinions|run_body|scored|spoken|step_line|title|turn_body"
+    macros = "control_table|difference|graph|named|open_steps|opinions|run_body|scored|spoken|step_line|title|turn_body"
     assert len(marked) > 10
     assert [
         part
