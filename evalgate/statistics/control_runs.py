@@ -22,7 +22,8 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import ControlAnswer
 from evalgate.statistics.case_regression import StoredOutcomes
 from evalgate.statistics.mean_difference import MeanDifference, compare_means
-from evalgate.statistics.metric_assessment import INTERIM_DIVISOR, compute_holm_levels
+from evalgate.statistics.metric_assessment import INTERIM_DIVISOR
+from evalgate.statistics.multiple_testing import compute_holm_levels
 from evalgate.statistics.parameters import EPSILON, Parameters, is_within_level
 from evalgate.statistics.repeated_test import (
     DRIFT_LEVEL,
@@ -46,10 +47,10 @@ MOST_PAIRS = 20
 
 @frozen
 class CaseSuspect:
-    """One case that look 1 called broken or left open, with its fresh runs.
+    """One case that the comparison with the baseline called broken or left open, with its fresh runs.
 
-    Open ones belong here as well: a gate that closes by an average or by another case stops following them
-    up, and a drift that explains that average must not open the gate to a case that broke besides.
+    Cases that were left open belong here as well: a gate that an average or another case closes makes no more
+    follow-up runs of them. If drift explains that average, such a case may still have broken.
     """
 
     name: str
@@ -164,7 +165,7 @@ class ControlDecision:
 
     @property
     def is_measured(self) -> bool:
-        """Return True if every suspect has enough results of control runs; else look 1 has to stand."""
+        """Return True if control runs gave enough results for every suspect; else look 1 stands."""
         return all(each.is_measured for each in self._list_answers())
 
     def _list_answers(self) -> "tuple[CaseControl | AverageControl, ...]":
@@ -258,7 +259,11 @@ def _decide_cases(cases: Sequence[CaseSuspect], parameters: Parameters) -> dict[
     levels = compute_holm_levels(p_values, parameters.case_alpha)
     broken = {name for name, p in p_values.items() if is_within_level(p, levels[name])}
     left = {each.name: max(0, most - min(len(each.head), len(each.control))) for each in cases}
-    best = {name: _compute_best_p(sides, left[name], most) for name, sides in results.items()}
+    # The p if all further runs of the head fail, and none of the control.
+    best = {
+        name: compute_sequential_p((*head, *[True] * left[name]), (*control, *[False] * left[name]), most)
+        for name, (head, control) in results.items()
+    }
     best_levels = compute_holm_levels(best, parameters.case_alpha)
     hopeless = {name for name, p in best.items() if not is_within_level(p, best_levels[name])}
     found = {}
@@ -291,12 +296,6 @@ def _decide_cases(cases: Sequence[CaseSuspect], parameters: Parameters) -> dict[
 
 def _drop_missing(outcomes: Iterable[bool | None]) -> tuple[bool, ...]:
     return tuple(each for each in outcomes if each is not None)
-
-
-def _compute_best_p(sides: tuple[Sequence[bool], Sequence[bool]], left: int, most: int) -> float:
-    """Return the p if all further runs of the head fail, and none of the control."""
-    head, control = sides
-    return compute_sequential_p((*head, *[True] * left), (*control, *[False] * left), most)
 
 
 def list_looks(parameters: Parameters) -> tuple[int, ...]:

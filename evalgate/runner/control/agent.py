@@ -15,7 +15,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, AgentSession
 from evalgate.core.types import EvalCase
 from evalgate.documents.env_expansion import PlaceholderExpander
-from evalgate.runner.control.code_origin import check_code_origin
+from evalgate.runner.control.code_origin import check_code_origin, check_environment_files
 from evalgate.runner.control.source import ControlSource, ControlUnavailableError
 from evalgate.runner.plan import Plan
 from evalgate.system import git
@@ -70,6 +70,7 @@ def build_control_agent(plan: Plan, source: ControlSource) -> Iterator[ControlAg
         with check_out_commit(folder, commit, plan.workspace.agent_user) as checkout:
             workspace = Workspace(checkout.folder, plan.workspace.owner)
             spec = _resolve_base_agent(plan, source, checkout)
+            check_environment_files(spec, Path(top), commit, environ)
             check_code_origin(spec, Path(top).resolve(), workspace, environ, checkout)
             try:
                 agent = build_agent(

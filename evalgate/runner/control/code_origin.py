@@ -1,7 +1,8 @@
 """Refuse control runs that would run code of the change instead of the base commit's.
 
 A control that runs the change's own code fails wherever the change fails, and every fault would look like a
-drift of the provider. So nothing that the control imports may come from the folder of the change.
+drift of the provider. So nothing that the control imports may come from the folder of the change, and no
+file may differ that decides about the environment which both share.
 """
 
 import json
@@ -10,11 +11,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from evalgate.agents.factory import AgentSpec
+from evalgate.gating.affected_suites import JOB_FILES, PACKAGE_FILES, matches_pattern
 from evalgate.runner.control.source import ControlUnavailableError
+from evalgate.system import git
 from evalgate.system.git_checkout import CommitCheckout
 from evalgate.system.workspace import Workspace, build_agent_environment
 
@@ -110,6 +113,44 @@ def check_code_origin(
         )
 
 
+def check_environment_files(spec: AgentSpec, top: Path, commit: str, environ: Mapping[str, str]) -> None:
+    """Check that the environment in which both agents run does not belong to the change.
+
+    A job installs the change's requirements and sets the variables of the change's workflow, before the gate
+    begins. If they break a case, they break it for the control as well.
+
+    Args:
+        spec: The base commit's agent.
+        top: Root of the change's repository.
+        commit: The base commit.
+        environ: The gate's environment.
+
+    Raises:
+        ControlUnavailableError: a file differs between the commit and the change that decides what is
+            installed, unless `agent.setup` installs it anew, or how a job runs the agent. Or git fails.
+    """
+    # A job tests what is checked out: files that its steps wrote are not the change.
+    tested = ["HEAD"] if git.is_known_service(environ) else []
+    options = ("--name-only", "--no-renames", "--no-ext-diff", "-z")
+    try:
+        changed = os.fsdecode(git.execute_git(top, "diff", *options, commit, *tested, "--")).split("\0")
+    except git.GitError as error:
+        raise ControlUnavailableError(f"git cannot compare the change with {commit[:12]}: {error}") from None
+    for path in changed:
+        if any(matches_pattern(path, glob, ignore_case=True) for glob in JOB_FILES):
+            raise ControlUnavailableError(
+                f"`{path}` differs from the base commit's, and the variables and versions that it may set "
+                "are the control's as well"
+            )
+        if spec.settings.setup is None and any(
+            matches_pattern(path, glob, ignore_case=True) for glob in PACKAGE_FILES
+        ):
+            raise ControlUnavailableError(
+                f"`{path}` differs from the base commit's, and the control would use the packages that are "
+                "installed for the change. Give `agent.setup`, which installs the agent for the control"
+            )
+
+
 def _check_names(env: Mapping[str, str], words: Sequence[str], top: Path) -> None:
     """Raise ControlUnavailableError if a variable or a word of the command names a file of the change."""
     for name, value in env.items():
@@ -200,10 +241,6 @@ def _find_code(
         found = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise ControlUnavailableError(f"{python} cannot be asked what it imports: {error}") from None
-    return [*_iter_texts(found)]
-
-
-def _iter_texts(found: object) -> Iterator[str]:
     if not isinstance(found, list):
         raise ControlUnavailableError("the agent's interpreter does not say what it imports")
-    yield from map(str, found)
+    return list(map(str, found))

@@ -1,6 +1,8 @@
 """Make control runs in turn with further runs of the change, and compare the two."""
 
 import asyncio
+import math
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -36,6 +38,9 @@ from evalgate.system.venv_setup import STOP
 
 _WITNESSES = 2
 """Passing cases that the control is asked if it passes no suspect: one pass shows that it works at all."""
+
+SETUP_MINUTES = 15.0
+"""Longest time until the control's agent is built: a setup that hangs must not hold up the verdict."""
 
 
 @frozen
@@ -209,7 +214,13 @@ def _find_suspects(
 
 
 async def build_control_in_thread(stack: AsyncExitStack, plan: Plan, source: ControlSource) -> ControlAgent:
-    """Build the control's agent in a thread. If the run is interrupted, its setup ends at once."""
+    """Build the control's agent in a thread. If the run is interrupted, its setup ends at once.
+
+    Raises:
+        ControlUnavailableError: the control cannot be built, or not within SETUP_MINUTES and the budget.
+    """
+    meter = plan.judge_resolver.judges.meter
+    left = meter.get_seconds_left()
     stop = threading.Event()
     before = STOP.set(stop)
     try:
@@ -219,11 +230,21 @@ async def build_control_in_thread(stack: AsyncExitStack, plan: Plan, source: Con
     finally:
         STOP.reset(before)
     try:
-        return await asyncio.shield(building)
+        await asyncio.wait({building}, timeout=min(SETUP_MINUTES * 60, math.inf if left is None else left))
+        if building.done():
+            return building.result()
     except asyncio.CancelledError:
         stop.set()
         await asyncio.gather(building, return_exceptions=True)  # until then its files are in use
         raise
+    stop.set()
+    await asyncio.gather(building, return_exceptions=True)
+    spent = meter.explain_exhaustion()
+    raise ControlUnavailableError(
+        f"{spent} before its setup ended"
+        if spent
+        else f"its setup did not end within {SETUP_MINUTES:g} minutes"
+    )
 
 
 async def _start_control(stack: AsyncExitStack, control: ControlAgent) -> None:
@@ -289,15 +310,18 @@ def _describe_useless_control(sampling: ControlSampling) -> str:
 def _is_base_changed(plan: Plan, commit: str, baseline: Baseline) -> bool:
     """Return True unless the commits of the control and of the newest stored runs have the same files.
 
-    The file of the baseline does not count. If git does not know both commits, they may differ.
+    The file of the baseline does not count. If git cannot compare the commits, they may differ.
     """
     folder = plan.workspace.folder
     then = git.find_commit(folder, baseline.sources[-1].commit or "")
     if not (then and commit):
         return True
     own = git.run_git(folder, "rev-parse", "--show-prefix") + (plan.policy.baseline or DEFAULT_BASELINE)
-    changed = git.run_git(folder, "diff", "--name-only", "--no-renames", "-z", then, commit).split("\0")
-    return bool({*changed} - {"", own})
+    try:
+        changed = git.execute_git(folder, "diff", "--name-only", "--no-renames", "-z", then, commit)
+    except git.GitError:
+        return True
+    return bool({*os.fsdecode(changed).split("\0")} - {"", own})
 
 
 def _build_result(

@@ -75,11 +75,13 @@ def build_control_source(
     if overrides.control is not None:
         commit = _find_named_commit(folder, overrides.control)
         if _is_tested(commit, folder, environ):
-            commit, problem = "", f"{overrides.control} is the commit that is tested: name an earlier one"
+            commit, problem = "", f"`{overrides.control}` is the commit that is tested: name an earlier one"
     elif git.describe_unmerged_change(environ):
         commit = git.find_base_commit(folder, environ)
         how = git.describe_base_fetch(environ).partition(", so that")[0]
         problem = f"git does not know here what the change is merged into. {how}"
+        if commit and _is_tested(commit, folder, environ):
+            commit, problem = "", "what is checked out is the base commit, and not the change"
     else:
         problem = "no pull request is tested here, so name the commit to compare with, as `--control main`"
     return ControlSource(control, overrides, is_object, commit, problem)

@@ -95,6 +95,7 @@ class Project:
     def make_base(self) -> None:
         """Make the current commit the base of the change that follows."""
         git(self.folder, "update-ref", "refs/remotes/origin/main", "HEAD")
+        git(self.folder, "commit", "-q", "--allow-empty", "-m", "Change")
 
     def edit_agent(self, before: str, after: str) -> None:
         self.write("agent.py", AGENT.replace(before, after))

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from evalgate.config.loader import load_thresholds
 from tests.commands import Done, evalgate
 from tests.runner.control.projects import AGENT, PULL_REQUEST, Project, build_settings, git
+
+PAGE = (Path(__file__).parents[3] / "docs/control-runs.md").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +92,25 @@ def test_an_agent_that_moves_the_base_branch_gets_no_other_control(project: Proj
     done = project.run(**PULL_REQUEST)
     assert done.code == 1, done.out + done.err
     assert "refund_late broke: control 4 of 4, head 0 of 4 passed today." in done.out
+
+
+def test_the_page_shows_settings_that_are_read_and_sentences_that_are_printed(project: Project) -> None:
+    for snippet in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
+        path = project.folder / "page.yaml"
+        path.write_text("version: 1\n" + snippet)
+        assert load_thresholds(path, "page.yaml").config.gate.control.mode == "suspects"
+    path.unlink()
+    (command,) = re.findall(r"^evalgate (run .*)$", PAGE, re.MULTILINE)
+    git(project.folder, "switch", "-q", "-c", "change")
+    broke, drifted = re.findall(r"`(refund_late (?:fails on|broke:).*?)`", PAGE)
+    project.edit_agent("I cannot say", "No idea")
+    project.set_provider("refund_late")
+    done = project.run(*command.split()[1:])
+    assert (done.code, drifted in done.out) == (0, True), done.out + done.err
+    project.edit_agent("message in provider.split()", 'message == "refund_late"')
+    project.set_provider("fine")
+    done = project.run(*command.split()[1:])
+    assert (done.code, broke in done.out) == (1, True), done.out + done.err
 
 
 def test_a_drift_does_not_hide_a_fault_of_the_change(project: Project) -> None:

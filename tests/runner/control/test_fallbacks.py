@@ -1,6 +1,7 @@
 """Where no control can be had, the reason is said, and the comparison with the baseline decides."""
 
 import asyncio
+import json
 import os
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import pytest
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError
 from evalgate.runner.control.agent import build_control_agent
+from evalgate.runner.control.code_origin import check_environment_files
 from evalgate.runner.control.runs import build_control_in_thread
 from evalgate.runner.control.source import ControlUnavailableError
 from evalgate.runner.plan import build_plan
@@ -40,6 +42,7 @@ def set_agent(folder: Path, agent: Mapping[str, object], **gate: object) -> None
     git(folder, "add", ".")
     git(folder, "commit", "-q", "--allow-empty", "-m", "Base")
     git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(folder, "commit", "-q", "--allow-empty", "-m", "Change")
 
 
 def explain(folder: Path, environ: Mapping[str, str] = PULL_REQUEST, control: str | None = None) -> str:
@@ -72,7 +75,7 @@ def test_the_base_commit_must_be_known(folder: Path) -> None:
 
 
 def test_the_tested_commit_is_no_control_of_itself(folder: Path) -> None:
-    itself = "main is the commit that is tested: name an earlier one"
+    itself = "`main` is the commit that is tested: name an earlier one"
     assert explain(folder, {}, control="main") == itself
     (folder / "agent.py").write_text("edited")
     assert explain(folder, {}, control="main") == ""
@@ -80,10 +83,17 @@ def test_the_tested_commit_is_no_control_of_itself(folder: Path) -> None:
     assert explain(folder, {"GITHUB_EVENT_NAME": "push"}, control="main") == itself
 
 
+def test_the_base_commit_is_no_control_of_itself(folder: Path) -> None:
+    # As a job for `pull_request_target` checks out, unless it is told otherwise.
+    git(folder, "checkout", "-q", "origin/main")
+    assert explain(folder) == "what is checked out is the base commit, and not the change"
+
+
 def test_the_base_commit_must_have_the_agent(folder: Path) -> None:
     git(folder, "rm", "-q", "evalgate.json")
     git(folder, "commit", "-q", "-m", "None yet")
     git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(folder, "commit", "-q", "--allow-empty", "-m", "Change")
     (folder / "evalgate.json").write_text(build_settings(agent={"entry": "agent.py:answer"}, baseline=None))
     assert explain(folder).endswith("has no evalgate.json")
 
@@ -162,6 +172,29 @@ def test_a_package_that_may_hold_the_change_is_no_control(folder: Path, tmp_path
     assert "not from the base commit" in explain(folder, variables)
 
 
+def test_packages_and_variables_of_the_change_are_no_control(folder: Path) -> None:
+    """A job installed the change's requirements and set its workflow's variables: they break both sides."""
+    job = {**PULL_REQUEST, "GITHUB_ACTIONS": "true"}
+    (folder / "requirements.txt").write_text("llm==1\n")
+    set_agent(folder, {"entry": "agent.py:answer"})
+    assert explain(folder, job) == ""
+    (folder / "requirements.txt").write_text("llm==2\n")
+    assert explain(folder, job) == "", "a step of the job wrote it"
+    assert explain(folder, {}, control="HEAD").startswith("`requirements.txt` differs from the base commit's")
+    git(folder, "commit", "-q", "-a", "-m", "Raise it")
+    assert "installed for the change. Give `agent.setup`" in explain(folder, job)
+    plan = build_plan(Overrides(), thresholds=None, folder=folder, environ=dict(os.environ))
+    with pytest.raises(ControlUnavailableError, match="git cannot compare the change with 000000000000"):
+        check_environment_files(plan.agent, folder, "0" * 40, job)
+    # The setup installs the packages anew, but cannot take back a variable or a version.
+    set_agent(folder, {"entry": "agent.py:answer", "setup": "true"})
+    for name in ("README.md", "requirements.txt", "tox.ini"):
+        (folder / name).write_text("Other text.\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "Change three files")
+    assert explain(folder, job).startswith("`tox.ini` differs from the base commit's, and the variables")
+
+
 def test_a_setting_without_a_meaning_is_refused_at_its_line(folder: Path) -> None:
     set_agent(folder, {"entry": "agent.py:answer"}, control={"url": "http://localhost:1"})
     with pytest.raises(
@@ -201,3 +234,37 @@ def test_an_interruption_ends_the_setup_at_once(
 
     asyncio.run(interrupt())
     assert [*tmp_path.glob("evalgate-control-*")] == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "budget", "reason"),
+    [
+        (0.001, None, "its setup did not end within 0.001 minutes"),
+        (15, {"minutes": 0.001}, "the budget of 0.001 minutes is spent before its setup ended"),
+    ],
+)
+def test_a_setup_that_hangs_ends_after_a_time(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: float,
+    budget: Mapping[str, float] | None,
+    reason: str,
+) -> None:
+    set_agent(folder, {"entry": "agent.py:answer", "setup": "sleep 60"})
+    path = folder / "evalgate.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **({"budget": budget} if budget else {})}))
+    git(folder, "commit", "-q", "-a", "--allow-empty", "-m", "Base with a budget")
+    git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(folder, "commit", "-q", "--allow-empty", "-m", "Change")
+    monkeypatch.setattr("evalgate.runner.control.runs.SETUP_MINUTES", limit)
+    known = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **PULL_REQUEST}
+    plan = build_plan(Overrides(), thresholds=None, folder=folder, environ=known)
+
+    async def build() -> None:
+        async with asyncio.timeout(30), AsyncExitStack() as stack:
+            assert plan.control is not None
+            await build_control_in_thread(stack, plan, plan.control)
+
+    with pytest.raises(ControlUnavailableError) as caught:
+        asyncio.run(build())
+    assert str(caught.value) == reason
