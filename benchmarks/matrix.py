@@ -1,7 +1,8 @@
 """How often the sentences of `evalgate matrix` are right: false differences, false "not worse", power."""
 
+import math
 import random
-import sys
+from functools import partial
 
 from evalgate.statistics.score_pairs import Pair
 from evalgate.statistics.variant_comparison import ComparedScores, compare_variants, estimate_usage_ratio
@@ -67,21 +68,100 @@ def _measure_power(repeats):
 
 
 def _measure_ratios(repeats):
-    print(f"\nintervals of cost ratios that miss the true one, % of {repeats:,}; typical width")
-    for cases in (5, 10, 20, 50):
-        dice, missed, widths = random.Random(f"ratio {cases}"), 0, []
-        for _ in range(repeats):
-            means = []
-            for _ in range(cases):
-                size = dice.lognormvariate(0, 0.8)
-                then = sum(size * dice.lognormvariate(0, 0.3) for _ in range(3)) / 3
-                now = sum(0.25 * size * dice.lognormvariate(0, 0.3) for _ in range(3)) / 3
-                means.append((then, now))
-            found = estimate_usage_ratio(means)
-            missed += not found.low <= 0.25 <= found.high
-            widths.append(found.high / found.low)
-        print(f"  {cases} cases, 3 runs: {100 * missed / repeats:4.1f}   x{sorted(widths)[repeats // 2]:.2f}")
-    sys.stdout.flush()
+    few = 5 * repeats
+    print(f"\nintervals of cost ratios that miss the true one, % of {few:,}, and their typical width; 3 runs")
+    for name, (draw, true) in COSTS.items():
+        cells = []
+        for cases in (5, 10, 20, 50):
+            dice, missed, widths = random.Random(f"ratio {name} {cases}"), 0, []
+            for _ in range(few):
+                found = estimate_usage_ratio([_average_runs(dice, draw) for _ in range(cases)])
+                if found is None:  # one side used nothing: there is no interval
+                    continue
+                missed += not found.low <= true <= found.high
+                widths.append(found.high / found.low)
+            cells.append(
+                f"{cases} cases: {100 * missed / len(widths):4.1f} x{sorted(widths)[len(widths) // 2]:.2f}"
+            )
+        print(f"  {name:34}  {'   '.join(cells)}", flush=True)
+
+
+def _average_runs(dice, draw):
+    """Return the mean costs of one case, of the reference and the variant."""
+    run = draw(dice)
+    costs = [run() for _ in range(3)]
+    return sum(then for then, _ in costs) / 3, sum(now for _, now in costs) / 3
+
+
+def _vary_size(spread, noise):
+    """Costs that differ between cases by `spread` and between runs by `noise`, on the logarithmic scale."""
+
+    def draw(dice):
+        size = dice.lognormvariate(0, spread)
+        return lambda: (
+            size * dice.lognormvariate(0, noise),
+            0.25 * size * dice.lognormvariate(0, noise),
+        )
+
+    return draw
+
+
+def _vary_ratio(dice):
+    size = dice.lognormvariate(0, 0.8)
+    own = 0.25 * size * dice.lognormvariate(0, 0.4)
+    return lambda: (size * dice.lognormvariate(0, 0.3), own * dice.lognormvariate(0, 0.3))
+
+
+def _be_unrelated(dice):
+    then, now = dice.lognormvariate(0, 0.8), 0.25 * dice.lognormvariate(0, 0.8)
+    return lambda: (then * dice.lognormvariate(0, 0.3), now * dice.lognormvariate(0, 0.3))
+
+
+def _cache_runs(dice):
+    size = dice.lognormvariate(0, 0.5)
+    return lambda: (
+        size * dice.lognormvariate(0, 0.3) * (dice.random() > 0.4),
+        0.25 * size * dice.lognormvariate(0, 0.3) * (dice.random() > 0.4),
+    )
+
+
+def _add_overhead(dice):
+    size = dice.lognormvariate(0, 0.4)
+    return lambda: (
+        0.2 + size * dice.lognormvariate(0, 0.3),
+        0.1 + 0.5 * size * dice.lognormvariate(0, 0.3),
+    )
+
+
+def _retry_runs(dice, both):
+    size = dice.lognormvariate(0, 0.5)
+    return lambda: (
+        size * dice.lognormvariate(0, 0.2) * (5 if both and dice.random() < 0.1 else 1),
+        0.25 * size * dice.lognormvariate(0, 0.2) * (5 if dice.random() < 0.1 else 1),
+    )
+
+
+def _retry_cases(dice):
+    size = dice.lognormvariate(0, 0.5)
+    own = 0.25 * size * (6 if dice.random() < 0.15 else 1)
+    return lambda: (size * dice.lognormvariate(0, 0.2), own * dice.lognormvariate(0, 0.2))
+
+
+_LARGE = math.exp((0.4**2 + 0.3**2) / 2)
+
+COSTS = {
+    "sizes differ": (_vary_size(0.8, 0.3), 0.25),
+    "sizes differ widely": (_vary_size(1.3, 0.3), 0.25),
+    "runs differ widely": (_vary_size(0.8, 0.7), 0.25),
+    "the ratio differs by case": (_vary_ratio, 0.25 * math.exp(0.4**2 / 2)),
+    "costs are unrelated": (_be_unrelated, 0.25),
+    "40 % of the runs cost nothing": (_cache_runs, 0.25),
+    "seconds with overhead": (_add_overhead, (0.1 + 0.5 * _LARGE) / (0.2 + _LARGE)),
+    "10 % of all runs cost 5 times": (partial(_retry_runs, both=True), 0.25),
+    "10 % of the variant's cost 5 times": (partial(_retry_runs, both=False), 0.25 * 1.4),
+    "15 % of its cases cost 6 times": (_retry_cases, 0.25 * 1.75),
+}
+"""Name to a law of the costs of a case's runs, and the true ratio."""
 
 
 def _draw(dice, repeats, cases, runs, variants, metrics, drop, how="spread"):

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from evalgate.cli.help_pages import SectionedCommand
 from evalgate.cli.options import add_measure_options, build_overrides, project_directory, reports_folder
 from evalgate.cli.project_folder import FILE
 from evalgate.cli.redacted_output import build_redactor
-from evalgate.cli.run import add_case_filters, pop_case_filters
+from evalgate.cli.run import add_case_filters, pop_case_filters, suggest_resume
 from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Run the winner and the reference again: only fresh runs confirm a choice.",
 )
+@click.option("--resume", is_flag=True, help="Continue an interrupted matrix: only what is missing is run.")
 @click.option("--yes", "-y", is_flag=True, help="Begin without asking; only a terminal asks.")
 @add_measure_options
 @add_case_filters
@@ -58,6 +60,7 @@ def matrix(
     eval_sets: tuple[str, ...],
     vary: tuple[str, ...],
     confirm: bool,
+    resume: bool,
     yes: bool,
     out: str,
     working_directory: str,
@@ -89,7 +92,7 @@ def matrix(
             publisher.print_notice(sentence)
         if not yes and sys.stdin.isatty() and sys.stderr.isatty():
             click.confirm("Go on?", default=True, abort=True, err=True)
-        return _measure(interrupts, variants, publisher, confirm=confirm)
+        return _measure(interrupts, variants, publisher, confirm=confirm, resume=resume)
 
 
 def _refuse_secrets(variants: "tuple[Variant, ...]", redactor: "LiveRedactor") -> None:
@@ -105,11 +108,17 @@ def _refuse_secrets(variants: "tuple[Variant, ...]", redactor: "LiveRedactor") -
 
 
 def _measure(
-    interrupts: InterruptHandler, variants: "tuple[Variant, ...]", publisher: "Publisher", *, confirm: bool
+    interrupts: InterruptHandler,
+    variants: "tuple[Variant, ...]",
+    publisher: "Publisher",
+    *,
+    confirm: bool,
+    resume: bool,
 ) -> int:
     """Make the runs, write the reports and return the exit code."""
     from evalgate.reporting.matrix.files import RENDERERS
     from evalgate.reporting.report_files import check_writable, remove_reports
+    from evalgate.runner.pipeline import RunOptions
     from evalgate.runner.variant_results import build_matrix
     from evalgate.runner.variant_runs import measure_variants
 
@@ -125,11 +134,15 @@ def _measure(
         return next((each for each in measured.variants if each.name == winner), None)
 
     progress = publisher.build_progress()
-    try:
-        measured, again = measure_variants(variants, progress, begin, choose_winner)
-    finally:
-        progress.close()
-    return _publish(measured, again, publisher, opened)
+    with ExitStack() as published:
+        options = RunOptions(None, opened.path, resume, publisher.redactor, published)
+        try:
+            measured, again = measure_variants(variants, progress, begin, choose_winner, options)
+        finally:
+            progress.close()
+        code = _publish(measured, again, publisher, opened)
+    suggest_resume(publisher, opened.path / variants[0].folder)
+    return code
 
 
 def _publish(
@@ -146,14 +159,12 @@ def _publish(
     from evalgate.system.github_runner_files import is_github_actions
 
     redactor, workspace = publisher.redactor, publisher.workspace
-    found = redactor.redact_tree(build_matrix(measured, again))
-    records = [
-        (variant.folder, redactor.redact_tree(record))
-        for part in (measured, again)
-        if part is not None
-        for variant, record in zip(part.variants, part.records, strict=True)
-    ]
-    write_variants(records, opened.path, workspace)
+    parts = [part for part in (measured, again) if part is not None]
+    folders = [variant.folder for part in parts for variant in part.variants]
+    made = [record for part in parts for record in part.records]
+    # As one tree: a secret that one run announces with `::add-mask::` is hidden in all of them.
+    found, records = redactor.redact_tree((build_matrix(measured, again), made))
+    write_variants(list(zip(folders, records, strict=True)), opened.path, workspace)
     write_matrix(found, opened, workspace)
     publisher.print_notice(f"Reports in {workspace.format_path(opened.path)}: {', '.join(RENDERERS)}")
     click.echo(redactor.redact_text(render_terminal(found)), nl=False)

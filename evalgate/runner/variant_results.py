@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from evalgate import __version__
 from evalgate.baselines.history import build_baseline
-from evalgate.config import defaults
+from evalgate.config import option_defaults
 from evalgate.core.formatting import compute_mean, compute_weighted_mean, join_quoted, pluralize
 from evalgate.core.score_ranges import UNIT_RANGE, Range, get_score_range
 from evalgate.core.types import NON_AGENT_OUTCOMES, CaseKey, Record, RunResult
@@ -25,7 +25,7 @@ from evalgate.gating.variant_matrix import (
 )
 from evalgate.reporting.findings import count_passed_runs
 from evalgate.runner.plan import Plan
-from evalgate.runner.variant_runs import MeasuredVariants
+from evalgate.runner.variant_runs import MeasuredVariants, has_runs
 from evalgate.runner.variants import Variant
 from evalgate.statistics.parameters import PassKRule
 from evalgate.statistics.score_pairs import UNIT, GatingMetric, pair_cases
@@ -78,7 +78,7 @@ def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = No
         _list_cases(measured.variants, records),
         choose_winner(rows, comparisons),
         measured.shortfall,
-        tuple(_list_notices(measured, tables, common)),
+        (*measured.notices, *_list_notices(measured, tables, common)),
         None if again is None else build_matrix(again),
         __version__,
     )
@@ -117,7 +117,7 @@ def choose_winner(rows: Sequence[VariantFigures], comparisons: Sequence[VariantC
 
 def _build_policy(plan: Plan) -> StatisticalPolicy:
     """Return the settings of the comparison, as if the reference were the baseline."""
-    limit = plan.policy.max_regression if plan.policy.max_regression < 1 else defaults.MAX_REGRESSION
+    limit = plan.policy.max_regression if plan.policy.max_regression < 1 else option_defaults.MAX_REGRESSION
     fine = plan.policy.statistics.model_copy(update={"baseline_keep": _ALL_RUNS})
     own = {"baseline": "reference", "max_regression": limit, "statistics": fine}
     criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
@@ -142,12 +142,13 @@ def _build_tables(records: Sequence[Record], policy: StatisticalPolicy) -> _Tabl
 
 
 def _find_common_cases(records: Sequence[Record]) -> frozenset[CaseKey]:
-    """Return the gating cases that every variant has a run of."""
+    """Return the gating cases that every variant has a run of; variants without any run do not count."""
     made = [
         {case.key for case in record.cases if case.gates and any(map(_counts, case.runs))}
         for record in records
+        if has_runs(record)
     ]
-    return frozenset(made[0].intersection(*made[1:]))
+    return frozenset(made[0].intersection(*made[1:])) if made else frozenset()
 
 
 def _counts(run: RunResult) -> bool:
@@ -161,7 +162,7 @@ def _compare_scores(variants: Sequence[Variant], tables: _Tables) -> dict[str, d
         for metric, table in own.items():
             pairs = pair_cases(table.cases, keep=_ALL_RUNS).pairs
             if pairs:
-                limit = defaults.MAX_REGRESSION if table.rule.max_drop is None else table.rule.max_drop
+                limit = option_defaults.MAX_REGRESSION if table.rule.max_drop is None else table.rule.max_drop
                 compared[variant.name, metric] = ComparedScores(pairs, limit)
     found: dict[str, dict[str, VariantScore]] = {}
     for (name, metric), score in compare_variants(compared).items():
@@ -190,14 +191,14 @@ def _compare_usage(
 
 
 def _list_usage(record: Record, figure: UsageFigure, common: frozenset[CaseKey]) -> list[float] | None:
-    """Return the mean of each common case over its runs; None if a run does not report the figure."""
+    """Return the mean of each common case over its runs; None if there are none, or one reports no figure."""
     means = []
     for case in record.cases:
         if case.key not in common:
             continue
         figures = [_get_figure(run, figure) for run in case.runs if _counts(run)]
         known = [value for value in figures if value is not None]
-        if len(known) < len(figures):
+        if not known or len(known) < len(figures):
             return None
         means.append(compute_mean(known))
     return means or None
@@ -237,7 +238,7 @@ def _build_row(
 
 def _compute_pass_k(counts: Sequence[tuple[int, int]], k: int) -> float | None:
     """Return the estimated share of cases that pass k runs in a row; None if a case has fewer runs."""
-    if not counts:
+    if not all(total for _, total in counts) or not counts:
         return None
     cases = [((0,) * (total - passed) + (UNIT,) * passed, 1.0) for passed, total in counts]
     found = compare_reliability_with_minimum(cases, PassKRule(k, 0.0), alpha=ALPHA)
@@ -280,15 +281,18 @@ def _list_cases(variants: Sequence[Variant], records: Sequence[Record]) -> tuple
 def _list_notices(measured: MeasuredVariants, tables: _Tables, common: frozenset[CaseKey]) -> Iterator[str]:
     records = measured.records
     gating = [case for case in records[0].cases if case.gates]
+    pairs = zip(measured.variants, records, strict=True)
+    silent = [variant.name for variant, record in pairs if not has_runs(record)]
     if len(common) < len(gating):
         missing = pluralize(len(gating) - len(common), "case")
-        yield f"{missing} without a run of every variant: left out of the table."
+        but = f" but {join_quoted(silent)}" if silent and common else ""
+        yield f"{missing} without a run of every variant{but}: left out of the table."
     named = {metric.name for case in gating for metric in case.metrics if metric.gates}
     compared = {name.partition(" #")[0] for own in tables for name in own}
     for name in sorted(named - compared):
         if not get_score_range(name).lower_is_better:
             yield f"{name} is not compared: it has scores outside of its range."
-    if common and _are_equal(records):
+    if common and not silent and _are_equal(records):
         varied = join_quoted(list(measured.variants[0].values))
         yield f"Every variant gave the same replies: does the agent read {varied}?"
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -13,10 +13,12 @@ from evalgate.core.formatting import join_quoted, pluralize, to_sentence
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, ChecksEntry, HasNotices, ProgressListener
 from evalgate.core.types import NON_AGENT_OUTCOMES, CaseRun, ModelUsage, Record, RunResult
-from evalgate.llm.usage import was_stopped_by_budget
+from evalgate.llm.usage import RunUsage, was_stopped_by_budget
+from evalgate.runner.checkpoint.checkpoint import Checkpoint
 from evalgate.runner.eval_runner import Evaluation, RunScope, close_metrics
+from evalgate.runner.pipeline import WHOLE, RunOptions
 from evalgate.runner.record_builder import RunTiming, build_record
-from evalgate.runner.sampling import choose_statistics
+from evalgate.runner.sampling import FixedRuns, choose_statistics
 from evalgate.runner.scheduler import RunRequest, run_cases
 from evalgate.runner.suites import CaseIndex
 from evalgate.runner.variants import Variant
@@ -36,10 +38,33 @@ class MeasuredVariants:
     shortfall: str
     """Why runs are missing, as a sentence; "" if all were made."""
     interrupted: bool = False
+    notices: tuple[str, ...] = ()
+    """Notices about the journals."""
 
 
 ChooseWinner = Callable[[MeasuredVariants], Variant | None]
 """Function that chooses the variant to measure again together with the reference; None: no further runs."""
+
+
+@frozen
+class _VariantStore:
+    """Journal of one variant. The usage is that of all variants, so it is kept once, in the first journal."""
+
+    journal: Checkpoint | None
+    """None: runs are not kept, as those of a confirmation, which are made afresh after an interruption."""
+    first: Checkpoint
+
+    def begin_run(self) -> None:
+        """Return at once, as all journals are opened together."""
+
+    def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
+        """Store runs of the variant."""
+        if self.journal is not None:
+            self.journal.add_runs(results)
+
+    def record_usage(self, used: RunUsage) -> None:
+        """Store the usage of all variants until now."""
+        self.first.record_usage(used)
 
 
 @dataclass
@@ -49,14 +74,21 @@ class _Stage:
     variants: Sequence[Variant]
     agents: Sequence[Agent]
     progress: ProgressListener
+    scopes: Sequence[RunScope]
+    """Journal of each variant, and the runs that it holds already."""
     evaluations: list[Evaluation] = field(init=False)
     interrupted: bool = False
     unreachable: str = ""
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     _began: float = field(default_factory=time.monotonic)
+    _refused_first: dict[str, str] = field(default_factory=dict)
+    """Message of a failure to the variant of the first run that was not made because of it."""
 
     def __post_init__(self) -> None:
-        self.evaluations = [Evaluation(each.plan, self.progress, RunScope()) for each in self.variants]
+        self.evaluations = [
+            Evaluation(each.plan, self.progress, scope)
+            for each, scope in zip(self.variants, self.scopes, strict=True)
+        ]
 
     async def make_runs(self, throttle: Throttle) -> None:
         """Make every run, unless the judge is not reliable, the budget is spent or the task is cancelled."""
@@ -67,8 +99,9 @@ class _Stage:
                 evaluation.judge_health = first.judge_health
             if not is_reliable:
                 return
+            kept = sum(len(runs) for scope in self.scopes for runs in scope.finished.values())
             cases = len(CaseIndex(plan.suites))
-            self.progress.on_runs_planned(cases * plan.fixed_runs * len(self.variants))
+            self.progress.on_runs_planned(cases * plan.fixed_runs * len(self.variants) - kept)
             refusal = await run_cases(
                 self.agents[0],
                 self._iter_requests(),
@@ -87,20 +120,35 @@ class _Stage:
             evaluation.interrupted, evaluation.unreachable = self.interrupted, self.unreachable
 
     def _iter_requests(self) -> Iterator[RunRequest]:
-        """Yield the requests run by run and case by case, each case with every variant in turn."""
+        """Yield the requests run by run and case by case, each case with every variant in turn.
+
+        Runs that a journal holds are left out.
+        """
         plan = self.variants[0].plan
         index, count = CaseIndex(plan.suites), len(self.variants)
+        made = [
+            {(at, run.run) for at, runs in scope.finished.items() for run in runs} for scope in self.scopes
+        ]
         for number in range(1, plan.fixed_runs + 1):
             for at in range(len(index)):
                 case = index.get_case(at)
                 for turn in range(count):
                     # A service may answer the first of equal requests more slowly, so each is first as often.
                     variant = (turn + at + number) % count
-                    yield RunRequest(case, number, at * count + variant, self.agents[variant])
+                    if (at, number) not in made[variant]:
+                        yield RunRequest(case, number, at * count + variant, self.agents[variant])
 
     async def _on_run_finished(self, request: RunRequest, run: CaseRun) -> None:
         at, variant = divmod(request.index, len(self.variants))
+        if run.outcome == "not_run" and run.failure is not None:
+            self._refused_first.setdefault(run.failure.message, self.variants[variant].name)
         await self.evaluations[variant].on_run_finished(replace(request, index=at), run)
+
+    @property
+    def is_complete(self) -> bool:
+        """Return True if every run was made to its end."""
+        wanted = FixedRuns(self.variants[0].plan.fixed_runs)
+        return not self.interrupted and all(each.is_complete(wanted) for each in self.evaluations)
 
     def build_result(self) -> MeasuredVariants:
         """Score the runs of every variant against the thresholds."""
@@ -154,19 +202,20 @@ class _Stage:
     def _explain_unreachable(self, records: Sequence[Record]) -> str:
         """Return the refusal as a sentence, and the variants without a run if others have some."""
         pairs = zip(self.variants, records, strict=True)
-        names = [variant.name for variant, record in pairs if not _has_runs(record)]
+        names = [variant.name for variant, record in pairs if not has_runs(record)]
         silent = f" No run of {join_quoted(names)} was made." if 0 < len(names) < len(records) else ""
-        reason = self.unreachable.removesuffix(".")
-        return f"An agent could not be reached, so the other runs were not made: {reason}.{silent}"
+        name, reason = self._refused_first[self.unreachable], self.unreachable.removesuffix(".")
+        return f"The agent of `{name}` could not be reached, so other runs were not made: {reason}.{silent}"
 
 
-def _has_runs(record: Record) -> bool:
+def has_runs(record: Record) -> bool:
+    """Return True if a run ended in a pass or a failure."""
     return any(run.outcome not in NON_AGENT_OUTCOMES for case in record.cases for run in case.runs)
 
 
 def _is_missing(run: RunResult) -> bool:
     """Return True if the run, or a gating score of it, is missing for a reason outside of the agent."""
-    return run.outcome in NON_AGENT_OUTCOMES or any(each.gates and each.failure for each in run.metrics)
+    return run.outcome in NON_AGENT_OUTCOMES or any(each.gating_status == "errored" for each in run.metrics)
 
 
 def measure_variants(
@@ -174,59 +223,89 @@ def measure_variants(
     progress: ProgressListener,
     begin: Callable[[], None],
     choose_winner: ChooseWinner = lambda _: None,
+    options: RunOptions = WHOLE,
 ) -> tuple[MeasuredVariants, MeasuredVariants | None]:
     """Run every case with every variant, and the reference and the winner again if one is chosen.
 
     `begin` is called once all agents have started. The winner's first runs were looked at to choose it, so
-    the second measurement has only fresh ones.
+    the second measurement has only fresh ones. `options` names the folder of the reports: each variant keeps
+    a journal there, in the folder of its results.
 
     Raises:
-        EvalgateError: an agent cannot be set up, or there is no such agent.
+        EvalgateError: an agent cannot be set up, there is no such agent, or a journal cannot be resumed.
     """
-    agents = [_build_variant_agent(variant) for variant in variants]
-    settings = variants[0].plan.agent.settings
-    throttle_settings = ThrottleSettings(
-        settings.concurrency, settings.requests_per_minute, settings.retries, settings.ramp_up
+    with ExitStack() as stack:
+        # Before anything of the agents runs, which could replace a folder by a link.
+        journals = [_open_journal(variant, options, options.published or stack) for variant in variants]
+        scopes = _build_scopes(journals)
+        agents = [
+            build_agent(each.plan.agent, each.plan.workspace, each.plan.environ, each.plan.executor)
+            for each in variants
+        ]
+        stage = _Stage(variants, agents, progress, scopes)
+
+        async def make_runs() -> _Stage | None:
+            with cancel_on_signals():
+                return await _make_all_runs(stage, journals, begin, choose_winner)
+
+        again = asyncio.run(make_runs())
+        for journal in journals:
+            journal.is_over = stage.is_complete and (again is None or again.is_complete)
+        notices = dict.fromkeys(notice for journal in journals for notice in journal.notices)
+        measured = replace(stage.build_result(), notices=tuple(notices))
+        return measured, None if again is None else again.build_result()
+
+
+def _open_journal(variant: Variant, options: RunOptions, stack: ExitStack) -> Checkpoint:
+    folder = None if options.journal is None else options.journal / variant.folder
+    checkpoint = Checkpoint(variant.plan, folder, resume=options.resume, redactor=options.redactor)
+    return stack.enter_context(checkpoint)
+
+
+def _build_scopes(journals: Sequence[Checkpoint]) -> list[RunScope]:
+    """Return the runs that the journals hold. The budget counts earlier usage once, for the first variant."""
+    first = journals[0]
+    used = [first.used, *(RunUsage(first.used.judged) for _ in journals[1:])]
+    return [
+        RunScope(journal.finished, None, _VariantStore(journal, first), own)
+        for journal, own in zip(journals, used, strict=True)
+    ]
+
+
+async def _make_all_runs(
+    stage: _Stage, journals: Sequence[Checkpoint], begin: Callable[[], None], choose_winner: ChooseWinner
+) -> _Stage | None:
+    """Make the runs of the stage, and fresh ones of the reference and the winner, which are returned."""
+    settings = stage.variants[0].plan.agent.settings
+    throttle = Throttle(
+        ThrottleSettings(
+            settings.concurrency, settings.requests_per_minute, settings.retries, settings.ramp_up
+        )
     )
-
-    async def make_runs() -> tuple[MeasuredVariants, MeasuredVariants | None]:
-        with cancel_on_signals():
-            throttle = Throttle(throttle_settings)
-            stage = _Stage(variants, agents, progress)
-            again: MeasuredVariants | None = None
-            try:
-                async with AsyncExitStack() as stack:
-                    await _start_agents(stack, variants, agents)
-                    begin()
-                    await stage.make_runs(throttle)
-                    measured = stage.build_result()
-                    winner = None if measured.shortfall else choose_winner(measured)
-                    if winner is not None:
-                        again = await _measure_again(variants, agents, winner, progress, throttle)
-            except asyncio.CancelledError:
-                stage.interrupted = True
-            return stage.build_result(), again
-
-    return asyncio.run(make_runs())
+    again: _Stage | None = None
+    try:
+        async with AsyncExitStack() as stack:
+            await _start_agents(stack, stage.variants, stage.agents)
+            for journal in journals:
+                journal.begin_run()
+            begin()
+            await stage.make_runs(throttle)
+            measured = stage.build_result()
+            winner = None if measured.shortfall else choose_winner(measured)
+            if winner is not None:
+                again = _build_second_stage(stage, winner, journals[0])
+                await again.make_runs(throttle)
+    except asyncio.CancelledError:
+        stage.interrupted = True
+    return again
 
 
-async def _measure_again(
-    variants: Sequence[Variant],
-    agents: Sequence[Agent],
-    winner: Variant,
-    progress: ProgressListener,
-    throttle: Throttle,
-) -> MeasuredVariants:
-    at = list(variants).index(winner)
-    both = [replace(each, folder=f"{each.folder}/confirmation") for each in (variants[0], winner)]
-    stage = _Stage(both, (agents[0], agents[at]), progress)
-    await stage.make_runs(throttle)
-    return stage.build_result()
-
-
-def _build_variant_agent(variant: Variant) -> Agent:
-    plan = variant.plan
-    return build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
+def _build_second_stage(stage: _Stage, winner: Variant, first: Checkpoint) -> _Stage:
+    """Return a stage of fresh runs of the reference and the winner; no journal keeps them."""
+    at = list(stage.variants).index(winner)
+    both = [replace(each, folder=f"{each.folder}/confirmation") for each in (stage.variants[0], winner)]
+    scope = RunScope(journal=_VariantStore(None, first), used=stage.evaluations[0].earlier_judging)
+    return _Stage(both, (stage.agents[0], stage.agents[at]), stage.progress, (scope, scope))
 
 
 async def _start_agents(stack: AsyncExitStack, variants: Sequence[Variant], agents: Sequence[Agent]) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -78,7 +79,7 @@ def parse_variations(texts: Iterable[str]) -> tuple[Variation, ...]:
             continue
         try:
             values.encode("utf-8")
-            row = next(csv.reader([values], skipinitialspace=True, strict=True), [""])
+            row = next(csv.reader([values], skipinitialspace=True, strict=True)) or [""]
         except (csv.Error, UnicodeEncodeError):
             problems.append(Problem("", 0, 0, f"--vary {text!a}: {_NO_LIST}"))
             continue
@@ -100,7 +101,7 @@ def _find_problem(name: str, sign: str) -> str:
         return "must be env.NAME=VALUE,VALUE or agent.KEY=VALUE,VALUE"
     if place == "agent":
         return f"all variants share `agent.{key}`" if key in _SHARED_SETTINGS else ""
-    if "=" in key or not key.isidentifier():
+    if not key.isidentifier():
         return f"`{key}` is no name of a variable"
     if not build_agent_environment({key: ""}, [key]):
         return f"the environment variable {key} is never given to the agent"
@@ -119,13 +120,13 @@ def build_variants(plan: Plan, what: str, variations: Sequence[Variation]) -> tu
     `--agent KIND:WHAT`; else "".
 
     Raises:
-        InvalidInputError: there are fewer than two combinations or too many, or the agent refuses a value.
+        InvalidInputError: no case counts, there are fewer than two combinations or too many, or the agent
+            refuses a value.
     """
+    _check_cases(plan)
     if plan.agent.settings.kind == "replay":
         raise InvalidInputError("a recording answers the same in every variant: give an agent that runs")
-    number = 1
-    for variation in variations:
-        number *= len(variation.values)
+    number = math.prod(len(each.values) for each in variations)
     if number < 2:
         raise InvalidInputError("--vary: one variant has nothing to be compared with; give a second value")
     if number > MOST_VARIANTS:
@@ -137,6 +138,14 @@ def build_variants(plan: Plan, what: str, variations: Sequence[Variation]) -> tu
         own = _vary_plan(plan, what, named)
         found.append(Variant(name, named, own, f"variants/{at}-{to_file_name(name, 60)}"))
     return tuple(found)
+
+
+def _check_cases(plan: Plan) -> None:
+    """Raise InvalidInputError if no case counts: runs would be paid for, and compare nothing."""
+    cases = [(case, suite.get_policy(case)) for suite in plan.suites for case in suite.eval_set.cases]
+    if not any(case.status == "expected" and policy.quarantine is None for case, policy in cases):
+        why = "all are quarantined, or observed and not reviewed yet" if cases else "the eval sets are empty"
+        raise InvalidInputError(f"no case to compare variants on: {why}")
 
 
 def _name_combinations(combinations: Sequence[tuple[str, ...]]) -> list[str]:
@@ -155,7 +164,8 @@ def _vary_plan(plan: Plan, what: str, values: Mapping[str, str]) -> Plan:
             agent = _vary_agent(agent, what, name.partition(".")[2], value, plan)
     env = tuple(dict.fromkeys((*agent.settings.env, *environ)))
     settings = agent.settings.model_copy(update={"env": env})
-    return replace(plan, agent=replace(agent, settings=settings), environ={**plan.environ, **environ})
+    agent, environ = replace(agent, settings=settings), {**plan.environ, **environ}
+    return replace(plan, agent=agent, environ=environ, varied=values)
 
 
 def _vary_agent(agent: AgentSpec, what: str, key: str, value: str, plan: Plan) -> AgentSpec:

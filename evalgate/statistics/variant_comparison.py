@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.statistics.mean_difference import MeanDifference, compare_means
-from evalgate.statistics.metric_assessment import compute_holm_levels
+from evalgate.statistics.multiple_testing import compute_holm_levels
 from evalgate.statistics.parameters import is_within_level
 from evalgate.statistics.score_pairs import Pair
 from evalgate.statistics.threshold_test import (
@@ -25,6 +25,9 @@ _POWER_Z = 0.8416
 """Standard errors that a planned number of runs adds, to decide four times in five."""
 
 _MOST_RUNS = 1_000
+
+_MOST_REACH = 600.0
+"""Distance of a ratio's bounds on the logarithmic scale; beyond it a float overflows."""
 
 VariantConclusion: TypeAlias = Literal["better", "worse", "not_worse", "undecided"]
 """`better`, `worse`: more than luck explains, after the correction for all comparisons. `not_worse`: shown
@@ -179,16 +182,30 @@ def _count_needed_runs(table: ComparedScores, change: MeanDifference, level: flo
 def estimate_usage_ratio(means: Sequence[tuple[float, float]], alpha: float = ALPHA) -> UsageRatio | None:
     """Return the ratio of a variant's mean usage to the reference's, with its two-sided interval.
 
-    `means` are those of the reference and the variant, case by case. The variance is that of a ratio of means
-    over cases drawn at random, on the logarithmic scale, with Student's t. None if there are fewer than two
-    cases, or one side used nothing.
+    `means` are those of the reference and the variant, case by case. The cases count as drawn at random. The
+    variance is the jackknife's, on the logarithmic scale. The degrees of freedom of Student's t count the
+    cases by their shares of the usage, because few expensive cases tell little. The interval is longer on
+    the side of the long tail, by the skewness term of Johnson (1978): a few expensive cases are easily
+    missing from a sample. None if there are fewer than two cases, or one side used nothing.
     """
     n = len(means)
     before, after = math.fsum(then for then, _ in means), math.fsum(now for _, now in means)
     if n < 2 or before <= 0 or after <= 0:
         return None
     ratio = after / before
-    squares = math.fsum((now - ratio * then) ** 2 for then, now in means)
-    deviation = math.sqrt(squares * n / (n - 1)) / after
-    reach = min(700.0, compute_student_quantile(alpha / 2, n - 1) * deviation)
-    return UsageRatio(ratio, ratio * math.exp(-reach), ratio * math.exp(reach), n)
+    if any(then >= before or now >= after for then, now in means):  # one case is all that is known
+        return UsageRatio(ratio, ratio * math.exp(-_MOST_REACH), ratio * math.exp(_MOST_REACH), n)
+    logs = [math.log((after - now) / (before - then)) for then, now in means]
+    center = math.fsum(logs) / n
+    influences = [center - log for log in logs]
+    second = math.fsum(each**2 for each in influences) / n
+    third = math.fsum(each**3 for each in influences) / n
+    deviation = math.sqrt((n - 1) * second)
+    shares = math.fsum((then / before + now / after) ** 2 / 4 for then, now in means)
+    reach = compute_student_quantile(alpha / 2, max(1.0, 1 / shares - 1))
+    z = compute_normal_quantile(alpha / 2)
+    skewness = third / second**1.5 if second > 0 else 0.0
+    longer = skewness / math.sqrt(n) * (1 + 2 * z * z) / 6
+    low = min(_MOST_REACH, deviation * (reach + max(0.0, -longer)))
+    high = min(_MOST_REACH, deviation * (reach + max(0.0, longer)))
+    return UsageRatio(ratio, ratio * math.exp(-low), ratio * math.exp(high), n)

@@ -71,6 +71,10 @@ def read_matrix(done: Done) -> Any:
     return found
 
 
+def list_calls(project: Path) -> list[str]:
+    return (project / "order.txt").read_text().splitlines()
+
+
 def test_variants_meet_each_case_at_the_same_time_and_are_told_apart(project: Path, page: "Page") -> None:
     done = evalgate(
         "matrix", "--vary", "env.MODEL=big,mini,nano", "-n", "4", "--concurrency", "1", cwd=project
@@ -167,12 +171,35 @@ def test_what_stops_a_matrix_is_said_and_what_was_measured_is_kept(project: Path
     assert sum(row["runs"] for row in found["variants"]) == 18
     assert "15 cases without a run of every variant" in found["notices"][0]
 
-    rules = (project / "evalgate.yaml").read_text() + "budget: {usd: 0.05}\n"
-    (project / "evalgate.yaml").write_text(rules)
+    assert "Continue this run with: evalgate matrix --vary env.MODEL=big,nano --concurrency 1 --resume" in (
+        stopped.err
+    )
+    resume = ("matrix", "--vary", "env.MODEL=big,nano", "--concurrency", "1", "--resume")
+    other = evalgate("matrix", "--vary", "env.MODEL=big,mini", "--resume", cwd=project)
+    assert (other.code, "variants/2-mini/journal.jsonl: there is no run to resume" in other.err) == (2, True)
+    resumed = evalgate(*resume, cwd=project)
+    assert resumed.code == 0, resumed.err
+    assert "126/126" in resumed.err
+    assert sum(row["runs"] for row in read_matrix(resumed)["variants"]) == 144
+    assert len(list_calls(project)) == 144 + 1  # the run that was cut off is made again
+    again = evalgate(*resume, cwd=project)
+    assert (again.code, "there is no run to resume" in again.err) == (2, True)
+
+
+def test_a_budget_counts_what_an_earlier_part_of_the_matrix_spent_once(project: Path) -> None:
+    rules = (project / "evalgate.yaml").read_text()
+    (project / "evalgate.yaml").write_text(rules + "budget: {usd: 0.05}\n")
     spent = evalgate("matrix", "--vary", "env.MODEL=big,nano", "--concurrency", "1", "--confirm", cwd=project)
     assert spent.code == 3
     assert re.search(r"The budget of \$0.05 is spent: \d+ of 144 runs were made\.", spent.out)
     assert read_matrix(spent)["confirmation"] is None
+    made = len(list_calls(project))
+    resume = ("matrix", "--vary", "env.MODEL=big,nano", "--concurrency", "1", "--resume")
+    assert evalgate(*resume, cwd=project).code == 3
+    assert len(list_calls(project)) == made
+    (project / "evalgate.yaml").write_text(rules + "budget: {usd: 0.1}\n")
+    assert evalgate(*resume, cwd=project).code == 3
+    assert 1.8 * made < len(list_calls(project)) < 2.2 * made
 
 
 def test_an_agent_that_does_not_read_the_variable_is_noticed(project: Path) -> None:
@@ -209,16 +236,42 @@ def test_runs_that_are_missing_are_said_and_nothing_is_confirmed_by_the_rest(pro
     assert done.code == 3, done.out
     assert "2 of 48 runs could not be made or scored." in done.out
     assert read_matrix(done)["confirmation"] is None
+    assert "By the runs that were made, big is preferable to nano. Choose by a matrix without" in done.out
+    assert "--confirm" not in done.out
 
     (project / "closed.py").write_text(
         "import os\nif os.environ['MODEL'] == 'nano': raise SystemExit('shut')\n"
     )
     with (project / "closed.py").open("a") as file:
-        file.write("def answer(text):\n    return 'no'\n")
-    done = evalgate(*command, "--agent", "python:closed.py:answer", "--concurrency", "1", cwd=project)
+        file.write("import time\ndef answer(text):\n    time.sleep(0.01)\n    return 'no'\n")
+    words = ("--vary", "env.MODEL=big,nano,mini", "-n", "1", "--concurrency", "2")
+    done = evalgate("matrix", *words, "--agent", "python:closed.py:answer", cwd=project)
     assert done.code == 3
+    assert "The agent of `nano` could not be reached, so other runs were not made: " in done.out
     assert "No run of `nano` was made." in done.out
+    found = read_matrix(done)
+    made = sum(runs for case in found["cases"] for _, runs in case["passed"].values())
+    assert 0 < made < 72
+    assert f"MATRIX  3 variants, 24 cases, {made} of 72 runs" in done.out
+    big, nano, _ = found["variants"]
+    assert big["runs"] > 0 == nano["runs"]
+    assert "without a run of every variant but `nano`: left out of the table." in done.out
     assert "gave the same replies" not in done.out
+
+
+def test_a_matrix_without_a_case_that_counts_is_refused(project: Path) -> None:
+    command = ("matrix", "--vary", "env.MODEL=big,mini")
+    path = project / "s.evalset.json"
+    (project / "s.cases.yaml").write_text("cases: {case_1: {status: observed}}\n")
+    observed = evalgate(*command, "s.evalset.json:case_1", cwd=project)
+    assert observed.code == 2
+    assert "no case to compare variants on: all are quarantined, or observed" in observed.err
+    (project / "s.cases.yaml").unlink()
+    path.write_text(json.dumps({"evalSetId": "s", "evalCases": []}))
+    empty = evalgate(*command, cwd=project)
+    assert empty.code == 2
+    assert "no case to compare variants on: the eval sets are empty" in empty.err
+    assert not (project / "order.txt").exists()
 
 
 def test_times_that_equal_agents_may_have_are_not_compared(project: Path) -> None:
@@ -292,6 +345,7 @@ def test_values_may_hold_commas_and_come_in_parts() -> None:
         Variation("env.A", ("x", "y,z", "w")),
         Variation("env.B", ("1",)),
     )
+    assert parse_variations(["env.A=", "env.A=x"]) == (Variation("env.A", ("", "x")),)
 
 
 def test_one_variant_and_unknown_keys_are_refused(project: Path) -> None:

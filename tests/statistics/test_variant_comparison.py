@@ -90,3 +90,41 @@ def test_a_ratio_of_means_has_an_interval_around_it() -> None:
     wide = estimate_usage_ratio([(4.0, 1.0), (8.0, 2.2), (2.0, 0.4), (6.0, 1.4)], alpha=0.005)
     assert wide is not None
     assert wide.low < found.low < found.high < wide.high
+
+
+def test_a_ratio_that_rests_on_few_cases_has_a_wide_interval() -> None:
+    even = estimate_usage_ratio([(1.0, 0.3), (1.0, 0.2)] * 10)
+    uneven = estimate_usage_ratio([(20.0, 6.0), (20.0, 4.0), *([(0.1, 0.03), (0.1, 0.02)] * 9)])
+    alone = estimate_usage_ratio([(1.0, 0.25), (0.0, 0.0)])
+    assert even is not None
+    assert uneven is not None
+    assert alone is not None
+    assert even.value == pytest.approx(0.25) == pytest.approx(uneven.value)
+    assert even.high / even.low < 1.25
+    assert uneven.high / uneven.low > 10
+    assert alone.low < 1e-9
+    assert 1e9 < alone.high < math.inf
+
+
+def test_a_long_tail_moves_the_bound_on_its_side() -> None:
+    steady = [(1.0, 0.25 * factor) for factor in (0.9, 0.95, 1.0, 1.05, 1.1)] * 4
+    retried = estimate_usage_ratio([*steady[:-1], (1.0, 2.0)])
+    assert retried is not None
+    assert retried.high / retried.value > retried.value / retried.low
+    mirrored = estimate_usage_ratio([*steady[:-1], (8.0, 0.25)])
+    assert mirrored is not None
+    assert mirrored.high / mirrored.value < mirrored.value / mirrored.low
+
+
+@pytest.mark.parametrize("cases", [5, 20])
+def test_intervals_of_ratios_hold_as_often_as_they_say(cases: int) -> None:
+    dice, missed = random.Random(f"ratio {cases}"), 0
+    for _ in range(800):
+        sizes = [dice.lognormvariate(0, 1.3) for _ in range(cases)]
+        means = [
+            (size * dice.lognormvariate(0, 0.2), 0.25 * size * dice.lognormvariate(0, 0.2)) for size in sizes
+        ]
+        found = estimate_usage_ratio(means)
+        assert found is not None
+        missed += not found.low <= 0.25 <= found.high
+    assert 0 < missed / 800 <= 0.06

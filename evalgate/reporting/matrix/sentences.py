@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from evalgate.core.formatting import format_score, pluralize
+from evalgate.core.formatting import format_figure, format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.gating.variant_matrix import (
     UsageFigure,
@@ -49,7 +49,7 @@ def build_table(matrix: VariantMatrix) -> MatrixTable:
         (
             row.name,
             f"{row.passed}/{row.runs}",
-            *((_format_share(row.pass_k),) if matrix.runs > 1 else ()),
+            *(("–" if row.pass_k is None else f"{row.pass_k:.0%}",) if matrix.runs > 1 else ()),
             *(format_score(row.scores.get(name)) for name in metrics),
             *(_format_usage(row, figure) for figure, _ in shown),
         )
@@ -58,22 +58,18 @@ def build_table(matrix: VariantMatrix) -> MatrixTable:
     return MatrixTable(header, rows)
 
 
-def _format_share(share: float | None) -> str:
-    return "–" if share is None else f"{share:.0%}"
-
-
 def _format_usage(row: VariantFigures, figure: UsageFigure) -> str:
     value = row.usage.get(figure)
     if value is None:
         return "–"
     if figure == "cost":
-        return f"${value:.2g}" if 0 < value < 0.1 else f"${value:,.2f}"
+        return f"${format_figure(value)}" if 0 < value < 0.1 else f"${value:,.2f}"
     return f"{value:,.0f}" if figure == "tokens" else f"{value:.2f} s"
 
 
 def build_headline(matrix: VariantMatrix) -> str:
     """Return the number of variants, cases and runs as one line."""
-    made = sum(row.runs for row in matrix.variants)
+    made = sum(runs for case in matrix.cases for _, runs in case.passed.values())
     planned = sum(row.planned for row in matrix.variants)
     runs = pluralize(planned, "run") if made == planned else f"{made:,} of {pluralize(planned, 'run')}"
     return f"{len(matrix.variants)} variants, {pluralize(len(matrix.cases), 'case')}, {runs}"
@@ -85,8 +81,12 @@ def describe_comparison(comparison: VariantComparison) -> Iterator[str]:
         yield f"{metric}{_describe_score(score)}."
     if not comparison.scores:
         yield "No metric can be compared: no case has scores of both."
-    ratios = {figure: ratio for figure, ratio in comparison.ratios.items() if ratio.low < ratio.high}
-    found = [_describe_ratio(figure, ratio) for figure, ratio in ratios.items()]
+    # Only if every case has the same figure in both, there is nothing to say.
+    found = [
+        _describe_ratio(figure, ratio)
+        for figure, ratio in comparison.ratios.items()
+        if ratio.low < ratio.high or ratio.value != 1
+    ]
     if found:
         sentence = "; ".join(found)
         yield f"{sentence[0].upper()}{sentence[1:]}."
@@ -145,6 +145,12 @@ def describe_outcome(matrix: VariantMatrix) -> Iterator[str]:
     reference = matrix.reference.name
     if not matrix.winner:
         yield f"No variant is shown to be preferable to {reference}."
+        return
+    if matrix.shortfall:
+        yield (
+            f"By the runs that were made, {matrix.winner} is preferable to {reference}. Choose by a matrix "
+            "without missing runs."
+        )
         return
     if matrix.confirmation is None:
         yield (
