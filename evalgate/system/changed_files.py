@@ -68,6 +68,18 @@ def _list_files(folder: Path, base: str) -> frozenset[str]:
     return frozenset(Path(os.path.relpath(path, home)).as_posix() for path in found)
 
 
+def list_repository_files(folder: Path) -> frozenset[str]:
+    """Return the files of the repository that git does not ignore, as paths relative to `folder`.
+
+    Raises:
+        GitError: git fails, or this is no repository.
+    """
+    top = Path(os.fsdecode(execute_git(folder, "rev-parse", "--show-toplevel")).removesuffix("\n"))
+    names = execute_git(top, "ls-files", "--cached", "--others", "--exclude-standard", "-z").split(b"\0")
+    home = os.path.relpath(folder.resolve(), top.resolve())
+    return frozenset(Path(os.path.relpath(os.fsdecode(name), home)).as_posix() for name in names if name)
+
+
 def find_common_commits(top: Path, base: str) -> tuple[str, ...]:
     """Return the hashes of the newest commits that HEAD and `base` have in common; at least one.
 

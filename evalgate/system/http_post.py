@@ -75,7 +75,8 @@ def post_json(target: HttpTarget, body: object) -> str:
             with error:
                 if attempt == _ATTEMPTS or error.code not in _RETRIED:
                     raise HttpPostError(_describe_answer(target, error)) from None
-                pause_s = _read_pause(error.headers, attempt)
+                asked = str(error.headers.get("Retry-After", ""))
+                pause_s = min(float(asked), _LONGEST_PAUSE_S) if asked.isdecimal() else float(attempt)
         except ValueError as error:
             # Of an address or header that cannot be sent: its text would quote the value.
             raise HttpPostError(f"the address or a header cannot be sent ({type(error).__name__})") from None
@@ -97,12 +98,6 @@ def _send_request(target: HttpTarget, data: bytes, headers: Mapping[str, str]) -
     with opener.open(request, timeout=target.timeout_s) as answer:
         content: bytes = answer.read(_MAX_ANSWER)
     return content.decode("utf-8", "replace")
-
-
-def _read_pause(headers: Message, attempt: int) -> float:
-    """Return the seconds to wait: those of `Retry-After`, at most five, else 1 and 2."""
-    asked = str(headers.get("Retry-After", ""))
-    return min(float(asked), _LONGEST_PAUSE_S) if asked.isdecimal() else float(attempt)
 
 
 def _describe_answer(target: HttpTarget, error: urllib.error.HTTPError) -> str:

@@ -79,8 +79,7 @@ class LoopTimeout:
         self._when = when
         if self._timer is not None:
             self._timer.cancel()
-        now = asyncio.get_running_loop().time()
-        self._timer = None if when is None else LoopTimer(max(0.0, when - now), self._end_block)
-
-    def _end_block(self) -> None:
-        self._inner.reschedule(asyncio.get_running_loop().time())
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        if when is not None:
+            self._timer = LoopTimer(max(0.0, when - loop.time()), lambda: self._inner.reschedule(loop.time()))

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from .answer_parser import AnswerCollector
+from .capture.turns import SessionCapture, TurnCapture
 from .channel import Sender
 from .errors import MessageTooLargeError, describe_error
 from .frameworks import AgentHost
@@ -16,9 +17,9 @@ from .threads import DaemonThreadPool, end_if_forked
 from .tools import current_session, mocked_sessions
 
 if TYPE_CHECKING:
-    from .capture.turns import SessionCapture, TurnCapture
     from .opened_files import OpenedFiles
 
+PROTOCOL_VERSION = 1
 CANCEL_WAIT_S = 0.25
 """Seconds that a cancelled task may take to end before the gate learns that it is still running."""
 
@@ -28,9 +29,8 @@ _Message = Dict[str, Any]
 class _ActiveTurn:
     """Turn in progress, with the task that runs it."""
 
-    def __init__(self, session: Session, recorder: Recorder) -> None:
+    def __init__(self, session: Session) -> None:
         self.session = session
-        self.recorder = recorder
         self.in_thread = False
         self.task: asyncio.Task[None] | None = None
         self.capture: Optional[TurnCapture] = None
@@ -42,7 +42,7 @@ class _ActiveTurn:
 
 
 class SessionManager:
-    """Handler of the gate's `start`, `turn`, `cancel` and `end`. All methods run in the event loop."""
+    """Handler of the gate's messages. All methods run in the event loop."""
 
     def __init__(
         self,
@@ -57,12 +57,13 @@ class SessionManager:
         self._channel = channel
         self._threads = threads
         self._opened = opened
-        self._sessions: dict[str, tuple[Session, Recorder]] = {}
+        self._sessions: dict[str, Session] = {}
         self._hosts: dict[str, AgentHost] = {}
         """Hosts by session id, if each conversation has an agent of its own."""
         self._turns: dict[str, _ActiveTurn] = {}
         self._captures: dict[str, SessionCapture] = {}
         self._handlers: dict[str, Callable[[_Message], None]] = {
+            "hello": self._announce_host,
             "start": self._start_session,
             "turn": self._start_turn,
             "cancel": self._cancel_turn,
@@ -75,37 +76,40 @@ class SessionManager:
         if handler is not None:
             handler(message)
 
+    def _announce_host(self, message: _Message) -> None:
+        del message
+        ready: _Message = {"type": "ready", "protocol": PROTOCOL_VERSION, "name": "python"}
+        features = self._host.features
+        self._channel.send({**ready, "features": list(features)} if features else ready)
+
     def _start_session(self, message: _Message) -> None:
-        recorder = Recorder(message["session"], self._channel.send)
-        session = Session(message, recorder)
-        self._sessions[message["session"]] = session, recorder
+        session = Session(message, Recorder(message["session"], self._channel.send))
+        self._sessions[session.id] = session
         if session.mocks:
             mocked_sessions.add(session)
         if message.get("trace") is True:
             from .trace import TraceRecorder
 
-            session.trace = TraceRecorder(message["session"], self._channel.send)
+            session.trace = TraceRecorder(session.id, self._channel.send)
         if self._host.capture or session.trace is not None:
-            from .capture.turns import SessionCapture
-
             only_trace = not self._host.capture
-            self._captures[message["session"]] = SessionCapture(session.trace, only_trace)
+            self._captures[session.id] = SessionCapture(session.trace, only_trace)
 
     def _end_session(self, message: _Message) -> None:
         ended = self._sessions.pop(message["session"], None)
         if ended is not None:
-            mocked_sessions.discard(ended[0])
+            mocked_sessions.discard(ended)
         self._hosts.pop(message["session"], None)
         self._captures.pop(message["session"], None)
 
     def _start_turn(self, message: _Message) -> None:
-        session, recorder = self._sessions[message["session"]]
+        session = self._sessions[message["session"]]
         session.attachments = message.get("attachments", [])
-        recorder.begin_turn()
+        session.recorder.begin_turn()
         session.mocks.begin_turn()
         if session.trace is not None:
             session.trace.begin_turn()
-        turn = self._turns[session.id] = _ActiveTurn(session, recorder)
+        turn = self._turns[session.id] = _ActiveTurn(session)
         if len(self._turns) > 1:
             turn.concurrent = True
         if len(self._turns) == 2:  # of more, all others have the mark already
@@ -148,7 +152,7 @@ class SessionManager:
         self._channel.send(message)
 
     def _close_turn(self, turn: _ActiveTurn) -> None:
-        turn.recorder.open = False
+        turn.session.recorder.open = False
         if turn.capture is not None:
             turn.capture.close()
         if self._turns.get(turn.session.id) is turn:
@@ -187,10 +191,11 @@ class SessionManager:
         self._send_result(session.id, message)
 
     def _send_captured(self, turn: _ActiveTurn) -> None:
-        captured = turn.capture.close() if turn.capture is not None else None
+        capture, turn.capture = turn.capture, None
+        captured = capture.close() if capture is not None else None
         if captured is None:
             return
-        if turn.recorder.has_calls:
+        if turn.session.recorder.has_calls:
             captured["usage_only"] = True
         message = {"type": "captured", "session": turn.session.id, **captured}
         try:
@@ -218,7 +223,7 @@ class SessionManager:
 
     async def _ask_agent(self, turn: _ActiveTurn, text: str) -> AnswerCollector:
         host = self._host if self._host.create_next_host is None else await self._find_host(turn)
-        answer = AnswerCollector(turn.session, turn.recorder)
+        answer = AnswerCollector(turn.session, turn.session.recorder)
         if host.asynchronous:
             result = host.run_turn(text, turn.session)
         else:

@@ -22,7 +22,7 @@ _PROGRAMS = frozenset(
     }
 )
 _UNSEEN_STARTS = (".popen_spawn_posix", ".popen_forkserver", ".popen_loky_posix")
-"""Ends of the names of modules that start processes without an event; they are imported for the first."""
+"""Ends of the names of modules that start processes without an event. The first start imports them."""
 _MOST_LINKS = 40
 _OTHERS = frozenset({"site-packages", "dist-packages", "node_modules", ".git"})
 
@@ -95,8 +95,9 @@ class OpenedFiles:
         below = path[len(self._root) :] if path.startswith(self._root + os.sep) else path
         if not _OTHERS.isdisjoint(below.split(os.sep)):
             return True
-        prefixes = {sys.prefix, os.path.realpath(sys.prefix)} - {self._root}
-        return path.startswith(tuple(prefix + os.sep for prefix in prefixes))
+        prefixes = {each + os.sep for each in (sys.prefix, os.path.realpath(sys.prefix))}
+        # A prefix around the repository, as /usr around /usr/src/app, makes no package of its files.
+        return path.startswith(tuple(each for each in prefixes if not (self._root + os.sep).startswith(each)))
 
 
 def follow_links(path: str) -> Iterator[str]:
@@ -111,15 +112,23 @@ def follow_links(path: str) -> Iterator[str]:
             at = os.path.dirname(at)
         elif part not in ("", "."):
             inner = os.path.join(at, part)
-            if links < _MOST_LINKS and os.path.islink(inner):
+            target = _read_link(inner) if links < _MOST_LINKS else ""
+            if target:
                 yield inner
                 links += 1
-                target = os.readlink(inner)
                 at = os.sep if os.path.isabs(target) else at
                 rest += target.split(os.sep)[::-1]
             else:
                 at = inner
     yield at
+
+
+def _read_link(path: str) -> str:
+    """Return what a link names; "" if the path is no link or cannot be read."""
+    try:
+        return os.readlink(path)
+    except (OSError, ValueError):
+        return ""
 
 
 def _get_database(name: str) -> str:

@@ -20,8 +20,6 @@ from .tools import publish_module
 if TYPE_CHECKING:
     from .opened_files import OpenedFiles
 
-PROTOCOL_VERSION = 1
-
 
 def main() -> None:
     """Run with the JSON options in `sys.argv[1]` until stdin is closed; then end the process."""
@@ -113,14 +111,7 @@ def _serve_messages(
 ) -> None:
     conversations = SessionManager(loop, host, channel, DaemonThreadPool(threads), opened)
 
-    def receive_message(message: dict[str, Any]) -> None:
-        if message.get("type") == "hello":
-            ready: dict[str, Any] = {"type": "ready", "protocol": PROTOCOL_VERSION, "name": "python"}
-            channel.send({**ready, "features": list(host.features)} if host.features else ready)
-        else:
-            conversations.handle_message(message)
-
-    channel.open(receive_message)
+    channel.open(conversations.handle_message)
     while not channel.closed:
         try:
             loop.run_forever()

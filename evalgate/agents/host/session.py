@@ -170,10 +170,12 @@ class Session:
             NoMatchingMockError: a mock should answer the call, and the tool has no decorator.
         """
         _require_type("name", name, str)
-        refuse_undecorated_call(self, name)
+        if self.mocks:
+            refuse_undecorated_call(self, name)
         if args is not None:
             _require_type("args", args, dict)
-        _require_texts(id=id, author=author)
+        if id is not None or author is not None:
+            _require_texts(id=id, author=author)
         self.recorder.report_event("tool_call", name=name, args=args or {}, id=id, author=author)
         if self.trace is not None:
             step = self.trace.start_span("tool", name, author=author, request=args or {})

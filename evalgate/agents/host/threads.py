@@ -29,8 +29,8 @@ def own_process() -> None:
 def watch_forks(loop: asyncio.AbstractEventLoop) -> None:
     """Terminate a forked child as soon as it runs an iteration of the host's event loop.
 
-    Children that exit by themselves or run another program or event loop never do so. Those that `subprocess`
-    and `multiprocessing` start are of this kind.
+    Children that never run this loop stay: they exit by themselves, or run another program or event loop, as
+    those of `subprocess` and `multiprocessing` do.
     """
     register = getattr(os, "register_at_fork", None)
     if register is not None:

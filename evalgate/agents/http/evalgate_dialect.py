@@ -169,9 +169,9 @@ class _TurnResponse:
     def _apply_event(self, event: JsonObject) -> None:
         match event.get("type"):
             case "tool_call":
-                self._transcript.add_event(protocol.parse_tool_call(event))
+                self._transcript.events.append(protocol.parse_tool_call(event))
             case "tool_result":
-                self._transcript.add_event(protocol.parse_tool_result(event))
+                self._transcript.events.append(protocol.parse_tool_result(event))
             case "message":
                 self._transcript.add_message(event)
             case "usage":

@@ -139,7 +139,9 @@ class WorkerPool:
             worker.reserved = alone
             session = worker.open_session(case, self._options.timeout_s)
             try:
-                await self._wait_until_ready(worker, alone=alone)
+                if alone or not worker.ready.done():
+                    await self._wait_until_ready(worker, alone=alone)
+                worker.ready.result()
             except BaseException:  # also a cancellation: an open session would keep its worker busy
                 session.close()
                 raise
@@ -148,10 +150,10 @@ class WorkerPool:
                 return session
 
     async def _wait_until_ready(self, worker: Worker, *, alone: bool) -> None:
+        """Wait until the worker is ready; with `alone`, until its other sessions are over, too."""
         if not worker.ready.done():
             # All sessions of the worker await this future: the cancellation of one must not cancel it.
             await asyncio.shield(worker.ready)
-        worker.ready.result()
         while alone and len(worker.sessions) > 1 and not worker.gone:
             await self._wait_for_change()
 
@@ -173,8 +175,10 @@ class WorkerPool:
 
     def _choose_worker(self, *, alone: bool) -> Worker | None:
         """Return an idle worker, else a new one, else the least busy one; None if all are reserved."""
-        free = [each for each in self._workers if not each.reserved]
-        best = min(free, key=lambda worker: len(worker.sessions), default=None)
+        best: Worker | None = None
+        for each in self._workers:
+            if not each.reserved and (best is None or len(each.sessions) < len(best.sessions)):
+                best = each
         if best is not None and not best.sessions:
             return best
         workers = self._options.workers

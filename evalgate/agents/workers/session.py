@@ -113,7 +113,7 @@ class WorkerSession:
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
         self._started = False
-        self._transcript = Transcript()
+        self._transcript: Transcript
         self._answer: asyncio.Future[Reply] | None = None
         self._broken: AgentError | SessionLostError | None = None
         self._usage: Usage | None = None
@@ -235,7 +235,15 @@ class WorkerSession:
         elif kind == "cancelled":
             self._finish_cancel(still_running=message.get("still_running") is True)
         elif self.state is SessionState.RUNNING:
-            self._accept_message(kind, message, size)
+            self._transcript.size += size
+            if self._transcript.size > MAX_ANSWER_BYTES:
+                self.fail_oversized_turn()
+                return
+            try:
+                self._apply_message(kind, message)
+            except InvalidMessageError as error:
+                self._settle_answer(self._build_protocol_error(str(error)))
+                self._owner.cancel_turn(self)
         elif self.state is SessionState.IDLE:
             # The last turn is already answered, perhaps by an earlier `done`: the next one fails instead.
             self._broken = self._build_protocol_error(f"the agent sent `{kind}` when no turn was in progress")
@@ -276,24 +284,13 @@ class WorkerSession:
         """Return the error that restarts the session alone, because another session may be at fault."""
         return SessionLostError(failure, outcome, self._usage)
 
-    def _accept_message(self, kind: str, message: JsonObject, size: int) -> None:
-        self._transcript.size += size
-        if self._transcript.size > MAX_ANSWER_BYTES:
-            self.fail_oversized_turn()
-            return
-        try:
-            self._apply_message(kind, message)
-        except InvalidMessageError as error:
-            self._settle_answer(self._build_protocol_error(str(error)))
-            self._owner.cancel_turn(self)
-
     def _apply_message(self, kind: str, message: JsonObject) -> None:
         if self._spans is not None:
             self._spans.note_event(kind, message)
-        if kind == "done":
-            self._finish_turn(message)
-        elif kind == "tool_call":
+        if kind == "tool_call":
             self._add_event(protocol.parse_tool_call(message))
+        elif kind == "done":
+            self._finish_turn(message)
         elif kind == "tool_result":
             self._add_event(protocol.parse_tool_result(message))
         elif kind == "message":
@@ -316,7 +313,7 @@ class WorkerSession:
                 self._settle_answer(AgentError(failure, outcome, self._usage, retry_after_s))
 
     def _add_event(self, event: Event) -> None:
-        self._transcript.add_event(event)
+        self._transcript.events.append(event)
         if self.on_event is not None:
             self.on_event(event)
 
@@ -342,8 +339,9 @@ class WorkerSession:
             self._answer.set_result(reply)
 
     def _read_ids(self, message: JsonObject) -> None:
-        self.session_id = protocol.read_id(message, "session_id") or self.session_id
-        self.user_id = protocol.read_id(message, "user_id") or self.user_id
+        if "session_id" in message or "user_id" in message:
+            self.session_id = protocol.read_id(message, "session_id") or self.session_id
+            self.user_id = protocol.read_id(message, "user_id") or self.user_id
 
     def _finish_cancel(self, *, still_running: bool) -> None:
         if self.state is not SessionState.CANCELLING:

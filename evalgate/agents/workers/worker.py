@@ -148,7 +148,17 @@ class Worker:
                 session.fail_oversized_turn()
                 return
         try:
-            self._handle_message(decode_message(line), len(line))
+            message = decode_message(line)
+            kind = message.get("type")
+            if isinstance(kind, str) and kind in _SESSION_MESSAGES and self.ready.done():
+                key = message.get("session")
+                session = self.sessions.get(key) if isinstance(key, str) else None
+                if session is not None:
+                    session.handle_message(kind, message, len(line))
+                else:
+                    self._check_session_key(key, kind)
+            else:
+                self._handle_worker_message(kind, message)
         except WorkerProtocolError as error:
             self.on_protocol_error(error)
 
@@ -162,15 +172,11 @@ class Worker:
         when = " while it answered" if self.ready.done() else " before it was ready"
         self._shut_down(replace(failure, message=failure.message + when))
 
-    def _handle_message(self, message: dict[str, object], size: int) -> None:
-        kind = message.get("type")
+    def _handle_worker_message(self, kind: object, message: dict[str, object]) -> None:
+        """Handle a message that belongs to no session."""
         if not isinstance(kind, str):
             raise WorkerProtocolError("the agent sent a message without a type")
-        if kind in _SESSION_MESSAGES and self.ready.done():
-            session = self._find_session(message, kind)
-            if session is not None:
-                session.handle_message(kind, message, size)
-        elif kind == "files" and self._files is not None:
+        if kind == "files" and self._files is not None:
             from evalgate.agents.workers.opened_files import parse_opened_files
 
             self._own_files |= parse_opened_files(message)
@@ -197,25 +203,20 @@ class Worker:
             self.features = frozenset(each for each in features if isinstance(each, str))
         self.ready.set_result(None)
 
-    def _find_session(self, message: JsonObject, kind: str) -> WorkerSession | None:
-        """Return the session that a message names; None if the session is over.
+    def _check_session_key(self, key: object, kind: str) -> None:
+        """Accept the key of a session that is over: its messages are ignored.
 
         Raises:
             WorkerProtocolError: the message names no session, or one that never existed.
         """
-        key = message.get("session")
         if not isinstance(key, str):
             raise WorkerProtocolError(f"the agent sent a {kind} without a session")
-        session = self.sessions.get(key)
-        if session is not None:
-            return session
         # The digits are counted first: Python refuses to convert a text of more than 4,300 digits.
         is_number = key.isascii() and key.isdecimal() and len(key) <= _MAX_KEY_DIGITS
         if not is_number or not 1 <= int(key) <= self._issued:
             raise WorkerProtocolError(
                 f"the agent sent a {kind} for a session that does not exist: {quote_text(key)}"
             )
-        return None
 
     # --- the end --------------------------------------------------------------------------------------------
 

@@ -33,6 +33,11 @@ if __name__ == "__main__":
     import multiprocessing
     child = multiprocessing.get_context("spawn").Process(target=print)
     child.start(); child.join(); seen["child"] = take()
+    sys.prefix = os.path.dirname(os.getcwd())
+    open("around.txt").close(); seen["prefix around"] = take()[0]
+    def refuse(path): raise PermissionError(path)
+    os.readlink = refuse
+    open("unreadable").close(); seen["unreadable link"] = take()[0]
     print(json.dumps(seen))
 """
 
@@ -46,9 +51,10 @@ def test_links_databases_libraries_and_processes_are_seen(tmp_path: Path) -> Non
         "outer": "inner",
         "inner": "real",
         "away": "deep/sub",
+        "unreadable": "around.txt",
     }.items():
         (tmp_path / name).symlink_to(target)
-    for name in ("real/c.txt", "deep/y.txt", "lib.so"):
+    for name in ("real/c.txt", "deep/y.txt", "lib.so", "around.txt"):
         (tmp_path / name).touch()
     sqlite3.connect(tmp_path / "q 1.sqlite").close()
     (tmp_path / "sitecustomize.py").touch()
@@ -70,4 +76,6 @@ def test_links_databases_libraries_and_processes_are_seen(tmp_path: Path) -> Non
         "own": [[], False],
         "library": [["lib.so"], False],
         "child": [["program.py"], True],
+        "prefix around": ["around.txt"],
+        "unreadable link": ["unreadable"],
     }
