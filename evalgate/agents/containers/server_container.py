@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _ADDRESS_S = 10.0
 _POLL_S = 0.05
 _CHECK_S = 0.5
+_FIRST_LOG_S = 2.0
+# The daemon writes what a server prints later than the server answers.
 _DYING_S = 1.0
 # The daemon learns of the end of a process later than the clients that were connected to it.
 _DEAD_S = 15.0
@@ -57,6 +59,7 @@ class ServerContainer:
         self._container: Container | None = None
         self._agent: RemoteAgent | None = None
         self._end_watch: asyncio.Task[Failure | None] | None = None
+        self._logs_nothing = False
 
     @property
     def agent(self) -> RemoteAgent:
@@ -101,12 +104,16 @@ class ServerContainer:
                 await asyncio.to_thread(docker_client.remove_container, container)
 
     async def read_log(self) -> str:
-        """Return the end of the container's log."""
-        return (
-            ""
-            if self._container is None
-            else await asyncio.to_thread(docker_client.read_log_tail, self._container)
-        )
+        """Return the end of the container's log, for whose first line it waits once."""
+        container = self._container
+        if container is None:
+            return ""
+        clock = asyncio.get_running_loop().time
+        end = clock() + (0 if self._logs_nothing else _FIRST_LOG_S)
+        while not (log := await asyncio.to_thread(docker_client.read_log_tail, container)) and clock() < end:
+            await asyncio.sleep(_POLL_S)
+        self._logs_nothing = not log
+        return log
 
     async def detect_end(self) -> Failure | None:
         """Wait for the daemon to notice an end; return the container's failure, or None if it still runs."""

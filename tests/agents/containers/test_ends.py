@@ -1,4 +1,4 @@
-"""Containers whose end the daemon reports late."""
+"""Containers whose end or log the daemon reports late."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,8 +15,11 @@ from evalgate.core.types import Failure
 class Late:
     """A container that ended with code 7, which the daemon reports only after `unheard` requests."""
 
-    unheard: int
+    unheard: int = 0
+    unlogged: int = 0
+    """Requests before the daemon knows the log."""
     asked: int = 0
+    logs_asked: int = 0
     killed: int = 0
     attrs: dict[str, Any] = field(default_factory=dict)
 
@@ -36,7 +39,8 @@ class Late:
         raise RuntimeError("it is not running")
 
     def logs(self, tail: int) -> bytes:
-        return b"last words"
+        self.logs_asked += 1
+        return b"last words" if self.logs_asked > self.unlogged else b""
 
 
 @dataclass
@@ -59,6 +63,7 @@ def build_server(monkeypatch: pytest.MonkeyPatch, container: Late, *answers: boo
         _end_watch=None,
         _container=container,
         _agent=Answering(iter(answers)),
+        _logs_nothing=False,
     )
     return found
 
@@ -76,6 +81,24 @@ async def test_healthy_server_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     container = Late(unheard=1_000)
     assert await build_server(monkeypatch, container, False, True).detect_end() is None
     assert container.asked == 2
+
+
+async def test_first_line_of_a_log_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    container = Late(unlogged=3)
+    monkeypatch.setattr(server_container, "_FIRST_LOG_S", 600.0)
+    assert await build_server(monkeypatch, container).read_log() == "last words"
+    assert container.logs_asked == 4
+
+
+async def test_server_that_logs_nothing_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    container = Late(unlogged=1_000)
+    server = build_server(monkeypatch, container)
+    monkeypatch.setattr(server_container, "_FIRST_LOG_S", 0.0)
+    assert await server.read_log() == ""
+    monkeypatch.setattr(server_container, "_FIRST_LOG_S", 600.0)
+    asked = container.logs_asked
+    assert await server.read_log() == ""
+    assert container.logs_asked == asked + 1
 
 
 def test_exit_code_is_read_after_a_late_report() -> None:
