@@ -104,11 +104,14 @@ def is_bare_key_name(words: str) -> bool:
     return _BARE_KEY.search(words) is not None
 
 
-_SECRET_WORD = compile_lazily(
-    r"(?:^|[_.\- ])(?:key|auth|pass|pwd|pat|dsn|jwt|cookie|bearer|salt|otp)s?\d*(?=$|[_.\- ])"
-    r"|token(?!iz)|secret|passw(?:or)?d|passphrase|credential|authorization"
+NAMING_WORDS = "key|auth|pass|pwd|pat|dsn|jwt|cookie|bearer|salt|otp"
+"""Words that name a secret if they stand alone in a name, perhaps with an `s` or a number."""
+NAMING_PARTS = (
+    r"token(?!iz)|secret|passw(?:or)?d|passphrase|credential|authorization"
     r"|(?:api|access|private|account|signing|encryption|master)[_-]?key|webhook"
 )
+"""Parts of names that name a secret."""
+_SECRET_WORD = compile_lazily(rf"(?:^|[_.\- ])(?:{NAMING_WORDS})s?\d*(?=$|[_.\- ])|{NAMING_PARTS}")
 _NO_SECRET = compile_lazily(
     r"(?:^|[_-])(?:public|cache|max|num|min)(?:$|[_-])"
     r"|[_-](?:file|path|dir|sock|home|name|type|mode|method|provider|enabled|count|limit|length|size|ttl|expiry"

@@ -17,7 +17,7 @@ _MARK = compile_lazily(r"…|\.\.\.")
 """The mark that is left where a text was cut."""
 _FEWEST = 6
 
-_CREDENTIAL_START = (
+CREDENTIAL_START = (
     # the prefix of a known provider, at least six characters with a digit, and the mark
     r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|gl(?:pat|cbt|rt|ptt|dt)-|[sr]k_(?:live|test)_|sk-|A[KS]IA|xox[abcdeoprs]-|xapp-|AIza"
     r"|ya29\.|GOCSPX-|eyJ|npm_|pypi-|hf_|gsk_|xai-|nvapi-|r8_|pplx-|tvly-|lsv2_|dapi|SG\.|shp(?:at|ca|pa|ss)_)"
@@ -32,7 +32,7 @@ def is_truncated(text: str) -> bool:
 
 def find_truncated_secrets(text: str, needles: tuple[str, ...]) -> Iterator[TextSpan]:
     """Yield the spans before a cut mark that hold at least half of a needle, or the beginning of a token."""
-    yield from (match.span() for match in re.finditer(_CREDENTIAL_START, text))
+    yield from (match.span() for match in re.finditer(CREDENTIAL_START, text))
     for needle in needles:
         # A shorter beginning of a secret occurs too often in ordinary text.
         head = needle[: max(_FEWEST, (len(needle) + 1) // 2)]
@@ -48,9 +48,9 @@ def find_truncated_secrets(text: str, needles: tuple[str, ...]) -> Iterator[Text
 _AFTER = r"(?<![A-Za-z0-9])"
 _SLASH = r"\\{0,4}/"
 _SENTRY = r"[0-9a-f]{32}(?::[0-9a-f]{32})?(?=@[A-Za-z0-9.\-]{1,253}(?::\d{1,5})?[\\/])"
-_PRIVATE_KEY = "PRIVATE KEY"
-"""The only key of `_SHAPES` that contains a space."""
-_SHAPES = {
+PRIVATE_KEY = "PRIVATE KEY"
+"""The only key of `SHAPES` that contains a space."""
+SHAPES = {
     "gh": rf"{_AFTER}gh[pousr]_[A-Za-z0-9]{{20,255}}",  # GitHub
     "github_pat_": r"github_pat_[A-Za-z0-9_]{20,255}",
     # GitLab: personal, of jobs, runners, triggers, deployments, …; the newer ones with a part of its own
@@ -109,7 +109,7 @@ _SHAPES = {
     "sq0": rf"{_AFTER}sq0(?:atp|csp)-[A-Za-z0-9_\-]{{22,60}}",  # Square
     ":AA": r"(?<!\d)\d{8,10}:AA[A-Za-z0-9_\-]{33}(?![A-Za-z0-9_\-])",  # Telegram
     "AGE-SECRET-KEY-": r"AGE-SECRET-KEY-1[0-9A-Z]{50,70}",
-    _PRIVATE_KEY: (
+    PRIVATE_KEY: (
         r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
         r"(?:(?:\s|\\{1,4}[nrt])*+(?:Proc-Type|DEK-Info|Version|Comment): ?[^\n\\]{0,80})*+"
         r"(?:(?:\s|\\{1,4}[nrt]|[\"'+,])*+[A-Za-z0-9+/]{16,}+={0,2})++"
@@ -149,13 +149,13 @@ def _find_token_spans(text: str, words: Collection[str], layers: int) -> Iterato
             spans = _find_token_spans(part.text, {*part.text.split()}, layers - 1)
             yield from map(part.locate, spans)
     joined = " ".join(words)
-    for sign, shape in _SHAPES.items():
-        if sign in (text if sign is _PRIVATE_KEY else joined):
+    for sign, shape in SHAPES.items():
+        if sign in (text if sign is PRIVATE_KEY else joined):
             for match in re.finditer(shape, text):  # compiled only when the first such sign occurs
                 yield match.span(match.re.groups)
 
 
-_SIGNS = (
+LABELS = (
     "password",
     "passwd",
     "passphrase",
@@ -174,16 +174,16 @@ _STRONG = compile_lazily(
 )
 """Labels after which every value but a plain word is a secret; after other signs it must look random."""
 
-_SCHEMES = ("bearer", "basic", "token", "digest")
+SCHEMES = ("bearer", "basic", "token", "digest")
 _QUOTES = r"[\\\"'`]"
-_VALUE = r"[^\s\"'`\\,;&<>{}\[\]()|]{6,2048}"
+VALUE_CHARACTER = r"[^\s\"'`\\,;&<>{}\[\]()|]"
 _NAMED_VALUE = rf",?[ \t]{{0,3}}{_QUOTES}{{0,6}}value{_QUOTES}{{0,6}}[ \t]{{0,3}}[:=]"
 """The middle of `"name": "password", "value": "…"` and `<add key="password" value="…"/>`."""
 _AFTER_SIGN = compile_lazily(
     rf"(?i)(?P<suffix>orization|s|\d{{1,2}}|[_-][a-z0-9]{{1,12}})?{_QUOTES}{{0,6}}"
     rf"(?:[ \t]{{0,3}}(?P<separator>=>|[:=]=?|>|%3[ad]|u003d|{_NAMED_VALUE})[ \t]{{0,3}}|[ \t])"
     rf"(?:[bfru]{{0,2}}{_QUOTES}{{1,6}})?"
-    rf"(?:(?:{'|'.join(_SCHEMES)})[ \t]{{1,3}})?(?P<value>{_VALUE})"
+    rf"(?:(?:{'|'.join(SCHEMES)})[ \t]{{1,3}})?(?P<value>{VALUE_CHARACTER}{{6,2048}})"
 )
 _SCHEME = compile_lazily(r"(?<![a-z])(?:bearer|basic)[ \t]{1,3}(?P<value>[a-z0-9+/=_.~\-]{16,4096})")
 _USERINFO = compile_lazily(r"://[^\s/?#:@\"'<>]{0,80}:(?P<value>[^\s/?#@\"'<>]{3,255})@")
@@ -217,7 +217,7 @@ def _find_labeled_secrets(text: str, words: str) -> Iterator[TextSpan]:
     found = words.lower()
     signs: list[str] = []
     if any(separator in words for separator in _SEPARATORS):
-        signs = [sign for sign in _SIGNS if sign in found]
+        signs = [sign for sign in LABELS if sign in found]
         yield from _find_request_secrets(text, words)
     has_scheme = "bearer" in found or "basic" in found
     if not signs and not has_scheme:
@@ -244,7 +244,7 @@ def is_secret_value(key: str, value: str) -> bool:
     if not key or not is_secret_name(key):
         return False
     scheme, _, rest = value.partition(" ")
-    if rest and scheme.lower() in _SCHEMES:
+    if rest and scheme.lower() in SCHEMES:
         value = rest
     return not any(map(str.isspace, value)) and _is_named_secret(key, value)
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache, partial
 from itertools import islice
-from operator import is_
+from operator import attrgetter, is_
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
@@ -310,7 +310,7 @@ class TextCollector:
     def _gather_nested(self, kind: type, value: Any, key: str, depth: int) -> None:
         if depth > _DEEPEST:
             self.is_complete = False
-        elif kind is tuple or kind is list or issubclass(kind, tuple):
+        elif kind is tuple or kind is list:
             self._gather_all(value, key, depth)
         elif kind is dict:
             self._gather_all(value, "", depth)
@@ -321,23 +321,34 @@ class TextCollector:
                 elif type(item) not in _WITHOUT_TEXT:
                     self._gather_nested(type(item), item, str(name), depth + 1)
         elif is_dataclass(kind):
-            if id(value) in self.clean:
-                return
-            self._gather_all(map(partial(getattr, value), _FREE_TEXTS[kind]), "", depth)
+            if id(value) not in self.clean:
+                self._gather_all(_FREE_TEXTS[kind].get_values(value), "", depth)
+        elif issubclass(kind, tuple):
+            self._gather_all(value, key, depth)
         else:
             self.is_complete = False
 
 
-class _FreeTextFields(dict[type, tuple[str, ...]]):
+class _FreeTextFields(NamedTuple):
+    """The fields of a dataclass that can hold text from outside evalgate."""
+
+    names: tuple[str, ...]
+    get_values: Callable[[Any], Iterable[Any]]
+
+
+class _FreeTexts(dict[type, _FreeTextFields]):
     """A cache of the fields of each dataclass type that can hold text from outside evalgate."""
 
-    def __missing__(self, kind: type) -> tuple[str, ...]:
+    def __missing__(self, kind: type) -> _FreeTextFields:
         known = fields(kind) if is_dataclass(kind) else ()
-        self[kind] = tuple(each.name for each in known if not _is_plain(each.type))
+        names = [each.name for each in known if not _is_plain(each.type)]
+        several = len(names) > 1
+        get_values = attrgetter(*names) if several else lambda value: [getattr(value, each) for each in names]
+        self[kind] = _FreeTextFields(tuple(names), get_values)
         return self[kind]
 
 
-_FREE_TEXTS = _FreeTextFields()
+_FREE_TEXTS = _FreeTexts()
 
 
 def _is_plain(annotation: object) -> bool:
@@ -386,10 +397,9 @@ def _rewrite_collection(
 
 
 def _iter_batches(value: Any) -> Iterator[list[Any]]:
-    """Yield the items in batches, or one by one if there are few. Most batches need no rewriting."""
+    """Yield the items in batches. Most batches need no rewriting."""
     items = iter(value)
-    size = _BATCH if len(value) > _BATCH else 1
-    while batch := list(islice(items, size)):
+    while batch := list(islice(items, _BATCH)):
         yield batch
 
 
@@ -401,7 +411,7 @@ def _rewrite_item(item: Any, rewrite: TextRewriter, key: str, depth: int, is_cle
 
 def _rewrite_fields(value: Any, rewrite: TextRewriter, depth: int, is_clean: IsClean | None) -> Any:
     changes = {}
-    for name in _FREE_TEXTS[type(value)]:
+    for name in _FREE_TEXTS[type(value)].names:
         item = getattr(value, name)
         if is_clean is not None and is_dataclass(item) and is_clean(item):
             continue

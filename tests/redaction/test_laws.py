@@ -132,7 +132,7 @@ def test_ids_and_digests_are_not_mangled(frame: str, value: str) -> None:
 def test_signs_in_words_find_what_signs_in_the_text_find(text: str) -> None:
     every_token = {
         match.span(match.re.groups)
-        for shape in patterns._SHAPES.values()
+        for shape in patterns.SHAPES.values()
         for match in re.finditer(shape, text)
     }
     labeled = {*patterns._find_labeled_secrets(text, text)}

@@ -1,25 +1,53 @@
 """The prefilter of stored JSON misses nothing that a search of every text finds."""
 
+import base64
 import json
+import re
 from typing import Any
+from urllib.parse import quote
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from evalgate.core.types import Failure, RunResult
-from evalgate.redaction.live_redactor import JsonPrefilter, LiveRedactor
+from evalgate.redaction import patterns
+from evalgate.redaction.live_redactor import LiveRedactor
+from evalgate.redaction.prefilter import JsonPrefilter
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.checkpoint.row_codec import dump_run
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
-from tests.redaction.test_laws import PIECES
+from tests.redaction.test_laws import CONTEXTS, PIECES, TOKENS
 from tests.redaction.test_nested_data import CANARY, KEYS
 
 ODD = 'canary "quoted" \\ back\nline é'
 REDACTOR = Redactor.from_environment({"A_TOKEN": CANARY, "B_SECRET": ODD})
+PREFILTER = JsonPrefilter(REDACTOR.needles)
+MORE_PIECES = [
+    *TOKENS,
+    *(base64.b64encode(token.encode()).decode() for token in TOKENS),
+    *(quote(token, safe="") for token in TOKENS),
+    *("\t", "-", "_", "s", "2", "Id", "value", "name", "=>", "->", ">", ",", "%3D", "u003d", "b", "…", "..."),
+    *(
+        "digest ",
+        "basic ",
+        "-u",
+        "--user ",
+        "İ",
+        "\u212a",
+        "ı",
+        "é",
+        "add-mask",
+        "auth",
+        "Key",
+        "KEY",
+        "Pass",
+    ),
+    *("webhook", "cookie", "apiKey", "max_", "iz", "x1y2z3", "abcdef", "Zürich9", "12345678"),
+]
 TEXTS = (
     st.text(max_size=8)
-    | st.lists(PIECES, max_size=6).map("".join)
+    | st.lists(PIECES | st.sampled_from(MORE_PIECES), max_size=6).map("".join)
     | st.sampled_from(
         [CANARY, "canary-\u200bvalue-1", ODD, ":", ":password", '"', "\\", "\x01", "::add-mask::x1y2z3"]
     )
@@ -32,8 +60,8 @@ DATA = st.recursive(
 )
 
 
-def compact(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def compact(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 @example({"password": "$password=hunter2"})
@@ -46,24 +74,34 @@ def compact(value: object) -> str:
 @example("password=\\hunter2")
 @given(DATA)
 def test_what_it_calls_clean_is_clean(value: Any) -> None:
-    if JsonPrefilter(REDACTOR).is_clean([compact(value)]):
+    if PREFILTER.is_clean(compact(value)):
         heard: list[str] = []
         assert REDACTOR.redact_tree([value], heard.append) == [value]
-        assert "add-mask" not in compact(value).lower()
+        assert b"add-mask" not in compact(value).lower()
 
 
-@given(st.lists(DATA, min_size=2, max_size=5))
-def test_what_it_has_seen_does_not_blind_it(values: list[Any]) -> None:
-    look = JsonPrefilter(REDACTOR)
-    for value in values:
-        if look.is_clean([compact(value)]):
-            assert REDACTOR.redact_tree([value]) == [value]
+@pytest.mark.parametrize("sign", [sign for sign in patterns.SHAPES if sign != patterns.PRIVATE_KEY])
+@settings(max_examples=3)
+@given(st.data(), CONTEXTS, CONTEXTS)
+def test_it_finds_every_shape_of_a_token(sign: str, data: st.DataObject, before: str, after: str) -> None:
+    token = data.draw(st.from_regex(patterns.SHAPES[sign]))
+    assume(re.search(patterns.SHAPES[sign], f"{before}\n{token}{after}"))
+    assert not PREFILTER.is_clean(compact(f"{before}\n{token}{after}"))
+
+
+@given(NAMES | st.lists(st.sampled_from(MORE_PIECES), max_size=3).map("".join), TEXTS)
+def test_it_finds_every_key_that_names_a_secret(key: str, value: str) -> None:
+    if patterns.is_secret_value(key, value):
+        assert not PREFILTER.is_clean(compact({key: [1, value]}))
+        assert not PREFILTER.is_clean(compact({key: value}))
 
 
 @pytest.mark.parametrize(
     "value",
     [
         "word",
+        "The key is: ask for the author's token. task-oriented, e.g. Unfortunately...",
+        {"path": "/home/a", "max_tokens": 12, "author": "x1", "passed": "2 of 3"},
         {"query": "red shoes", "limit": 3, "tags": ["a", "b"], "nested": {"deep": None}},
         'She said "no".\n\tTwice.',
         "größer – 👍",
@@ -72,34 +110,25 @@ def test_what_it_has_seen_does_not_blind_it(values: list[Any]) -> None:
     ],
 )
 def test_ordinary_data_is_clean_at_first_sight(value: object) -> None:
-    look = JsonPrefilter(REDACTOR)
-    assert look.is_clean([compact(value)])
-    assert look.is_clean([compact(value)])
+    assert PREFILTER.is_clean(compact(value))
 
 
 def test_what_is_deep_is_left_to_others() -> None:
     deep: object = "x"
     for _ in range(160):
         deep = [deep]
-    assert not JsonPrefilter(Redactor()).is_clean([compact(deep)])
+    assert not PREFILTER.is_clean(compact(deep))
 
 
 def looked_at(redactor: LiveRedactor, run: RunResult) -> RunResult:
-    (hidden,) = redactor.redact_many([(run, dump_run(run).decode())])
+    (hidden,) = redactor.redact_many([(run, dump_run(run))])
     return hidden
-
-
-@given(st.lists(DATA, min_size=2, max_size=5))
-def test_what_it_calls_clean_together_is_clean_one_by_one(values: list[Any]) -> None:
-    if JsonPrefilter(REDACTOR).is_clean([compact(value) for value in values]):
-        for value in values:
-            assert REDACTOR.redact_tree([value]) == [value]
 
 
 def test_of_many_parts_only_those_with_a_secret_change() -> None:
     told = a_run_result(a_turn_result(actual=a_reply(f"my key is {CANARY}")))
     runs = [a_run_result(run=1), told, a_run_result(run=3)]
-    first, hidden, last = LiveRedactor(REDACTOR).redact_many([(run, dump_run(run).decode()) for run in runs])
+    first, hidden, last = LiveRedactor(REDACTOR).redact_many([(run, dump_run(run)) for run in runs])
     assert (first is runs[0], last is runs[2]) == (True, True)
     assert hidden.turns[0].actual == a_reply("my key is ***")
 
@@ -107,7 +136,7 @@ def test_of_many_parts_only_those_with_a_secret_change() -> None:
 def test_many_parts_that_hold_nothing_are_not_looked_at_again() -> None:
     runs = tuple(a_run_result(a_turn_result(f"question {number}"), run=number) for number in range(1, 100))
     redactor = LiveRedactor(REDACTOR)
-    assert redactor.redact_many([(run, dump_run(run).decode()) for run in runs]) == list(runs)
+    assert redactor.redact_many([(run, dump_run(run)) for run in runs]) == list(runs)
     record = a_record(a_case_result(runs=runs))
     assert redactor.redact_tree(record) is record
 

@@ -1,0 +1,156 @@
+"""A quick check of JSON for secrets: one search by the engine of pydantic-core, in linear time.
+
+Its expression matches wherever one of the patterns may match the decoded texts, and in more places. Most of
+it is derived from the patterns themselves.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+
+from evalgate.redaction.encodings import SHORTEST_ENCODED
+from evalgate.redaction.environment import NAMING_PARTS, NAMING_WORDS
+from evalgate.redaction.patterns import (
+    CREDENTIAL_START,
+    LABELS,
+    PRIVATE_KEY,
+    SCHEMES,
+    SHAPES,
+    VALUE_CHARACTER,
+)
+from evalgate.redaction.redactor import is_line_visible
+
+_LEVELS = 75  # twice as many levels are more than agents send, and fewer than `rewrite_tree` cuts at
+_MAX_SHALLOW_BRACKETS = 2 * _LEVELS
+
+
+class JsonPrefilter:
+    """A quick check of compact JSON for known secrets, patterns of secrets and announced masks."""
+
+    def __init__(self, needles: tuple[str, ...]) -> None:
+        # Two searches: for ids of random letters, the states of one would be created again and again.
+        self._has_encoded = _compile("|".join(_iter_encoded()))
+        self._matches = _compile("|".join(_iter_expressions(needles)))
+
+    def is_clean(self, text: bytes) -> bool:
+        """Return True if a JSON text in UTF-8 certainly holds no secret; False if that is uncertain.
+
+        The JSON must escape quotes, backslashes and control characters, and nothing else.
+        """
+        is_visible = b"\x7f" not in text if text.isascii() else is_line_visible(text.decode())
+        if not is_visible or self._has_encoded(text) or self._matches(text):
+            return False
+        # JSON cannot nest deeper than it has opening brackets; only with many are the levels counted.
+        return text.count(b"[") + text.count(b"{") <= _MAX_SHALLOW_BRACKETS or not _is_deep(text)
+
+
+def _is_deep(text: bytes) -> bool:
+    """Return True if the brackets of a JSON text without escaped backslashes may nest too deep."""
+    structure = "".join(text.decode().replace('\\"', "").split('"')[::2])
+    brackets = "".join([character for character in structure if character in "[]{}"])
+    for _ in range(_LEVELS):
+        if not brackets:
+            return False
+        brackets = brackets.replace("[]", "").replace("{}", "")
+    return True
+
+
+def _compile(expression: str) -> Callable[[bytes], bool]:
+    """Return a function that searches a text in UTF-8 for an expression."""
+    from pydantic_core import SchemaError, SchemaValidator
+
+    try:
+        return SchemaValidator(
+            {"type": "str", "pattern": expression, "regex_engine": "rust-regex"}
+        ).isinstance_python
+    except SchemaError:  # there are too many secrets for the engine
+        return lambda _: True
+
+
+# --- the expression -----------------------------------------------------------------------------------------
+
+
+_MOST_REPEATED = 16
+"""Repetitions that are counted: the engine takes time and memory for each."""
+_SIGNS_ALONE = (PRIVATE_KEY, "private_key_id")
+"""Signs of `SHAPES` with patterns that match across line ends and tabs, which JSON escapes."""
+_MARK = r"(?:…|\.\.\.)"
+_BLANK = r"(?:[ \t]|\\t)"
+_QUOTES = r"[\\\"'`]*"
+_LETTER = r"[A-Za-z\x{80}-\x{10FFFF}]"
+_NO_LETTER = VALUE_CHARACTER.replace("[^", r"[^A-Za-z\-_./:")
+_MIXED = (
+    rf"{VALUE_CHARACTER}*(?:{_LETTER}{VALUE_CHARACTER}*{_NO_LETTER}|{_NO_LETTER}{VALUE_CHARACTER}*{_LETTER})"
+)
+_BASE64 = r"A-Za-z0-9+/_\-"
+
+
+def _iter_expressions(needles: tuple[str, ...]) -> Iterator[str]:
+    yield from (
+        r"\\[^nt\"]",  # escapes that may hide a secret
+        r"\\.[^\"\\]*\":",  # a key with an escape
+        r"(?i:add-mask)",
+        r"%[0-9A-Fa-f]{2}",
+        *_SIGNS_ALONE,
+        *(widen_pattern(shape) for sign, shape in SHAPES.items() if sign not in _SIGNS_ALONE),
+        widen_pattern(CREDENTIAL_START) + _MARK,
+    )
+    yield from _iter_labels()
+    yield from dict.fromkeys(map(_build_needle, needles))
+
+
+def _iter_encoded() -> Iterator[str]:
+    """Yield expressions of base64 that is long enough for a token, and of other words with a capital."""
+    # One for each place of the first capital: few states of the engine match an id of random letters so.
+    start, small, last = rf"(?:^|[^{_BASE64}])", r"a-z0-9+/_\-", SHORTEST_ENCODED - 1
+    yield from (rf"{start}[{small}]{{{before}}}[A-Z][{_BASE64}]{{{last - before}}}" for before in range(last))
+    yield rf"{start}[{small}]{{{last},}}[A-Z]"
+    yield r"[A-Za-z0-9+/]{56}\\n"  # a line of a longer text
+
+
+def widen_pattern(pattern: str) -> str:
+    """Return an expression without lookarounds that matches wherever a pattern does, and in more places."""
+    wide = re.sub(r"\(\?<![^()]*\)", "", pattern).replace("(?<=", "(?:")
+    wide = re.sub(r"\(\?[=!](?:[^()]|\([^()]*\))*\)", "", wide)
+    wide = re.sub(r"\{(\d+),\d+\}", lambda least: f"{{{min(int(least[1]), _MOST_REPEATED)},}}", wide)
+    return re.sub(r"\\d\{\d+,\}", r"\\d+", wide)
+
+
+def _iter_labels() -> Iterator[str]:
+    """Yield expressions of values that the words before them, or their keys, label as secrets."""
+    labels, schemes = "|".join(LABELS), "|".join(SCHEMES)
+    named_value = rf",?{_BLANK}*{_QUOTES}(?i:value){_QUOTES}{_BLANK}*[:=]"
+    separator = rf"{_QUOTES}{_BLANK}*(?:=>|[:=]=?|>|(?i:u003d)|{named_value}){_BLANK}*"
+    yield (
+        rf"(?i:{labels})(?i:orization|s|\d+|[_-][^\s\"]*)?{separator}"
+        rf"(?i:[bfru]*){_QUOTES}(?:(?i:{schemes}){_BLANK}+)?{_MIXED}"
+    )
+    yield rf"--[A-Za-z0-9_.\-]*(?i:{labels})"
+    yield rf"(?i:(?:bearer|basic){_BLANK}+[a-z0-9+/=_.~\-]{{16}})"
+    yield r"://[^\s/?#:@\"'<>]*:[^\s/?#@\"'<>]{3,}@"
+    yield r"[?&]sig="
+    yield r"(?:-u|--user)[ =]?[\\\"']*[^\s:\"']*:[^\s\"']{3}"
+    # In camel case, a word begins with a capital after a small letter or a digit, and ends before a capital.
+    inner = "|".join(f"{word[0].upper()}(?i:{word[1:]})" for word in NAMING_WORDS.split("|"))
+    word = rf"(?:[\"_.\- ](?i:{NAMING_WORDS})|[a-z0-9](?:{inner}))(?i:s?)\d*(?:[_.\- A-Z][^\"]*)?"
+    yield (
+        rf"(?:{word}|(?i:{widen_pattern(NAMING_PARTS)})[^\"]*)\":"
+        rf"(?:\[|\"(?:(?i:{schemes}) )?[^\s\"]*[^\sA-Za-z\-_./:\"])"
+    )
+
+
+_LONGEST_START = 32
+_FEWEST = 6
+
+
+def _build_needle(needle: str) -> str:
+    """Return an expression of a needle in JSON, also of one that is cut after its first half."""
+    # The beginning of a long needle is enough: what it finds is searched again.
+    start = _escape(needle[:_LONGEST_START])
+    half = max(_FEWEST, (len(needle) + 1) // 2)
+    return start if half >= _LONGEST_START else rf"{start}|{_escape(needle[:half])}.*{_MARK}"
+
+
+def _escape(text: str) -> str:
+    written = json.dumps(text, ensure_ascii=False)[1:-1].encode(errors="replace").decode()
+    return "".join([f"\\x{{{ord(character):x}}}" for character in written])
