@@ -34,6 +34,7 @@ OUR_TABLE = "[tool.evalgate"
 # Integrations lie above `config`: they are reached by name, so mypy learns the types of their functions here.
 _ParseCriteria: TypeAlias = Callable[[ConfigDocument], tuple[Criterion, ...]]
 _DescribeIgnoredKeys: TypeAlias = Callable[[ConfigDocument], tuple[str, ...]]
+_ADK_TEST_CONFIG = "evalgate.integrations.adk.config:AdkTestConfig"
 _PARSE_TRPC_CRITERIA = "evalgate.integrations.trpc.metrics_file:parse_trpc_criteria"
 
 _WITHOUT_A_FILE = "`evalgate init` writes a thresholds file."
@@ -87,8 +88,7 @@ def load_thresholds(path: Path, display_path: str) -> Thresholds:
             criteria = tuple(_iter_valid_trpc_criteria(document, document.value))
             raise InvalidThresholdsError(error.problems, replace(rules, criteria=criteria)) from None
     if _is_adk_test_config(path, document.value):
-        adk_test_config = registry.load_object("evalgate.integrations.adk.config:AdkTestConfig")
-
+        adk_test_config: type[BaseModel] = registry.load_object(_ADK_TEST_CONFIG)
         try:
             return _build_adk_thresholds(document, path.parent)
         except ValidationError as error:
@@ -144,7 +144,7 @@ def parse_adk_config(value: Mapping[str, object], folder: Path) -> Thresholds:
     try:
         return _build_adk_thresholds(document, folder)
     except ValidationError as error:
-        model: type[BaseModel] = registry.load_object("evalgate.integrations.adk.config:AdkTestConfig")
+        model: type[BaseModel] = registry.load_object(_ADK_TEST_CONFIG)
         raise InvalidInputError(_translate_errors(error, document, model)) from None
 
 
@@ -231,7 +231,7 @@ def _is_adk_test_config(path: Path, value: object) -> bool:
 
 
 def _build_adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
-    adk_test_config = registry.load_object("evalgate.integrations.adk.config:AdkTestConfig")
+    adk_test_config = registry.load_object(_ADK_TEST_CONFIG)
     describe_ignored_adk_keys: _DescribeIgnoredKeys = registry.load_object(
         "evalgate.integrations.adk.config:describe_ignored_adk_keys"
     )

@@ -5,8 +5,9 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
-from typing import NamedTuple, overload
+from itertools import chain, islice
+from operator import attrgetter
+from typing import Any, NamedTuple, overload
 
 from evalgate.core.formatting import compute_weighted_mean, pluralize
 from evalgate.core.score_ranges import UNIT_RANGE, Range
@@ -16,11 +17,12 @@ from evalgate.core.types import (
     CaseResult,
     Margin,
     MetricSummary,
+    RunMetric,
     Status,
     Totals,
+    TurnMetric,
     Usage,
 )
-from evalgate.llm.judge_health import compute_self_agreement, read_sample_scores
 
 
 class MetricKey(NamedTuple):
@@ -37,11 +39,8 @@ class MetricKey(NamedTuple):
 _EPSILON = 1e-9  # a mean is a sum: its last bits are noise
 
 
-def build_metric_key(metric: CaseMetric) -> MetricKey:
-    """Return the key of the row in the table of metrics that a case's metric belongs to."""
-    return MetricKey(
-        metric.name, metric.fingerprint, metric.threshold, metric.scope, metric.min_mean, metric.gates
-    )
+_get_key = attrgetter(*MetricKey._fields)
+"""Getter of the key of a case's metric, as a plain tuple: to make a `MetricKey` takes twice the time."""
 
 
 class MetricGroup(Sequence[tuple[CaseResult, CaseMetric]]):
@@ -79,27 +78,33 @@ def group_by_metric(cases: Sequence[CaseResult]) -> dict[MetricKey, MetricGroup]
     groups: dict[MetricKey, MetricGroup] = {}
     for case in cases:
         for metric in case.metrics if case.gates else ():
-            key = build_metric_key(metric)
+            key: Any = _get_key(metric)
             group = groups.get(key)
             if group is None:
-                group = groups[key] = MetricGroup()
+                group = groups[MetricKey(*key)] = MetricGroup()
             group.cases.append(case)
             group.metrics.append(metric)
     return groups
 
 
-def summarize_metrics(cases: Sequence[CaseResult]) -> tuple[MetricSummary, ...]:
+def summarize_metrics(
+    cases: Sequence[CaseResult], *, with_margins: bool = False
+) -> tuple[MetricSummary, ...]:
     """Return a summary of each metric over all gating cases, in the order of the thresholds file.
 
     A name with several definitions or thresholds, as in eval sets with their own thresholds files, has a
-    summary for each of them.
+    summary for each of them. With `with_margins` each has the margin of its mean over its minimum.
     """
     groups = group_by_metric(cases)
     times = Counter((key.name, key.scope) for key in groups)
-    return tuple(
-        _summarize_metric(key.name, key.scope, group, split=times[key.name, key.scope] > 1)
-        for key, group in groups.items()
-    )
+    summaries = []
+    for key, group in groups.items():
+        summary = _summarize_metric(key.name, key.scope, group, split=times[key.name, key.scope] > 1)
+        if with_margins:
+            margin = compute_threshold_margin(summary.score, summary.minimum or 0.0, group, summary.range)
+            summary = replace(summary, flip=margin)
+        summaries.append(summary)
+    return tuple(summaries)
 
 
 def _summarize_metric(name: str, scope: str, members: MetricGroup, *, split: bool) -> MetricSummary:
@@ -133,22 +138,8 @@ def _summarize_metric(name: str, scope: str, members: MetricGroup, *, split: boo
         scope=scope,
         range=metrics[0].range,
         min_mean=None if own == threshold else own,
-        agreement=compute_self_agreement(_iter_votes(name, members.cases)),
+        agreement=_compute_self_agreement(name, members.cases),
         gates=metrics[0].gates,
-    )
-
-
-def add_threshold_margins(
-    metrics: Sequence[MetricSummary], cases: Sequence[CaseResult]
-) -> tuple[MetricSummary, ...]:
-    """Return `metrics`, the summaries of `cases`, each with the margin of its mean over its minimum."""
-    groups = group_by_metric(cases).values()
-    return tuple(
-        replace(
-            summary,
-            flip=compute_threshold_margin(summary.score, summary.minimum or 0.0, members, summary.range),
-        )
-        for summary, members in zip(metrics, groups, strict=True)
     )
 
 
@@ -168,12 +159,12 @@ def compute_threshold_margin(
     weights, counts, scores = array("d"), array("Q"), array("d")
     for case, metric in members:
         if metric.score is not None:
-            found = _list_run_scores(case, metric)
+            found = _list_run_scores(case, metric.name)
             weights.append(case.weight)
             counts.append(len(found))
             scores.extend(found)
     low, high = score_range
-    if score is None or any(not low <= each <= high for each in scores):
+    if score is None or (scores and not low <= min(scores) <= max(scores) <= high):
         return None
     rising, distance = score < threshold, abs(score - threshold)
     total, rest = math.fsum(weights), iter(scores)
@@ -190,8 +181,7 @@ def compute_threshold_margin(
     )
 
 
-def _list_run_scores(case: CaseResult, metric: CaseMetric) -> list[float]:
-    name = metric.name
+def _list_run_scores(case: CaseResult, name: str) -> list[float]:
     return [
         each.score
         for run in case.runs
@@ -211,29 +201,29 @@ def _count_fewest_runs(gains: Iterable[float], distance: float) -> int | None:
     return None
 
 
-def _iter_votes(name: str, cases: Sequence[CaseResult]) -> Iterator[tuple[object, ...]]:
-    """Yield the scores of the samples of each question that a model judged, for one metric."""
-    for run in (run for case in cases for run in case.runs if run.judge is not None):
-        yield from (
-            read_sample_scores(each.details) for each in run.metrics if each.details and each.name == name
-        )
-        for turn in run.turns:
-            yield from (
-                read_sample_scores(each.details)
-                for each in turn.metrics
-                if each.details and each.name == name
-            )
+def _compute_self_agreement(name: str, cases: Sequence[CaseResult]) -> float | None:
+    """Return how far the judge of a metric agrees with itself; None if no question has two answers."""
+    judged = [run for case in cases for run in case.runs if run.judge is not None]
+    if not judged:
+        return None
+    from evalgate.llm.judge_health import compute_self_agreement, read_sample_scores
+
+    metrics: Iterator[RunMetric | TurnMetric] = chain.from_iterable(
+        (*run.metrics, *chain.from_iterable(turn.metrics for turn in run.turns)) for run in judged
+    )
+    return compute_self_agreement(
+        read_sample_scores(each.details) for each in metrics if each.details and each.name == name
+    )
 
 
 def compute_totals(cases: Sequence[CaseResult]) -> Totals:
     """Return the counts of cases by status, and the usage of agent and simulated users, for the run."""
     runs = [run for case in cases for run in case.runs]
-    reported = (
-        each
-        for run in runs
-        for each in (run.usage, run.user_usage, *(attempt.usage for attempt in run.earlier_attempts))
-    )
-    usage = sum((each for each in reported if each is not None), Usage())
+    usage = Usage()
+    for run in runs:
+        for each in (run.usage, run.user_usage, *[attempt.usage for attempt in run.earlier_attempts]):
+            if each is not None:
+                usage += each
     statuses = [case.status for case in cases]
     return Totals(
         cases=len(cases),
@@ -250,7 +240,8 @@ def compute_totals(cases: Sequence[CaseResult]) -> Totals:
 
 def describe_inconsistent_cases(cases: Sequence[CaseResult]) -> str:
     """Return a notice about gating cases that passed in some runs and failed in others, or ""."""
-    flipping = [case for case in cases if case.gates and _has_inconsistent_runs(case)]
+    repeated = [case for case in cases if len(case.runs) > 1 and case.gates]
+    flipping = [case for case in repeated if _has_inconsistent_runs(case)]
     if not flipping:
         return ""
     names = ", ".join(case.eval_id for case in flipping[:5]) + (", …" if len(flipping) > 5 else "")

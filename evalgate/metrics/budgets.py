@@ -64,14 +64,6 @@ Measure: TypeAlias = Callable[[CaseRun, MetricContext], float | str]
 _NO_TOKENS = "the agent reports no tokens"
 
 
-def _measure_tokens(run: CaseRun, _: MetricContext) -> float | str:
-    return (run.usage.input_tokens + run.usage.output_tokens if run.usage else 0) or _NO_TOKENS
-
-
-def _measure_output_tokens(run: CaseRun, _: MetricContext) -> float | str:
-    return (run.usage.output_tokens if run.usage else 0) or _NO_TOKENS
-
-
 def _measure_cost(run: CaseRun, context: MetricContext) -> float | str:
     """Return the reported cost, or that of the tokens if their model has a price."""
     usage = run.usage
@@ -87,18 +79,10 @@ def _measure_cost(run: CaseRun, context: MetricContext) -> float | str:
     return f"no price for {models}: add it to `prices`"
 
 
-def _measure_tool_calls(run: CaseRun, _: MetricContext) -> float:
-    return sum(len(reply.tool_calls) for reply in run.replies if reply is not None)
-
-
 def _measure_model_calls(run: CaseRun, _: MetricContext) -> float | str:
     if not run.trace:
         return "without a trace model calls are not counted: set `trace: true` in `agent`"
     return sum(span.kind == "model" for span in run.trace)
-
-
-def _measure_turns(run: CaseRun, _: MetricContext) -> float:
-    return len(run.replies)
 
 
 def _measure_latency(run: CaseRun, context: MetricContext) -> float | str:
@@ -108,11 +92,15 @@ def _measure_latency(run: CaseRun, context: MetricContext) -> float | str:
 
 
 _MEASURES: Mapping[str, Measure] = {
-    "budget/tokens": _measure_tokens,
-    "budget/output_tokens": _measure_output_tokens,
+    "budget/tokens": lambda run, _: (
+        (run.usage.input_tokens + run.usage.output_tokens if run.usage else 0) or _NO_TOKENS
+    ),
+    "budget/output_tokens": lambda run, _: (run.usage.output_tokens if run.usage else 0) or _NO_TOKENS,
     "budget/cost_usd": _measure_cost,
-    "budget/tool_calls": _measure_tool_calls,
+    "budget/tool_calls": lambda run, _: sum(
+        len(reply.tool_calls) for reply in run.replies if reply is not None
+    ),
     "budget/model_calls": _measure_model_calls,
-    "budget/turns": _measure_turns,
+    "budget/turns": lambda run, _: len(run.replies),
     "budget/latency_s": _measure_latency,
 }

@@ -39,7 +39,6 @@ from evalgate.core.types import (
     Status,
     TurnMetric,
     TurnResult,
-    TurnScore,
     UserMessage,
 )
 from evalgate.llm.errors import JudgeError
@@ -63,13 +62,11 @@ def validate_result(result: object) -> MetricResult:
         if isinstance(result, (NotApplicable, MetricFailure)):
             return result
         return MetricFailure(f"the metric gave no result, but a value of type {type(result).__name__}")
-    scores: list[object] = [result.score]
     if not result.turns and type(result.score) is float and math.isfinite(result.score):
-        return result  # as nearly always
-    if result.turns:
-        scores += [turn.score for turn in result.turns if turn.score is not None]
-    for score in scores:
-        if not (isinstance(score, (int, float)) and math.isfinite(score)):
+        return result  # as of every check
+    scores: list[object] = [turn.score for turn in result.turns if turn.score is not None]
+    for score in (result.score, *scores):
+        if not (isinstance(score, (float, int)) and math.isfinite(score)):
             return MetricFailure(f"the metric gave the score {score!r:.80}, no finite number")
     return result
 
@@ -111,7 +108,8 @@ class BoundMetric:
         if score is None:
             return "not_evaluated"
         if passed is None:
-            passed = self.criterion.range.is_met(score, self.criterion.threshold)
+            criterion = self.criterion
+            passed = criterion.range.is_met(score, criterion.threshold)
         return "passed" if passed else "failed"
 
 
@@ -203,28 +201,23 @@ def _build_turn_results(
     scored = [
         (bound, result.turns) for bound, result in results if isinstance(result, MetricScore) and result.turns
     ]
-    return tuple(
-        [
-            TurnResult(
-                message.text if message else turn.user.text if turn else "",
-                turn.expected if turn else None,
-                reply,
-                tuple([_build_turn_metric(bound, turns[at]) for bound, turns in scored if at < len(turns)]),
-            )
-            for at, (turn, reply, message) in enumerate(rows)
-        ]
-    )
+    turns = []
+    for at, (turn, reply, message) in enumerate(rows):
+        metrics = []
+        for bound, scores in scored:
+            if at < len(scores):
+                own = scores[at]
+                status = bound.decide_status(own.score, own.passed)
+                metrics.append(TurnMetric(bound.criterion.metric, own.score, status, own.reason, own.details))
+        user = message.text if message else turn.user.text if turn else ""
+        turns.append(TurnResult(user, turn.expected if turn else None, reply, tuple(metrics)))
+    return tuple(turns)
 
 
-def _build_turn_metric(bound: BoundMetric, turn: TurnScore) -> TurnMetric:
-    status = bound.decide_status(turn.score, turn.passed)
-    return TurnMetric(bound.criterion.metric, turn.score, status, turn.reason, turn.details)
-
-
-@lru_cache(maxsize=1024, typed=True)
-def _share_run_metric(name: str, score: float, status: Status, literal: bool, gates: bool) -> RunMetric:
+@lru_cache(maxsize=1024)
+def _share_full_score(name: str, status: Status, literal: bool, gates: bool) -> RunMetric:
     """Return the same object for equal results: to look one up takes a fifth of the time to make one."""
-    return RunMetric(name, score, status, literal=literal, gates=gates)
+    return RunMetric(name, 1.0, status, literal=literal, gates=gates)
 
 
 def _build_run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:
@@ -235,8 +228,8 @@ def _build_run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:
         passed, score = result.passed, criterion.range.clamp(result.score)
         status = bound.decide_status(score, passed)
         literal = passed is None
-        if score == 1.0 and not result.reason and result.details is None:
-            return _share_run_metric(name, score, status, literal, gates)  # most of all results
+        if score == 1.0 and type(score) is float and not result.reason and result.details is None:
+            return _share_full_score(name, status, literal, gates)  # most of all results
         return RunMetric(name, score, status, result.reason, result.details, literal, gates=gates)
     if isinstance(result, NotApplicable):
         return RunMetric(name, None, "not_evaluated", result.reason, gates=gates)
@@ -259,11 +252,11 @@ def score_case(
     counting = [run for run in runs if not run.confirms]
     # One crash leaves the case without a score, not with the mean of its other runs: crashing on hard
     # questions would otherwise raise it.
-    unanswered = next((run for run in counting if run.outcome != "answered"), None)
-    if unanswered is None:
-        case_metrics = tuple([_summarize_case_metric(bound, counting) for bound in metrics])
+    unanswered = [run for run in counting if run.outcome != "answered"]
+    if unanswered:
+        case_metrics = tuple([_build_unanswered_metric(bound, unanswered[0]) for bound in metrics])
     else:
-        case_metrics = tuple([_build_unanswered_metric(bound, unanswered) for bound in metrics])
+        case_metrics = tuple([_summarize_case_metric(bound, counting) for bound in metrics])
     return CaseResult(
         eval_set_id=eval_set_id,
         eval_id=case.eval_id,
@@ -290,35 +283,43 @@ def _build_unanswered_metric(bound: BoundMetric, run: RunResult) -> CaseMetric:
 
 def _summarize_case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> CaseMetric:
     # Written for speed: merging shards calls this for every case of every shard.
-    name = bound.criterion.metric
-    own = [metric for run in runs for metric in run.metrics if metric.name == name]
-    broken = [metric for metric in own if metric.status == "errored"]
-    if broken:
-        return _create_case_metric(bound, None, "errored", broken[0].reason)
-    reasons = [metric.reason for metric in own if metric.reason]
-    judged = [metric for metric in own if metric.score is not None]
-    score = compute_mean([metric.score for metric in judged if metric.score is not None]) if judged else None
+    name, reason = bound.criterion.metric, ""
+    judged: list[RunMetric] = []
+    scores: list[float] = []
+    for run in runs:
+        for metric in run.metrics:
+            if metric.name == name:
+                if metric.status == "errored":
+                    return _create_case_metric(bound, None, "errored", metric.reason)
+                reason = reason or metric.reason
+                if metric.score is not None:
+                    judged.append(metric)
+                    scores.append(metric.score)
+    score = compute_mean(scores) if scores else None
     if bound.criterion.reliability is not None and score is not None:
         return _summarize_reliability(bound, bound.criterion.reliability, judged, score)
-    status = bound.decide_status(score, _apply_owners_rule(judged))
-    return _create_case_metric(bound, score, status, reasons[0] if reasons else "")
+    # Unless the threshold alone decided each run, a case passes if every run did, at any mean.
+    passed = None
+    if False in [run.literal for run in judged]:
+        passed = all(run.status == "passed" for run in judged)
+    return _create_case_metric(bound, score, bound.decide_status(score, passed), reason)
 
 
 def _create_case_metric(
     bound: BoundMetric, score: float | None, status: Status, reason: str = ""
 ) -> CaseMetric:
-    threshold = bound.criterion.threshold
+    criterion = bound.criterion
     return CaseMetric(
-        bound.name,
+        criterion.metric,
         score,
-        threshold,
+        criterion.threshold,
         status,
         reason,
         bound.fingerprint,
         bound.scope,
-        range=bound.criterion.range,
-        min_mean=bound.criterion.min_mean,
-        gates=bound.criterion.gates,
+        range=criterion.range,
+        min_mean=criterion.min_mean,
+        gates=criterion.gates,
     )
 
 
@@ -338,13 +339,6 @@ def _summarize_reliability(
         f"{format_score(wanted.at_least)}: {passed} of {pluralize(len(judged), 'run')} passed"
     )
     return _create_case_metric(bound, score, "failed", reason)
-
-
-def _apply_owners_rule(judged: Sequence[RunMetric]) -> bool | None:
-    """Return True if every run passed; None if no metric decided by itself, so that the mean decides."""
-    if not [run for run in judged if not run.literal]:
-        return None
-    return all(run.status == "passed" for run in judged)
 
 
 def decide_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric | RunMetric]) -> Status:

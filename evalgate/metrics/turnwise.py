@@ -1,11 +1,10 @@
 """Pairs of a run's turns with those of its case, and scoring turn by turn; a missing turn scores 0.0."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from evalgate.core.formatting import compute_sequential_mean
 from evalgate.core.frozen import frozen
 from evalgate.core.types import (
     CaseRun,
@@ -82,18 +81,26 @@ async def compute_turn_mean(
 
 def _estimate_size(case: EvalCase, run: CaseRun) -> int:
     """Estimate the number of characters that are compared."""
-    replies = [turn.expected for turn in case.turns]
-    replies += [reply for reply in run.replies if reply is not None]
-    characters = sum([len(reply.response) for reply in replies if reply.response])
-    return characters + sum([len(reply.events) for reply in replies]) * _WEIGHT_OF_AN_EVENT
+    size = 0
+    for reply in (*[turn.expected for turn in case.turns], *run.replies):
+        if reply is not None:
+            size += len(reply.response or "") + len(reply.events) * _WEIGHT_OF_AN_EVENT
+    return size
 
 
 def _judge_turns(case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply], TurnScore]) -> MetricScore:
-    # A list first: it takes half the time of a generator for the one turn that most cases have.
-    turns = tuple([_judge_turn(turn, reply, judge) for turn, reply in zip_longest(case.turns, run.replies)])
-    return MetricScore(
-        compute_sequential_mean([turn.score or 0.0 for turn in turns]), turns, _find_first_reason(turns)
-    )
+    turns: list[TurnScore] = []
+    total = 0.0
+    for turn, reply in zip_longest(case.turns, run.replies):
+        if turn is None:
+            score = TurnScore(0.0, NOT_ASKED_FOR)
+        elif reply is None:
+            score = TurnScore(0.0, NO_REPLY)
+        else:
+            score = judge(turn, reply)
+        turns.append(score)
+        total += score.score or 0.0  # one after the other, because engines do: the last bit can decide
+    return MetricScore(total / len(turns), tuple(turns), _find_first_reason(turns))
 
 
 async def compute_turn_mean_all_pass(
@@ -110,17 +117,7 @@ async def compute_turn_mean_all_pass(
     return replace(result, turns=turns, passed=all(turn.passed for turn in turns))
 
 
-def _judge_turn(
-    turn: CaseTurn | None, reply: Reply | None, judge: Callable[[CaseTurn, Reply], TurnScore]
-) -> TurnScore:
-    if turn is None:
-        return TurnScore(0.0, NOT_ASKED_FOR)
-    if reply is None:
-        return TurnScore(0.0, NO_REPLY)
-    return judge(turn, reply)
-
-
-def _find_first_reason(turns: tuple[TurnScore, ...]) -> str:
+def _find_first_reason(turns: Sequence[TurnScore]) -> str:
     for number, turn in enumerate(turns, start=1):
         if turn.reason:
             return f"turn {number}: {turn.reason}" if len(turns) > 1 else turn.reason

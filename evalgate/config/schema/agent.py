@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, Strict, model_validator
 from pydantic_core import CoreSchema
 
-from evalgate.config import defaults
+from evalgate.config import option_defaults
 from evalgate.config.schema.field_types import ConfigSection, Count, EnvironmentName, Names
 
 
@@ -21,11 +21,13 @@ class AgentConfig(BaseModel):
     """Interpreter that runs a Python agent; the gate's own when absent."""
     setup: str | None = None
     """Shell command that installs what the agent needs, run once before it starts."""
-    workers: Count = Field(default=defaults.WORKERS, ge=1, le=256)
+    workers: Count = Field(default=option_defaults.WORKERS, ge=1, le=256)
     """Processes that run the agent."""
-    concurrency: Count = Field(default=defaults.CONCURRENCY, ge=1, le=10_000)
+    concurrency: Count = Field(default=option_defaults.CONCURRENCY, ge=1, le=10_000)
     """Conversations at the same time, over all workers."""
-    timeout: Annotated[float, Strict()] = Field(default=defaults.TURN_TIMEOUT, gt=0, allow_inf_nan=False)
+    timeout: Annotated[float, Strict()] = Field(
+        default=option_defaults.TURN_TIMEOUT, gt=0, allow_inf_nan=False
+    )
     """Seconds that one turn may take."""
     requests_per_minute: Count | None = Field(default=None, ge=1)
     """Turns that are begun in any minute, at most."""
@@ -62,7 +64,7 @@ class SessionConfig(ConfigSection):
 class ExecutorConfig(ConfigSection):
     """Place where the agent's workers run. It does not change the agent's answers."""
 
-    kind: Literal["local", "ray"] = defaults.EXECUTOR
+    kind: Literal["local", "ray"] = option_defaults.EXECUTOR
     """`local`: processes of this machine; `ray`: actors of a Ray cluster."""
     address: str | None = Field(default=None, min_length=1)
     """Of the Ray cluster, as `ray.init` takes it: `auto`, `host:6379`, `ray://host:10001`. That of

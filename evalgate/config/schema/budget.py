@@ -202,7 +202,12 @@ class UsageMeter:
     def add_usage(self, spent: MeteredUsage) -> None:
         """Add to the usage so far."""
         self._spent += spent
-        if spent.calls and self.on_call is not None:
+        if spent.calls:
+            self.notify_listener()
+
+    def notify_listener(self) -> None:
+        """Call `on_call`, if there is a listener."""
+        if self.on_call is not None:
             self.on_call()
 
     def explain_exhaustion(self) -> str:

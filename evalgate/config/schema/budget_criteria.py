@@ -88,13 +88,12 @@ def convert_case_limits(criteria: object) -> object:
     """Return the raw `criteria` of some cases with `{max: 6}` of a budget as its threshold."""
     if not isinstance(criteria, Mapping):
         return criteria
-    return {name: _convert_limit(str(name), value) for name, value in criteria.items()}
-
-
-def _convert_limit(name: str, value: JsonValue) -> object:
-    if is_budget(name) and isinstance(value, Mapping) and set(value) == {"max"}:
-        return value["max"]
-    return value
+    limits = {
+        name: value["max"]
+        for name, value in criteria.items()
+        if is_budget(str(name)) and isinstance(value, Mapping) and set(value) == {"max"}
+    }
+    return {**criteria, **limits}
 
 
 def _complete_budget(name: str, value: JsonValue) -> object:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from math import isfinite, nan
 from typing import Annotated, Literal, Self, TypeAlias, cast
 
 from pydantic import (
@@ -12,6 +13,7 @@ from pydantic import (
     Strict,
     ValidationInfo,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 
@@ -20,12 +22,22 @@ from evalgate.core.formatting import join_quoted
 from evalgate.documents.json_schemas import SchemaValidatorMissingError, check_schema
 from evalgate.documents.re2_patterns import InvalidPatternError, RegexEngineMissingError, compile_pattern
 
-Globs = Annotated[Names, Field(min_length=1)]
+
+def _check_tools(names: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    if not all(name.strip() for name in ((names,) if isinstance(names, str) else names)):
+        raise ValueError("must name a tool: an empty name matches none")
+    return names
+
+
+Tool = Annotated[str, AfterValidator(_check_tools)]
+Globs = Annotated[Names, Field(min_length=1), AfterValidator(_check_tools)]
 Texts = Annotated[Names, Field(min_length=1)]
 Flag = Annotated[bool, Strict()]
 
 
 def _check_pattern(pattern: str) -> str:
+    if not pattern:
+        raise ValueError("must not be empty: an empty pattern matches every text")
     try:
         compile_pattern(pattern)
     except InvalidPatternError as error:
@@ -36,8 +48,6 @@ def _check_pattern(pattern: str) -> str:
 
 
 Pattern = Annotated[str, AfterValidator(_check_pattern)]
-
-
 ReadSchema: TypeAlias = Callable[[str], object]
 """Function that reads the JSON Schema in a file; it raises ValueError. The context of a validation."""
 
@@ -54,8 +64,15 @@ def _check_schema(schema: object, info: ValidationInfo) -> object:
     return schema
 
 
+def _require_schema(value: object) -> object:
+    if type(value) not in {str, dict}:
+        raise ValueError("must be a JSON Schema, which is an object, or the path of a file with one")
+    return value
+
+
 Schema = Annotated[
     str | dict[str, JsonValue],
+    BeforeValidator(_require_schema),
     AfterValidator(_check_schema),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]}),
 ]
@@ -81,9 +98,9 @@ class ToolsRule(ConfigSection):
     """Tools that must be called in this order; other calls may stand in between."""
     only: Globs | None = None
     """Tools that may be called, and no others."""
-    max: Annotated[Mapping[str, Annotated[int, Strict(), Field(ge=0)]], Field(min_length=1)] | None = None
+    max: Annotated[Mapping[Tool, Annotated[int, Strict(), Field(ge=0)]], Field(min_length=1)] | None = None
     """Tool → most calls of it; `*` counts all calls."""
-    min: Annotated[Mapping[str, Annotated[int, Strict(), Field(ge=1)]], Field(min_length=1)] | None = None
+    min: Annotated[Mapping[Tool, Annotated[int, Strict(), Field(ge=1)]], Field(min_length=1)] | None = None
     """Tool → fewest calls of it; `*` counts all calls."""
     no_failed_calls: Flag = False
     """true: no call may return an error."""
@@ -100,7 +117,8 @@ class ToolsRule(ConfigSection):
             for name in names:
                 if is_covered(name, self.forbid or ()):
                     raise ValueError(f"contradicts itself: `{name}` is in `{key}` and in `forbid`")
-                if self.only and key != "only" and not self._may_be_called(name):
+                is_glob = bool(set(name) & set("*?["))
+                if self.only and key != "only" and not (is_glob or is_covered(name, self.only)):
                     raise ValueError(f"contradicts itself: `{name}` is in `{key}` and not in `only`")
         for name, most in (self.max or {}).items():
             least = self._count_wanted(name)
@@ -120,29 +138,29 @@ class ToolsRule(ConfigSection):
         }
         return [(key, names) for key, names in wanted.items() if names]
 
-    def _may_be_called(self, name: str) -> bool:
-        is_glob = bool(set(name) & set("*?["))
-        return is_glob or is_covered(name, self.only or ())
-
     def _count_wanted(self, name: str) -> int:
         """Return the fewest calls matching `name` that the other conditions want."""
-        required = sum(is_covered(each, (name,)) for each in dict.fromkeys(self.require or ()))
-        ordered = sum(is_covered(each, (name,)) for each in self.order or ())
-        least = [count for each, count in (self.min or {}).items() if is_covered(each, (name,))]
-        return max([min(required, 1), ordered, *least])
+        require, order, least = self.require or (), self.order or (), self.min or {}
+        wanted = [each for each in {*require, *order, *least} if is_covered(each, (name,))]
+        counts = {each: max(each in require, order.count(each), least.get(each, 0)) for each in wanted}
+        # One call may match two globs, but has only one name.
+        named = sum(count for each, count in counts.items() if not set(each) & set("*?["))
+        ordered = sum(is_covered(each, (name,)) for each in order)
+        return max([named, ordered, *counts.values()])
 
 
 def _parse_tolerance(value: object) -> object:
-    """Convert "5%" to the same text if it is a share, and refuse any other text."""
-    if not isinstance(value, str):
-        return value
-    number = value.removesuffix("%")
+    """Return a finite number or a share such as "5%" as it is, and refuse everything else."""
+    is_share = isinstance(value, str) and value.endswith("%")
     try:
-        is_share = value.endswith("%") and 0 < float(number) < float("inf")
+        number = float(str(value).removesuffix("%"))
     except ValueError:
-        is_share = False
-    if not is_share:
-        raise ValueError(f'must be a number, or a share as "5%", not {value!r}')
+        number = nan
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not isfinite(number) or not (is_number or (is_share and number > 0)):
+        raise ValueError(f'must be a finite number, or a share as "5%", not {value!r}')
+    if is_share and number >= 100:
+        raise ValueError(f"must be less than 100%, which every number of the same sign keeps, not {value!r}")
     return value
 
 
@@ -263,19 +281,24 @@ class TextRule(ConfigSection):
             raise ValueError("demands nothing: name texts that it `contains`, for example")
         if "" in (*(self.contains or ()), *(self.not_contains or ())):
             raise ValueError("has an empty text, which every text contains")
-        folded = [each.lower() if self.ignore_case else each for each in self.contains or ()]
-        for absent in self.not_contains or ():
-            text = absent.lower() if self.ignore_case else absent
-            if any(text in each for each in folded):
-                raise ValueError(
-                    f"contradicts itself: `contains` asks for {absent!r}, and `not_contains` forbids it"
-                )
-        longest = max((len(each.split()) for each in self.contains or ()), default=0)
-        if self.max_words is not None and longest > self.max_words:
-            raise ValueError(
-                f"contradicts itself: `contains` has {longest} words, and `max_words` allows {self.max_words}"
-            )
+        for text in self.contains or ():
+            self._check_wanted_text("contains", text)
+        self._check_wanted_text("equals", self.equals or "")
+        self._check_wanted_text("starts_with", self.starts_with or "")
         return self
+
+    def _check_wanted_text(self, key: str, text: str) -> None:
+        folded = text.lower() if self.ignore_case else text
+        for absent in self.not_contains or ():
+            if (absent.lower() if self.ignore_case else absent) in folded:
+                raise ValueError(
+                    f"contradicts itself: `{key}` asks for {absent!r}, and `not_contains` forbids it"
+                )
+        words = len(text.split())
+        if self.max_words is not None and words > self.max_words:
+            raise ValueError(
+                f"contradicts itself: `{key}` has {words} words, and `max_words` allows {self.max_words}"
+            )
 
 
 class ResponseRule(TextRule):
@@ -307,7 +330,15 @@ def _check_path(path: str) -> str:
     return path
 
 
-ValueRules = Annotated[Mapping[str, ValueRule], Field(min_length=1)]
+def _check_value_path(path: str) -> str:
+    if not path.strip(".[] "):
+        raise ValueError(f"must be the path of a value, as `items[0].sku`, not {path!r}")
+    return path
+
+
+ValueRules = Annotated[
+    Mapping[Annotated[str, AfterValidator(_check_value_path)], ValueRule], Field(min_length=1)
+]
 
 
 class Conditions(ConfigSection):
@@ -315,7 +346,7 @@ class Conditions(ConfigSection):
 
     tools: ToolsRule | None = None
     """The tools that are called, and how often."""
-    args: Annotated[Mapping[str, ValueRules], Field(min_length=1)] | None = None
+    args: Annotated[Mapping[Tool, ValueRules], Field(min_length=1)] | None = None
     """Tool (a glob) → path of an argument, as `items[0].sku` → a value, or conditions on it."""
     calls: Literal["every", "some", "if_any"] = "every"
     """Calls that `args` is about. `every`: there is one, and all fit; `some`: one fits; `if_any`:
@@ -328,8 +359,15 @@ class Conditions(ConfigSection):
         Annotated[Mapping[Annotated[str, AfterValidator(_check_path)], FileRule], Field(min_length=1)] | None
     ) = None
     """File below the working folder (a glob) → conditions on it."""
-    turn: Annotated[int, Strict(), Field(ge=1)] | Literal["last"] | None = None
+    turn: Annotated[int, Field(ge=1)] | Literal["last"] | None = None
     """The only turn that counts, from 1, or `last`; the whole conversation when absent."""
+
+    @field_validator("turn", mode="before")
+    @classmethod
+    def _check_turn(cls, turn: object) -> object:
+        if turn not in (None, "last") and (type(turn) is not int or turn < 1):
+            raise ValueError(f'must be a whole number from 1, or "last", not {turn!r}')
+        return turn
 
     @model_validator(mode="after")
     def _check_demands(self) -> Self:
@@ -347,6 +385,9 @@ class Conditions(ConfigSection):
         for name in self.args or ():
             if self.calls != "if_any" and is_covered(name, tools.forbid or ()):
                 raise ValueError(f"contradicts itself: `{name}` is in `args` and in `tools.forbid`")
+            limits = [glob for glob, most in (tools.max or {}).items() if not most]
+            if self.calls != "if_any" and is_covered(name, limits):
+                raise ValueError(f"contradicts itself: `{name}` is in `args`, and `tools.max` allows no call")
 
     def list_statements(self) -> list[str]:
         """Return the statements that a judge must affirm."""

@@ -11,19 +11,13 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic.config import JsonDict
 from pydantic_core import CoreSchema
 
-from evalgate.config import defaults
+from evalgate.config import option_defaults
 from evalgate.config.schema.field_types import ConfigSection, Count, Unit
 
 DEFAULT_BASELINE = ".evalgate/baseline.json"
 """Path of the baseline for `baseline save` and `run`, unless another is named."""
-
-
-def _name_default(schema: JsonDict) -> None:
-    """Replace the default section by the word that users write."""
-    schema["default"] = "off"
 
 
 class StatisticsConfig(ConfigSection):
@@ -59,11 +53,6 @@ class StatisticsConfig(ConfigSection):
                 "close the gate is enough to doubt"
             )
         return self
-
-
-def _build_anchor(value: object) -> object:
-    """Return a section for a string, which is the anchor's baseline."""
-    return {"baseline": value} if isinstance(value, str) else value
 
 
 class AnchorConfig(ConfigSection):
@@ -132,13 +121,17 @@ class GateConfig(ConfigSection):
     One that does not exist yet is a notice, not an error. Absent: .evalgate/baseline.json, if it is there.
     """
     anchor: Annotated[
-        AnchorConfig | None, BeforeValidator(_build_anchor, json_schema_input_type=str | AnchorConfig | None)
+        AnchorConfig | None,
+        BeforeValidator(
+            lambda value: {"baseline": value} if isinstance(value, str) else value,
+            json_schema_input_type=str | AnchorConfig | None,
+        ),
     ] = None
     """Older baseline that means are compared with as well: a string, or `baseline` and `max_regression`."""
     quarantine: str | None = None
     """File of cases that run and are reported, and do not gate: `case`, `owner`, `reason`, `expires` each."""
     max_regression: Unit = Field(
-        default=defaults.MAX_REGRESSION, validation_alias=AliasChoices("max_regression", "max_drop")
+        default=option_defaults.MAX_REGRESSION, validation_alias=AliasChoices("max_regression", "max_drop")
     )
     """A drop of a metric's mean of this size or more closes the gate, unless it can be luck: a share of the
     range of the metric's scores."""
@@ -152,7 +145,8 @@ class GateConfig(ConfigSection):
     """The agent answers the same each time: compare exactly."""
     statistics: StatisticsConfig = StatisticsConfig.model_construct()
     """Settings that separate regressions from luck."""
-    control: ControlConfig = Field(default=NO_CONTROL, json_schema_extra=_name_default)
+    # The schema names the default as users write it.
+    control: ControlConfig = Field(default=NO_CONTROL, json_schema_extra={"default": "off"})
     """Runs of the base commit's agent, to tell a change of the agent from a drift of its model or backend:
     `off`, `suspects`, `all`, or a section with more settings."""
     max_failed_cases: Count | None = Field(default=None, ge=0)

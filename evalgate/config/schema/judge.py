@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, field_validator
 
-from evalgate.config import defaults
+from evalgate.config import option_defaults
 from evalgate.core.formatting import did_you_mean, join_quoted
 from evalgate.core.frozen import frozen
 
@@ -142,7 +142,7 @@ class CacheConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    mode: CacheMode = defaults.JUDGE_CACHE
+    mode: CacheMode = option_defaults.JUDGE_CACHE
     """`read-write`; `read`: store no new answer; `off`: ask every question again."""
     path: str = ".evalgate/judge-cache.sqlite"
     """Relative to the thresholds file."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol
 
+from evalgate.metrics.checks.state import NO_STATE
 from evalgate.metrics.checks.transcript import DoesNotApplyError, Transcript
 
 
@@ -22,10 +23,21 @@ class ConditionGroup:
         self._turn = turn
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield the faults of all conditions."""
+        """Yield the faults of all conditions.
+
+        Raises:
+            DoesNotApplyError: there is no such turn; or a condition does not apply, after the faults of the
+                others.
+        """
         chosen = transcript.select_turn(self._turn)
+        lacking = None
         for condition in self._conditions:
-            yield from condition.find_faults(chosen)
+            try:
+                yield from condition.find_faults(chosen)
+            except DoesNotApplyError as error:
+                lacking = error
+        if lacking is not None:
+            raise lacking
 
 
 class AlternativesCondition:
@@ -59,7 +71,22 @@ class NoneOfCondition:
         self._groups = groups
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield a sentence for each group that holds."""
+        """Yield a sentence for each group that holds, or that an unknown state alone keeps from holding.
+
+        Raises:
+            DoesNotApplyError: a group does not apply; after the faults of the others.
+        """
+        lacking = None
         for number, group in enumerate(self._groups, 1):
-            if next(group.find_faults(transcript), None) is None:
-                yield f"number {number} of `none_of` holds"
+            found = f"number {number} of `none_of` holds"
+            try:
+                for fault in group.find_faults(transcript):
+                    found = fault if fault == NO_STATE else ""
+                    if not found:
+                        break
+            except DoesNotApplyError as error:
+                lacking, found = error, ""
+            if found:
+                yield found
+        if lacking is not None:
+            raise lacking

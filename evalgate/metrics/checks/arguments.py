@@ -22,7 +22,8 @@ class ArgumentsCondition:
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each argument that is wrong."""
-        calls = [made for made in transcript.calls if self._matches(made.call.name)]
+        matches = self._matches
+        calls = [made for made in transcript.calls if matches(made.call.name)]
         if not calls:
             if self._calls != "if_any":
                 yield f"expected a call of `{self._tool}`, found {describe_calls(transcript.calls)}"

@@ -84,10 +84,13 @@ class Check:
         """
         if transcript.missing:
             return MetricScore(0.0, reason=transcript.missing)
+        faults: list[str] = []
         try:
-            faults = [*self._condition.find_faults(transcript)]
+            for fault in self._condition.find_faults(transcript):
+                faults.append(fault)  # noqa: PERF402  a comprehension would lose those found before an error
         except DoesNotApplyError as error:
-            return NotApplicable(str(error))
+            if not faults:
+                return NotApplicable(str(error))
         except RecursionError:
             return MetricFailure(TOO_DEEP)
         return _build_failure(faults) if faults else _PASSED

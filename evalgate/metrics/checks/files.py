@@ -32,13 +32,18 @@ class FilesCondition:
         self._rules = [(path, rule, TextCondition(rule)) for path, rule in rules.items()]
         self._folder = folder
         self._since = since - _CLOCK_STEP_S
+        # Files of an evaluation that ended a moment ago, in the same process, are within that step.
+        found = (each for path in rules for each in self._find_files(path.replace("{case}", "*"), False))
+        self._leftovers = {
+            each: _sign(each) for each in found if self._since <= each.stat().st_mtime <= since
+        }
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each file that is missing, has wrong content, or must not be there."""
         for path, rule, condition in self._rules:
             name = path.replace("{case}", glob.escape(transcript.case.eval_id))
             found = self._find_files(name, path != name)
-            new = [each for each in found if each.stat().st_mtime >= self._since]
+            new = [each for each in found if self._is_new(each)]
             if not rule.exists:
                 yield from (f"file `{self._format(each)}`: expected no such file" for each in new)
             elif not new:
@@ -47,6 +52,9 @@ class FilesCondition:
             for each in new if rule.exists else ():
                 for fault in _find_content_faults(each, condition):
                     yield f"file `{self._format(each)}` {fault}"
+
+    def _is_new(self, path: Path) -> bool:
+        return path.stat().st_mtime >= self._since and self._leftovers.get(path) != _sign(path)
 
     def _find_files(self, pattern: str, is_filled_in: bool) -> list[Path]:
         """Return the files below the folder, also those behind a link as long as it does not lead out."""
@@ -60,6 +68,12 @@ class FilesCondition:
 
     def _format(self, path: Path) -> str:
         return path.relative_to(self._folder).as_posix()
+
+
+def _sign(path: Path) -> tuple[int, int, int]:
+    """Return what differs between a file and its next version."""
+    status = path.stat()
+    return status.st_mtime_ns, status.st_ino, status.st_size
 
 
 def _find_content_faults(path: Path, condition: TextCondition) -> Iterator[str]:

@@ -35,7 +35,7 @@ class ResponseCondition:
         self._text = TextCondition(rule)
         self._similar = rule.similar
         self._semantic = rule.semantic
-        self._has_more = rule.similar is not None or rule.semantic is not None
+        self._has_more = any(each is not None for each in (rule.json_schema, rule.similar, rule.semantic))
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each condition that does not hold; none for a conversation without turns."""
@@ -49,20 +49,21 @@ class ResponseCondition:
             return
         text = self._text
         if text.wants:
-            where = f"turn {responses[-1][0]}: the" if len(responses) == 1 else "a"
-            for fault in text.find_lacking(*[each for _, each in responses]):
+            for fault in text.find_lacking([each for _, each in responses]):
+                where = f"turn {responses[-1][0]}: the" if len(responses) == 1 else "a"
                 yield f"{where} response {fault}"
-        for number, each in responses if text.limits else ():
-            for fault in text.find_excess(each):
-                yield f"turn {number}: the response {fault}"
-        if fault := text.find_schema_fault(responses[-1][1]):
-            yield f"turn {responses[-1][0]}: the response {fault}"
+        if text.limits:
+            for number, each in responses:
+                for fault in text.find_excess(each):
+                    yield f"turn {number}: the response {fault}"
         if self._has_more:
             yield from self._find_more_faults(responses, transcript)
 
     def _find_more_faults(
         self, responses: Sequence[tuple[int, str]], transcript: Transcript
     ) -> Iterator[str]:
+        if fault := self._text.find_schema_fault(responses[-1][1]):
+            yield f"turn {responses[-1][0]}: the response {fault}"
         if self._similar is not None:
             yield from _find_differences(self._similar, responses, transcript)
         if self._semantic is not None:

@@ -6,6 +6,8 @@ from evalgate.config.schema.checks import ValueRule
 from evalgate.metrics.checks.transcript import Transcript
 from evalgate.metrics.checks.values import ValueCondition, find_values
 
+NO_STATE = "the agent reported no session state"
+
 
 class StateCondition:
     """The conditions of `state`."""
@@ -17,7 +19,7 @@ class StateCondition:
         """Yield a sentence for each key with a wrong value."""
         state = transcript.run.final_state
         if state is None:
-            yield "the agent reported no session state"
+            yield NO_STATE
             return
         for path, condition in self._conditions:
             for shown, value in find_values(state, path):

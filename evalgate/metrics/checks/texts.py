@@ -7,7 +7,7 @@ from evalgate.config.schema.checks import TextRule
 from evalgate.core.formatting import pluralize
 from evalgate.core.sanitize import shorten_text, to_one_line
 from evalgate.documents.json_schemas import build_schema_check
-from evalgate.documents.re2_patterns import compile_pattern
+from evalgate.documents.re2_patterns import has_regex_match
 
 _LONGEST_TEXT = 100
 
@@ -35,9 +35,10 @@ class TextCondition:
         self._equals = rule.equals
         self._starts_with = rule.starts_with
         self._pattern = rule.matches
-        self._search = compile_pattern(rule.matches).search if rule.matches is not None else None
         self._max_words = rule.max_words
-        self.wants = bool(self._contains or self._search or rule.equals is not None or rule.starts_with)
+        self.wants = bool(
+            self._contains or rule.matches is not None or rule.equals is not None or rule.starts_with
+        )
         """True if the text must have something."""
         self.limits = bool(self._not_contains or self._max_words)
         """True if the text must not have something."""
@@ -48,17 +49,17 @@ class TextCondition:
 
     def find_faults(self, text: str) -> Iterator[str]:
         """Yield a sentence part for each condition that does not hold."""
-        yield from self.find_lacking(text)
+        yield from self.find_lacking([text])
         yield from self.find_excess(text)
         if self._complain is not None and (fault := self.find_schema_fault(text)):
             yield fault
 
-    def find_lacking(self, *texts: str) -> Iterator[str]:
+    def find_lacking(self, texts: Sequence[str]) -> Iterator[str]:
         """Yield what none of the texts has and one of them should have."""
         if self._contains:
-            normalized = [self._normalize(text) for text in texts]
+            normalized = [self._normalize(text) for text in texts] if self._fold else texts
             for shown, part in self._contains:
-                if not any(part in text for text in normalized):
+                if not [text for text in normalized if part in text]:
                     word = json.dumps(shown, ensure_ascii=False)
                     yield f"should contain {word}, found {_describe_texts(texts)}"
         if self._equals is not None:
@@ -69,7 +70,8 @@ class TextCondition:
             start = self._normalize(self._starts_with)
             if not any(self._normalize(text).startswith(start) for text in texts):
                 yield f"should start with {quote_text(self._starts_with)}, found {_describe_texts(texts)}"
-        if self._search is not None and not any(self._search(text) for text in texts):
+        pattern = self._pattern
+        if pattern is not None and not any(has_regex_match(pattern, text) for text in texts):
             yield f"should match `{self._pattern}`, found {_describe_texts(texts)}"
 
     def find_excess(self, text: str) -> Iterator[str]:

@@ -34,7 +34,8 @@ class ToolsCondition:
         self._require = _build_matchers(rule.require)
         self._forbid = _build_matchers(rule.forbid)
         self._order = _build_matchers(rule.order)
-        self._only = _build_matchers(rule.only)
+        self._only = [matches for _, matches in _build_matchers(rule.only)]
+        self._allowed = join_quoted(rule.only or ())
         self._max = _build_counts(rule.max)
         self._min = _build_counts(rule.min)
         self._no_failed_calls = rule.no_failed_calls
@@ -43,9 +44,15 @@ class ToolsCondition:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each condition that does not hold."""
         calls, names = transcript.calls, transcript.names
-        if self._forbid or self._only:
-            yield from self._find_unwanted_calls(calls, names)
         # `map` stays in C: conditions hold nearly always, and only then nothing has to be described.
+        for glob, matches in self._forbid:
+            if any(map(matches, names)):
+                yield from (
+                    f"{made.describe()}: `{glob}` is forbidden" for made in calls if matches(made.call.name)
+                )
+        if self._only:
+            unwanted = [made for made in calls if not any(matches(made.call.name) for matches in self._only)]
+            yield from (f"{made.describe()}: only {self._allowed} may be called" for made in unwanted)
         for glob, matches in self._require:
             if not any(map(matches, names)):
                 yield f"expected a call of `{glob}`, found {describe_calls(calls)}"
@@ -55,18 +62,8 @@ class ToolsCondition:
             yield fault
         if self._no_failed_calls:
             yield from _find_failed_calls(transcript)
-        if self._no_repeats:
+        if self._no_repeats and len(set(names)) < len(names):
             yield from _find_repeats(calls)
-
-    def _find_unwanted_calls(self, calls: Sequence[MadeCall], names: Sequence[str]) -> Iterator[str]:
-        for glob, matches in self._forbid:
-            for made in calls if any(map(matches, names)) else ():
-                if matches(made.call.name):
-                    yield f"{made.describe()}: `{glob}` is forbidden"
-        for made in calls if self._only else ():
-            if not any(matches(made.call.name) for _, matches in self._only):
-                allowed = join_quoted([glob for glob, _ in self._only])
-                yield f"{made.describe()}: only {allowed} may be called"
 
     def _find_count_faults(self, calls: Sequence[MadeCall], names: Sequence[str]) -> Iterator[str]:
         for glob, matches, most in self._max:
@@ -131,7 +128,7 @@ def is_error_result(result: object) -> bool:
 
 def _find_failed_calls(transcript: Transcript) -> Iterator[str]:
     for turn, reply in transcript.turns:
-        if not any(isinstance(event, ToolResult) for event in reply.events):
+        if not [event for event in reply.events if isinstance(event, ToolResult)]:
             continue
         for number, record in enumerate(collect_tool_records(reply), 1):
             if is_error_result(record.result):
@@ -142,12 +139,19 @@ def _find_failed_calls(transcript: Transcript) -> Iterator[str]:
 
 def _find_repeats(calls: Sequence[MadeCall]) -> Iterator[str]:
     seen: dict[str, MadeCall] = {}
-    if len({made.call.name for made in calls}) == len(calls):
-        return  # as nearly always
     for made in calls:
         call = made.call
         args = {} if call.arguments is None else call.arguments
-        key = json.dumps([call.name, args], sort_keys=True, default=str)
+        key = json.dumps([call.name, _unify_numbers(args)], sort_keys=True, default=str)
         earlier = seen.setdefault(key, made)
         if earlier is not made:
             yield f"{made.describe()} repeats turn {earlier.turn}, call {earlier.number}"
+
+
+def _unify_numbers(value: object) -> object:
+    """Return the value with 1 for 1.0, because they are equal as JSON."""
+    if isinstance(value, Mapping):
+        return {key: _unify_numbers(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_unify_numbers(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

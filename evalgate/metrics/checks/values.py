@@ -7,12 +7,12 @@ from typing import Final
 
 from evalgate.config.schema.checks import ValueRule
 from evalgate.documents.json_schemas import build_schema_check
-from evalgate.documents.re2_patterns import compile_pattern
+from evalgate.documents.re2_patterns import has_regex_match
 from evalgate.metrics.checks.transcript import StatementQuestion, Transcript
 
 _LONGEST_VALUE = 80
 _PART = re.compile(r"\[(\*|-?\d+)\]|([^.\[\]]+)")
-_ROUNDING = 1e-9
+_ROUNDING = 1e-12
 _SCALARS = frozenset({str, int, float, bool})
 
 
@@ -103,9 +103,11 @@ def contains_value(whole: object, part: object, *, ignore_case: bool = False) ->
 def is_near(one: float, other: float, within: float | str | None) -> bool:
     """Return True if two numbers are at most `within` apart: a number, or "5%" of the larger one.
 
-    Rounding of the last bits is allowed in any case, so that 0.3 is 0.1 away from 0.2.
+    Rounding of the last bits is allowed, so that 0.3 is 0.1 away from 0.2, but not between whole numbers.
     """
     try:
+        if not isinstance(within, str) and float(one).is_integer() and float(other).is_integer():
+            return abs(one - other) <= (within or 0)
         larger = max(abs(one), abs(other))
         is_share = isinstance(within, str)
         allowed = float(str(within).removesuffix("%")) / 100 * larger if is_share else float(within or 0)
@@ -180,9 +182,8 @@ def _build_tests(rule: ValueRule) -> Iterator[_Test]:
 
 
 def _build_pattern_test(pattern: str) -> _Test:
-    search = compile_pattern(pattern).search
     return (
-        lambda value: isinstance(value, str) and search(value) is not None,
+        lambda value: isinstance(value, str) and has_regex_match(pattern, value),
         lambda value: f"{'' if isinstance(value, str) else 'be a text and '}match `{pattern}`",
     )
 
@@ -190,7 +191,7 @@ def _build_pattern_test(pattern: str) -> _Test:
 def _build_number_test(number: float, within: float | str | None) -> _Test:
     def is_number_near(value: object) -> bool:
         return (
-            isinstance(value, int | float) and not isinstance(value, bool) and is_near(value, number, within)
+            isinstance(value, (int, float)) and not isinstance(value, bool) and is_near(value, number, within)
         )
 
     away = "" if within is None else f" ± {within}"

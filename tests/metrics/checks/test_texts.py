@@ -1,14 +1,18 @@
 """Conditions of checks on responses and files, and alternatives."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.core.types import CaseTurn, EvalCase, NotApplicable, Reply, UserMessage
+from evalgate.config.schema.checks import FileRule
+from evalgate.core.types import CaseRun, CaseTurn, EvalCase, NotApplicable, Reply, UserMessage
+from evalgate.metrics.checks.files import FilesCondition
 from evalgate.metrics.checks.similarity import compute_edit_distance, compute_edit_likeness, is_within_edits
+from evalgate.metrics.checks.transcript import build_transcript
 from tests.metrics.checks.build import calls, fault, judge
 
 
@@ -90,25 +94,63 @@ def test_a_turn_that_the_conversation_lacks() -> None:
     )
 
 
+def test_a_condition_that_does_not_apply_hides_no_fault_of_another() -> None:
+    """A forbidden call is a fault, whether or not a case expects a response or has a turn."""
+    case, reply = EvalCase("case", (CaseTurn(UserMessage("Hi")),)), Reply("", calls("rm").events)
+    similar = {"response": {"similar": {"at_least": 1.0}}}
+    for check in (
+        {"tools": {"forbid": "rm"}, **similar},
+        {"files": {"out.md": {"contains": "x"}}, **similar},
+        {"tools": {"forbid": "rm"}, "none_of": [{"turn": 2, "tools": {"require": "a"}}]},
+        {"none_of": [{"turn": 2, "tools": {"require": "a"}}, {"tools": {"require": "rm"}}]},
+    ):
+        assert fault(check, reply, case=case), check
+    assert judge({"tools": {"forbid": "a"}, **similar}, reply, case=case) == NotApplicable(
+        "the case expects no response to compare with"
+    )
+    # The wrong state may have been reached.
+    assert fault({"none_of": [{"state": {"admin": True}}]}, reply) == "the agent reported no session state"
+    assert fault({"none_of": [{"state": {"admin": True}, "tools": {"require": "a"}}]}, reply) == ""
+
+
+def write_later(path: Path, content: bytes) -> None:
+    """Write a file as if an agent wrote it a minute after the check was built."""
+    path.write_bytes(content)
+    os.utime(path, (time.time() + 60,) * 2)
+
+
 def test_files(tmp_path: Path) -> None:
     rule = {"files": {"out/{case}.md": {"contains": "Total"}}}
     assert fault(rule, Reply(""), folder=tmp_path) == "file `out/case.md`: expected to be written"
     (tmp_path / "out").mkdir()
     file = tmp_path / "out/case.md"
-    file.write_text("Totals: 5")
+    write_later(file, b"Totals: 5")
     assert fault(rule, Reply(""), folder=tmp_path) == ""
     assert fault({"files": {"out/*": {"exists": False}}}, Reply(""), folder=tmp_path) == (
         "file `out/case.md`: expected no such file"
     )
-    file.write_text("Sum: 5")
+    write_later(file, b"Sum: 5")
     assert fault(rule, Reply(""), folder=tmp_path) == (
         'file `out/case.md` should contain "Total", found “Sum: 5”'
     )
-    file.write_bytes(b"\xff")
+    write_later(file, b"\xff")
     assert (
         fault(rule, Reply(""), folder=tmp_path)
         == "file `out/case.md` should be UTF-8 text, found other bytes"
     )
+
+
+def test_a_file_of_an_evaluation_that_ended_a_moment_ago_does_not_count(tmp_path: Path) -> None:
+    file = tmp_path / "case.md"
+    file.write_text("Total")
+    rules = {"{case}.md": FileRule(contains=("Total",))}
+    condition = FilesCondition(rules, tmp_path, time.time())
+    transcript = build_transcript(EvalCase("case", ()), CaseRun(1, "answered"))
+    assert [*condition.find_faults(transcript)] == [
+        "file `case.md`: expected to be written, found only one from before this run"
+    ]
+    file.write_text("Total, again")
+    assert [*condition.find_faults(transcript)] == []
 
 
 def test_a_file_of_an_earlier_run_or_outside_does_not_count(tmp_path: Path) -> None:

@@ -41,6 +41,12 @@ def test_tools(rule: dict[str, object], made: str, reason: str) -> None:
     assert fault({"tools": rule}, calls(*made)) == reason
 
 
+@pytest.mark.parametrize(("again", "repeats"), [(1.0, True), (1.5, False), ("1", False), (True, False)])
+def test_arguments_that_are_equal_as_json_are_a_repeat(again: object, repeats: bool) -> None:
+    made = tuple(ToolCall("a", {"items": [{"n": value}]}) for value in (1, again))
+    assert bool(fault({"tools": {"no_repeats": True}}, Reply("", made))) is repeats
+
+
 def test_a_turn_is_looked_at_alone() -> None:
     replies = calls("a"), calls("b", "c")
     assert fault({"tools": {"require": "a"}}, *replies) == ""

@@ -33,6 +33,8 @@ from tests.metrics.checks.build import call_with, calls, fault
         ({"approx": 39.9}, 39.9, ""),
         ({"approx": 39.9, "within": 0.1}, 40, ""),
         ({"approx": 39.9, "within": 0.01}, 40, "should be 39.9 ± 0.01, found 40"),
+        ({"approx": 10**15, "within": 1}, 10**15 + 1, ""),
+        ({"approx": 10**15, "within": 1}, 10**15 + 2, "should be 1e+15 ± 1.0, found 1000000000000002"),
         ({"approx": 100, "within": "5%"}, 105, ""),
         ({"approx": 100, "within": "5%"}, 106, "should be 100 ± 5%, found 106"),
         ({"approx": 1}, True, "should be 1, found true"),
@@ -99,6 +101,20 @@ def test_arguments_that_are_no_object() -> None:
 
 def test_a_state_that_is_not_reported() -> None:
     assert fault({"state": {"a": 1}}, Reply("")) == "the agent reported no session state"
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted", "holds"),
+    [
+        (1234567891, 1234567890, False),
+        (39.0, 39, True),
+        (0.1 + 0.2, 0.3, True),
+        (1234567890.51, 1234567890.5, False),
+        (10**400, 1.0, False),
+    ],
+)
+def test_approx_alone_allows_rounding_only(value: float, wanted: float, holds: bool) -> None:
+    assert is_near(value, wanted, None) is holds
 
 
 finite = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**30), 10**30)
