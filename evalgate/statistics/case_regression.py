@@ -51,8 +51,13 @@ def build_confirmation_plan(
     while bisect_right(least, case_alpha / sharers + P_EPSILON) > sharers:
         sharers += 1
     t = case_alpha / sharers
-    needs = {cell: _count_runs_needed(scores, t, confirm_runs) for cell, scores in eligible.items()}
-    return ConfirmationPlan(t, {cell: need for cell, need in needs.items() if need is not None})
+    needs: dict[Cell, int] = {}
+    for cell, scores in eligible.items():
+        for runs in range(1, confirm_runs + 1):
+            if is_within_level(_compute_smallest_p(scores, runs), t):
+                needs[cell] = runs
+                break
+    return ConfirmationPlan(t, needs)
 
 
 def classify_case(
@@ -67,8 +72,8 @@ def classify_case(
     """Classify one case by its runs so far; both sides have a score.
 
     `need` counts runs that score 0. A case with failures that score more, as one wrong turn of two does,
-    takes more runs to confirm. With a `limit` the case gets up to that many runs, as long as every run fell
-    and more runs like these would confirm a break.
+    takes more runs to confirm. With a `limit` the case gets up to that many runs, as long as every run is
+    lower by `case_drop`, and more such runs would confirm a break.
     """
     if compute_score_mean(baseline) - compute_score_mean(candidate) < case_drop - EPSILON:
         return "ok"
@@ -96,12 +101,6 @@ def _compute_smallest_p(baseline: Collection[int], runs: int) -> float:
     """Return the p of `runs` runs that all score 0."""
     zeros = sum(score == 0 for score in baseline)
     return math.comb(zeros + runs, runs) / math.comb(len(baseline) + runs, runs)
-
-
-def _count_runs_needed(baseline: Collection[int], t: float, most: int) -> int | None:
-    return next(
-        (runs for runs in range(1, most + 1) if is_within_level(_compute_smallest_p(baseline, runs), t)), None
-    )
 
 
 LEAST_MISSES = 3

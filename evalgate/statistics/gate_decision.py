@@ -27,8 +27,8 @@ from evalgate.statistics.metric_assessment import (
     Reason,
     RuleCheck,
     build_assessments,
-    find_discoveries,
 )
+from evalgate.statistics.multiple_testing import find_discoveries
 from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters
 from evalgate.statistics.score_pairs import (
     UNIT,

@@ -1,20 +1,18 @@
 """Assess the averages and the minima of all metrics at one point of a run."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types import MetricVerdict, ThresholdEstimate
-from evalgate.statistics.mean_difference import MeanDifference, compare_means, compute_case_p, find_largest_p
+from evalgate.statistics.mean_difference import MeanDifference, compare_means
+from evalgate.statistics.multiple_testing import compute_hochberg_levels, compute_holm_levels
 from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters, is_within_level
 from evalgate.statistics.score_pairs import (
     GatingMetric,
     Pair,
     PairedScores,
-    Thousandths,
-    compute_score_mean,
     pair_cases,
 )
 from evalgate.statistics.threshold_test import (
@@ -60,69 +58,6 @@ class RuleCheck:
     kind: Literal["data", "average", "cases", "minimum", "reliability"]
     verdict: MetricVerdict
     reason: Reason
-
-
-def compute_holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
-    """Return for each metric the level that its p must not exceed (Holm's step-down procedure).
-
-    After the first test that does not reject, no later one may reject: all keep the level of that test.
-    """
-    levels: dict[str, float] = {}
-    stopped: float | None = None
-    for index, name in enumerate(sorted(p_values, key=lambda name: (p_values[name], name))):
-        levels[name] = stopped or alpha / (len(p_values) - index)
-        if not is_within_level(p_values[name], levels[name]):
-            stopped = levels[name]
-    return {name: levels[name] for name in p_values}
-
-
-def compute_hochberg_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
-    """Return for each metric the level that its p must not exceed (Hochberg's step-up procedure).
-
-    It is stronger than Holm's if metrics move together, as several scores of the same runs do: four metrics
-    at p = 0.06 are as unusual as one.
-    """
-    ascending = sorted(p_values.values())
-    count = len(ascending)
-    reached = (p for at, p in enumerate(ascending) if is_within_level(p, alpha / (count - at)))
-    level = max(reached, default=0.0)
-    return dict.fromkeys(p_values, max(level, alpha / max(1, count)))
-
-
-def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0.0) -> tuple[str, ...]:
-    """Return the cases that fell by `case_drop`; at most the share `rate` is expected to be named wrongly.
-
-    The discrete version of Benjamini and Hochberg (after Heyse): each case counts with the largest p up to
-    the threshold that its scores could have given.
-
-    Raises:
-        ValueError: if cases were run unequally often; after re-runs of the bad ones the list means nothing.
-    """
-    if len({pair.attempted for pair in pairs}) > 1:
-        raise ValueError("cases were run unequally often: the list holds for fixed runs only")
-    p_values = {
-        pair.case: compute_case_p(pair.baseline, pair.candidate)
-        for pair in pairs
-        if compute_score_mean(pair.baseline) - compute_score_mean(pair.candidate) >= case_drop - EPSILON
-    }
-    laws = Counter((tuple(sorted(pair.baseline + pair.candidate)), len(pair.candidate)) for pair in pairs)
-    for threshold in sorted(set(p_values.values()), reverse=True):
-        named = tuple(case for case, p in p_values.items() if p <= threshold)
-        if _is_within_discovery_budget(laws, threshold, rate * len(named)):
-            return named
-    return ()
-
-
-def _is_within_discovery_budget(
-    laws: Mapping[tuple[Thousandths, int], int], threshold: float, most: float
-) -> bool:
-    """Return True if at most `most` unchanged cases are expected at or below the threshold."""
-    expected = 0.0
-    for (pooled, runs), count in laws.items():
-        expected += count * find_largest_p(pooled, runs, threshold)
-        if expected > most + EPSILON:
-            return False
-    return True
 
 
 INTERIM_DIVISOR = 10

@@ -118,7 +118,9 @@ class DropModel:
             return self._simulate_rounds(drop, design.runs, spread)
         deviation = math.sqrt(spread.baseline + spread.round / design.runs)
         limit = max(self.max_drop, self._quantile * math.sqrt(spread.permutation[design.runs]))
-        return _compute_chance(drop - limit, deviation)
+        if deviation == 0:
+            return 1.0 if drop >= limit else 0.0
+        return _NORMAL.cdf((drop - limit) / deviation)
 
     def find_smallest_drop(self, design: RunDesign, power: float, cases: int | None = None) -> float | None:
         """Return the smallest drop that is caught with this power, in steps of 0.001; None: no drop is."""
@@ -195,12 +197,6 @@ def _compute_pooled_variance(case: CaseNoise, variance: float, drop: float, runs
     between = drop * drop + case.variance / stored + variance / runs
     squares = (stored - 1) * case.variance + (runs - 1) * variance
     return (squares + between / (1 / stored + 1 / runs)) / (stored + runs - 1)
-
-
-def _compute_chance(distance: float, deviation: float) -> float:
-    if deviation == 0:
-        return 1.0 if distance >= 0 else 0.0
-    return _NORMAL.cdf(distance / deviation)
 
 
 def _find_first(holds: Callable[[int], bool], first: int, last: int) -> int | None:

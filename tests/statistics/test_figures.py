@@ -141,7 +141,10 @@ def test_the_bounds_of_a_percentile_hold_as_often_as_they_say() -> None:
         (0.05, 10, 1.812),
         (0.01, 3, 4.541),
         (0.01, 30, 2.457),
+        (0.05, 1.5, 3.705),
+        (0.025, 3.7, 2.868),
+        (0.01, 12.4, 2.668),
     ],
 )
-def test_quantiles_of_student(alpha: float, freedom: int, quantile: float) -> None:
+def test_quantiles_of_student(alpha: float, freedom: float, quantile: float) -> None:
     assert compute_student_quantile(alpha, freedom) == pytest.approx(quantile, rel=0.03)

@@ -7,7 +7,7 @@ from evalgate.statistics.adaptive_runs import NextRuns, Step, plan_next_step
 from evalgate.statistics.case_regression import classify_case
 from evalgate.statistics.gate_decision import Decision, decide_fixed_runs
 from evalgate.statistics.mean_difference import compare_means
-from evalgate.statistics.metric_assessment import find_discoveries
+from evalgate.statistics.multiple_testing import find_discoveries
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric, normalize_scores, pair_cases
 from tests.statistics.suites import metric, pairs, suite

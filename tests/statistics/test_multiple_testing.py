@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.statistics.case_regression import build_confirmation_plan
-from evalgate.statistics.metric_assessment import (
-    can_detect_total_drop,
+from evalgate.statistics.metric_assessment import can_detect_total_drop
+from evalgate.statistics.multiple_testing import (
     compute_hochberg_levels,
     compute_holm_levels,
     find_discoveries,
