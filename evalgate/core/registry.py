@@ -416,7 +416,7 @@ def get_own_metric_type(name: str) -> MetricType:
 def load_object(path: str) -> Any:
     """Return the object that a registry entry (`module:name`) names, for layers below integrations.
 
-    Callers annotate the variable with the type of the object.
+    Any, because no type checker can read the type of a name in a string: callers annotate the variable.
     """
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)

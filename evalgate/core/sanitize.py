@@ -101,8 +101,16 @@ def escape_invisible(text: str) -> str:
 
 
 def to_file_name(text: str, limit: int = 100) -> str:
-    """Return a text as the part of a file's name: without separators, and not hidden."""
-    return re.sub(r"[\x00-\x1f/\\:]", "_", text)[:limit].lstrip(".") or "_"
+    """Return a text as the part of a file's name: at most `limit` bytes, without separators, not hidden.
+
+    A text that is cut ends with a digest of the whole, so that long texts with the same beginning differ.
+    """
+    name = re.sub(r"[\x00-\x1f/\\:\ud800-\udfff]", "_", text).encode()
+    if len(name) > limit:
+        from hashlib import sha256
+
+        name = name[: limit - 9] + b"-" + sha256(name).hexdigest()[:8].encode()
+    return name.decode(errors="ignore").lstrip(".") or "_"
 
 
 def to_one_line(text: str, limit: int = 200) -> str:

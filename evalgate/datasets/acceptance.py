@@ -62,7 +62,7 @@ def choose_run(result: CaseResult, accepted: Acceptance) -> RunResult:
             )
     first = counting[0]
     parts = _select_parts(first, accepted)
-    if not all(is_same_data(parts, _select_parts(run, accepted)) for run in counting):
+    if not all(is_same_data(parts, _select_parts(run, accepted)) for run in counting[1:]):
         raise InvalidInputError(
             f"{result.eval_id!r}: its {pluralize(len(counting), 'run')} disagree: look at them, and name one "
             f"with `--run N`{_advise_on_parts(counting, accepted)}"

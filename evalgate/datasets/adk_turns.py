@@ -4,7 +4,7 @@ A `CaseTurn` holds the scored data of a turn: texts, calls, answers, authors. Ev
 their signatures, code, grounding, parallel calls in one event, …) is kept unchanged as native data.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -117,8 +117,10 @@ def _is_plain_data(data: Any) -> bool:
         if not all(map(_is_plain_event, events)):
             return False
         # Events without authors that are sorted by kind would be written in the older notation.
-        return not _is_sorted(events) or any(
-            event.get("author") and "text" not in event["content"]["parts"][0] for event in events
+        parts = [event["content"]["parts"][0] for event in events]
+        kinds = [_KINDS.index(kind) for part in parts for kind in part]
+        return kinds != sorted(kinds) or any(
+            event.get("author") and "text" not in part for event, part in zip(events, parts, strict=True)
         )
     return (
         all(call.keys() <= _CALL for call in data.get("tool_uses") or ())
@@ -149,12 +151,6 @@ def get_part_role(kind: str) -> str:
 
 
 _KINDS = ("function_call", "function_response", "text")
-
-
-def _is_sorted(events: Sequence[Mapping[str, Any]]) -> bool:
-    """Return True if events of one part each have the order of the older notation."""
-    kinds = [_KINDS.index(kind) for event in events for kind in event["content"]["parts"][0]]
-    return kinds == sorted(kinds)
 
 
 _PLAIN_CHECKS = {

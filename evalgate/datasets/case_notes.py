@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from evalgate.config.schema.field_types import CheckName
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.formatting import did_you_mean
+from evalgate.core.formatting import did_you_mean, pluralize
 from evalgate.core.types import CaseChecks, EvalCase, EvalSet, Event, Reply, ToolCall, ToolMock, ToolResult
 from evalgate.datasets.cases import map_cases
 from evalgate.datasets.loading import build_notes_name
@@ -91,7 +91,7 @@ class CaseNote(BaseModel):
     """Day on which the case was imported."""
     tool_mocks: tuple[NotedMock, ...] = ()
     """Recorded results of tools, which are not called then."""
-    alternatives: tuple[NotedAlternative, ...] = ()
+    alternatives: tuple[NotedAlternative, ...] = Field(default=(), min_length=1)
     """Other right ways: the case passes with its own expectations or with one of these."""
     accepted: Acceptance | None = None
     """Last acceptance of what an agent did."""
@@ -186,7 +186,7 @@ def _find_wrong_alternatives(
                 continue
             has = "goals, which have no alternatives: write a check with `alternatives`"
             message = (
-                f"must have {count} turns, as the case"
+                f"must have {pluralize(count, 'turn')}, as the case"
                 if case.journey is None
                 else f"is of a case with {has}"
             )

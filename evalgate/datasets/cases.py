@@ -70,6 +70,8 @@ def assign_eval_set(cases: Sequence[EvalCase], eval_set_id: str) -> Sequence[Eva
     """Return the cases with the id of their eval set."""
     if isinstance(cases, CasesInFile):
         return cases.assign_eval_set(eval_set_id)
+    if all(case.eval_set_id == eval_set_id for case in cases):
+        return cases
     return tuple([replace(case, eval_set_id=eval_set_id) for case in cases])
 
 

@@ -50,7 +50,8 @@ def read_metrics(paths: Iterable[Path], format_path: Callable[[Path], str]) -> D
     for path in paths:
         for name, call in _iter_metrics(path):
             where = f"{format_path(path)}:{call.lineno}: metric {name}"
-            options = _read_options(name, call)
+            options = dict(zip(_PARAMETERS.get(name, ()), call.args, strict=False))
+            options |= {each.arg: each.value for each in call.keywords if each.arg}
             if name in _CONVERTERS:
                 try:
                     check = _CONVERTERS[name](options)
@@ -114,11 +115,6 @@ def _get_threshold(value: ast.expr | None) -> float:
 
 
 # --- checks -------------------------------------------------------------------------------------------------
-
-
-def _read_options(name: str, call: ast.Call) -> dict[str, ast.expr]:
-    positional = dict(zip(_PARAMETERS.get(name, ()), call.args, strict=False))
-    return positional | {each.arg: each.value for each in call.keywords if each.arg}
 
 
 def _read_value(options: Mapping[str, ast.expr], name: str, default: object) -> Any:

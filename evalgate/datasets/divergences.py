@@ -109,9 +109,11 @@ def find_failing_run(case: CaseResult) -> RunResult | None:
 
     Returns None if the case was not run.
     """
+    if len(case.runs) <= 1:
+        return case.runs[0] if case.runs else None
     unanswered = (run for run in case.runs if run.outcome != "answered")
     fell_short = (run for run in case.runs if any(_list_bad_metrics(run)))
-    return next(unanswered, None) or next(fell_short, case.runs[0] if case.runs else None)
+    return next(unanswered, None) or next(fell_short, case.runs[0])
 
 
 def find_divergence(case: CaseResult, criteria: Criteria) -> Divergence:
@@ -192,7 +194,7 @@ def _find_judged_fault(run: RunResult, failed: Sequence[RunMetric]) -> Divergenc
     for metric in failed:
         if rubric := _find_missed_rubric(run, metric):
             return Divergence("rubric", detail=_clean_name(rubric))
-    others = [metric for metric in failed if _get_base_name(metric.name) not in _RESPONSE_METRICS]
+    others = [metric for metric in failed if not compares_responses(metric.name)]
     return Divergence("response") if not others else _name_metric(others[0].name)
 
 
@@ -268,6 +270,11 @@ _RESPONSE_METRICS = frozenset(
 """The metrics that compare a response with the expected one, without the name of their ecosystem."""
 
 
+def compares_responses(metric: str) -> bool:
+    """Return True if a metric compares responses with the expected ones."""
+    return _get_base_name(metric) in _RESPONSE_METRICS
+
+
 def _get_base_name(name: str) -> str:
     return name.rpartition("/")[2]
 
@@ -306,7 +313,7 @@ def _find_call_divergence(
         if rule := rules[metric.name]:
             return _compare_turns(_select_turns(run.turns, metric.name), rule)
     # Where no metric compares calls, they still explain another response, if the case expects some.
-    if any(rules.values()) or all(_get_base_name(each.name) not in _RESPONSE_METRICS for each in failed):
+    if any(rules.values()) or not any(compares_responses(each.name) for each in failed):
         return None
     return _compare_turns([turn for turn in run.turns if turn.expected and turn.expected.tool_calls], _EXACT)
 

@@ -297,7 +297,10 @@ def build_diff(before: bytes, after: bytes, name: str) -> str:
     """Return the difference of two contents of a file, as `diff -u` prints it; "" if they are the same."""
     if before == after:
         return ""
-    old, new = (data.decode(errors="replace").splitlines(keepends=True) for data in (before, after))
+    # Bytes are split: texts would also be split at U+2028, which a JSON text may contain.
+    old, new = (
+        [line.decode(errors="replace") for line in data.splitlines(keepends=True)] for data in (before, after)
+    )
     # The common lines at both ends are left out first: `difflib` takes seconds for 100,000 lines.
     head = _count_common(old, new)
     tail = min(_count_common(old[::-1], new[::-1]), len(old) - head, len(new) - head)

@@ -65,7 +65,8 @@ class EvalSetReader:
 
     `cases_key` and `id_key` are the keys of the list and of a case's id, as the format's models name them.
     `find_key` finds the spelling of a key in the file, so that problems get a position. `spelled` and
-    `elsewhere` are passed to `KeyChecker`.
+    `elsewhere` are passed to `KeyChecker`. `eval_set_id` is that of the header once cases are made; "" if the
+    header is invalid.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class EvalSetReader:
         self._find_key = find_key
         self._model_keys = cases_key, id_key
         self._cases_key = find_key(document.value, cases_key)
+        self.eval_set_id = ""
         self._problems: list[Problem] = []
         self.keys = KeyChecker(
             document.path,
@@ -126,10 +128,11 @@ class EvalSetReader:
         """
         self.keys.check_value(header_model, self.header)
         validated = self._validate(header_model, self.header)
+        # None only until `finish_reading`, which raises the problems of an invalid header.
+        header = cast("EvalSetHeader", validated)
+        self.eval_set_id = header.eval_set_id if validated else ""
         cases = build_cases(self.raw_cases, make_case)
         notices = finish_reading(self.keys, cases, self._find_repeated_ids)
-        # Not None any more: an invalid header is a problem, and `finish_reading` raises it.
-        header = cast("EvalSetHeader", validated)
         return EvalSet(
             header.eval_set_id,
             cases,

@@ -254,10 +254,6 @@ def _convert_equals(assertion: Mapping[str, object], context: AssertionContext) 
     return {"equals": _render(assertion, context)}
 
 
-def _convert_starts_with(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
-    return {"starts_with": _render(assertion, context)}
-
-
 def _convert_regex(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
     from evalgate.documents.re2_patterns import InvalidPatternError, RegexEngineMissingError, compile_pattern
 
@@ -269,10 +265,6 @@ def _convert_regex(assertion: Mapping[str, object], context: AssertionContext) -
     except RegexEngineMissingError:
         pass  # `evalgate validate` says what to install
     return {"matches": pattern}
-
-
-def _convert_json(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
-    return {"json_schema": read_schema(assertion.get("value"), context.folder)}
 
 
 def _convert_rubric(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
@@ -326,10 +318,6 @@ def _convert_word_count(assertion: Mapping[str, object], _: AssertionContext) ->
     return found
 
 
-def _convert_ends_with(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
-    return {"matches": re.escape(_render(assertion, context)) + r"\z"}
-
-
 def _convert_character_count(assertion: Mapping[str, object], _: AssertionContext) -> JsonObject:
     value = assertion.get("value")
     least, most = (value.get("min", 0), value.get("max")) if isinstance(value, Mapping) else (value, value)
@@ -348,11 +336,13 @@ _CONVERTERS: Mapping[str, _Converter] = {
     "contains-all": _convert_all,
     "icontains-all": _convert_all,
     "equals": _convert_equals,
-    "starts-with": _convert_starts_with,
-    "ends-with": _convert_ends_with,
+    "starts-with": lambda assertion, context: {"starts_with": _render(assertion, context)},
+    "ends-with": lambda assertion, context: {"matches": re.escape(_render(assertion, context)) + r"\z"},
     "character-count": _convert_character_count,
     "regex": _convert_regex,
-    "is-json": _convert_json,
+    "is-json": lambda assertion, context: {
+        "json_schema": read_schema(assertion.get("value"), context.folder)
+    },
     "levenshtein": _convert_levenshtein,
     "llm-rubric": _convert_rubric,
     "model-graded-closedqa": _convert_rubric,

@@ -27,6 +27,36 @@ def check_schema(schema: object) -> str:
     except SchemaError as error:
         place = "/".join(str(part) for part in error.absolute_path)
         return f"at `/{place}`: {shorten_text(error.message, _LONGEST_MESSAGE)}"
+    return _find_dangling_reference(schema)
+
+
+def _find_dangling_reference(schema: object) -> str:
+    """Return a complaint about a reference to what the schema does not hold, or "".
+
+    No value fits such a schema, so a group of `none_of` would never hold, and its check would always pass.
+    """
+    from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
+    from referencing import Resource
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
+    whole = Resource.from_contents(cast("Any", schema), default_specification=DRAFT202012)
+    waiting, seen = [(REGISTRY.resolver_with_root(whole), whole)], set[int]()
+    while waiting:
+        resolver, part = waiting.pop()
+        if not isinstance(part.contents, dict) or id(part.contents) in seen:
+            continue
+        seen.add(id(part.contents))
+        for reference in map(part.contents.get, ("$ref", "$dynamicRef")):
+            if not isinstance(reference, str):
+                continue
+            try:
+                found = resolver.lookup(reference)
+            except (Unresolvable, TypeError, ValueError):  # the last two: a path through a text or a list
+                return f"it refers to {shorten_text(reference, _LONGEST_MESSAGE)!r}, which it does not hold"
+            target = Resource.from_contents(found.contents, default_specification=DRAFT202012)
+            waiting.append((found.resolver, target))
+        waiting += [(resolver.in_subresource(each), each) for each in part.subresources()]
     return ""
 
 

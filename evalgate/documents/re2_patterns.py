@@ -27,7 +27,8 @@ def has_regex_match(pattern: str, text: str) -> bool:
         InvalidPatternError: Go would refuse the pattern.
         RegexEngineMissingError: `google-re2` is not installed.
     """
-    return compile_pattern(pattern).search(text) is not None
+    # As bytes: for a text the package counts the characters before each group, which takes ten times as long.
+    return compile_pattern(pattern).search(text.encode()) is not None
 
 
 def import_regex_engine(user: str = "") -> Any:

@@ -33,7 +33,6 @@ _EXPECTED = {
     "model_type": "an object",
     "model_attributes_type": "an object",
     "finite_number": "a finite number",
-    "string_pattern_mismatch": "a name of the expected form",
 }
 
 
@@ -53,9 +52,14 @@ def translate_validation_error(
     """
     from evalgate.documents.model_keys import list_keys  # only where something is wrong
 
-    found = {}
-    for details in error.errors(include_url=False):
+    found, errors = {}, error.errors(include_url=False)
+    parents = {details["loc"][:end] for details in errors for end in range(len(details["loc"]))}
+    for details in errors:
+        if details["type"] == "too_short" and details["loc"] in parents:
+            continue  # it is only empty without its wrong items
         location = (*prefix, *details["loc"])
+        if location[-1:] == ("[key]",):  # pydantic's mark for an error of a key itself
+            location = location[:-1]
         line, column = position(location)
         known = [*known_keys(location[:-1]), *(list_keys(model, details["loc"]) if model else ())]
         problem = Problem(file, line, column, _format_message(details, location, known))
@@ -127,6 +131,8 @@ def _describe_other_error(details: ErrorDetails) -> str:
     if kind == "union_tag_invalid":
         written = f"{context['discriminator']}: {context['tag']!r}"
         return f"says {written}, which is none of {context['expected_tags']}"
+    if kind == "string_pattern_mismatch":
+        return f"must match `{context['pattern']}`, unlike {_describe_value(details['input'])}"
     if kind in {"string_too_short", "too_short"} and context["min_length"] == 1:
         return "must not be empty"
     if kind in {"literal_error", "enum"}:

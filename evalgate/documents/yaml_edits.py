@@ -145,8 +145,6 @@ def _format_entry(key: str, value: object, column: int) -> str:
 
 def _format_value(value: object) -> str:
     """Return a value on one line."""
-    if isinstance(value, date):
-        return value.isoformat()
     return format_scalar(value) if isinstance(value, str) else dump_inline(value)
 
 
@@ -224,7 +222,9 @@ def format_scalar(value: str) -> str:
 
 
 def dump_inline(value: object) -> str:
-    """Return any JSON as YAML on one line."""
+    """Return any JSON, or a date, as YAML on one line."""
+    if isinstance(value, date):
+        return value.isoformat()
     if isinstance(value, str):
         text = yaml.safe_dump(value, default_style='"', allow_unicode=True, width=_NO_LIMIT)
     elif value is None or isinstance(value, bool | int | float):

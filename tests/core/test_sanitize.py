@@ -19,6 +19,7 @@ from evalgate.core.sanitize import (
     keep_last_lines,
     shorten_text,
     strip_invisible,
+    to_file_name,
     to_html_code,
     to_log_json,
     to_log_line,
@@ -105,6 +106,14 @@ def test_spelled_out_is_one_visible_line(text: str) -> None:
 def test_a_long_text_takes_no_longer_than_its_length(sink: Callable[[str], str], text: str) -> None:
     # With time that grows by the square of the length, this would not end today.
     assert len(sink(text * 300_000)) < 7_000_000
+
+
+def test_long_texts_with_the_same_beginning_get_different_names_of_files() -> None:
+    names = {to_file_name(f"{'退' * 70}_{time}", 100) for time in ("1.5", "2.5")}
+    assert len(names) == 2
+    assert {len(name.encode()) <= 100 for name in names} == {True}
+    assert {to_file_name(name, 100) for name in names} == names
+    assert to_file_name("../a:b") == "_a_b"
 
 
 def test_spelled_out_tells_apart_what_looks_the_same() -> None:

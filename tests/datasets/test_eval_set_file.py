@@ -486,3 +486,7 @@ def test_the_difference_of_a_long_file_is_found_fast_and_numbered() -> None:
     found = build_diff("".join(old).encode(), "".join(new).encode(), "f")
     assert found.splitlines()[2] == "@@ -99998,7 +99998,7 @@"
     assert build_diff(b"a", b"a", "f") == ""
+    # The characters at which only Python ends a line are part of the line.
+    assert build_diff("1\u2028\x0c\n2\n".encode(), "1\u2028\x0c\n3\n".encode(), "f").endswith(
+        "@@ -1,2 +1,2 @@\n 1\u2028\x0c\n-2\n+3\n"
+    )

@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -295,6 +296,16 @@ def test_bad_files_are_refused_with_a_reason(data: bytes, message: str) -> None:
         load_record(data, "r.json")
     assert str(caught.value).startswith(message)
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_a_score_is_a_number(constant: str) -> None:
+    """With NaN no score is below its threshold."""
+    text = dump_record(a_record(a_case_result()))
+    changed = re.sub(r'("(?:score|threshold)": *)[0-9.]+', rf"\g<1>{constant}", text)
+    assert changed != text
+    with pytest.raises(InvalidInputError, match="is not JSON"):
+        load_record(changed, "r.json")
 
 
 def test_every_problem_is_named_up_to_a_point() -> None:

@@ -1,5 +1,7 @@
 """Edits of values in YAML keep the rest of its text."""
 
+from datetime import date
+
 import pytest
 
 from evalgate.core.errors import InvalidInputError
@@ -94,3 +96,8 @@ def test_values_stay_themselves_next_to_breaks_in_a_new_file(value: object) -> N
     for whole in ([value], {"a\nb": [value]}, {"a": {"b": value}}):
         text = set_yaml_value("# only a comment\n", ("x", "y"), whole, "n")
         assert repr(compose_yaml(text, "n")[1]) == repr({"x": {"y": whole}})
+
+
+def test_a_date_next_to_a_break_is_written_as_in_iso_8601() -> None:
+    text = set_yaml_value("", ("x",), {"when": date(2026, 11, 23), "why": "a\nb"}, "n")
+    assert text == 'x: {"when": 2026-11-23, "why": "a\\nb"}\n'

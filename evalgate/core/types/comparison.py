@@ -54,7 +54,7 @@ class RatioEstimate:
     """Ratio of a budget's figures to those of the baseline, with its interval.
 
     It is the geometric mean over the cases. Each case counts with the mean of the logarithms of its runs'
-    figures; 1 is added to a number of calls or turns before.
+    figures. Numbers of calls and turns may be 0, so 1 is added to them before the logarithm is taken.
     """
 
     value: float

@@ -270,4 +270,6 @@ class StoredCases(CasesInFile):
 
     def _make_case(self, index: int, item: Any) -> EvalCase | None:
         case = self._make(index, item)
-        return replace(case, eval_set_id=self._eval_set_id) if case and self._eval_set_id else case
+        if case is None or self._eval_set_id in ("", case.eval_set_id):
+            return case
+        return replace(case, eval_set_id=self._eval_set_id)
