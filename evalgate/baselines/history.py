@@ -47,10 +47,11 @@ def build_baseline(record: Record, source: BaselineSource | None = None, path: s
 
 def hash_record(record: Record) -> str:
     """Return a hash that differs for every record with other runs or another time."""
-    cases = [
-        asdict(replace(case, replies=()), dict_factory=_drop_divergence)
-        for case in build_baseline(record).cases
-    ]
+    cases = [asdict(replace(case, replies=())) for case in build_baseline(record).cases]
+    # A record has the same hash as before baselines kept it: the run is stored once all the same.
+    for case in cases:
+        for run in case["runs"]:
+            del run["divergence"]
     known = [record.created_at, record.duration_s, cases]
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -119,9 +120,12 @@ def prune_runs(baseline: Baseline, *, keep: int) -> Baseline:
     ]
     used = {run.source for _, runs in cases for run in runs} or {order[-1]}
     index = {at: number for number, at in enumerate(at for at in order if at in used)}
+    moved = ((case, [replace(run, source=index[run.source]) for run in runs]) for case, runs in cases if runs)
     return replace(
         baseline,
-        cases=tuple(replace(case, runs=_sort_runs(runs, index)) for case, runs in cases if runs),
+        cases=tuple(
+            replace(case, runs=tuple(sorted(runs, key=lambda run: run.source))) for case, runs in moved
+        ),
         sources=tuple(baseline.sources[at] for at in index),
     )
 
@@ -211,11 +215,6 @@ def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
     return replace(case, runs=runs, metric_fingerprints=prints, replies=replies, failing_since=since)
 
 
-def _drop_divergence(items: list[tuple[str, object]]) -> dict[str, object]:
-    # A record has the same hash as before baselines kept it: the run is stored once all the same.
-    return {name: value for name, value in items if name != "divergence"}
-
-
 def build_baseline_case(case: CaseResult, criteria: Criteria) -> BaselineCase:
     """Build the stored form of a case, as `build_baseline` keeps it; `criteria` are those of its record."""
     return BaselineCase(
@@ -288,8 +287,3 @@ def _find_kept_sources(
         for eval_set_id, sources in by_set.items()
         for at in sorted(sources, key=age.__getitem__)[-keep:]
     )
-
-
-def _sort_runs(runs: Iterable[BaselineRun], index: Mapping[int, int]) -> tuple[BaselineRun, ...]:
-    moved = (replace(run, source=index[run.source]) for run in runs)
-    return tuple(sorted(moved, key=lambda run: run.source))

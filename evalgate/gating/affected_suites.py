@@ -1,5 +1,6 @@
 """Decide which suites the changed files concern. A file that cannot be judged concerns every suite."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -8,7 +9,7 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_line
 
-ENVIRONMENT_FILES = (
+PACKAGE_FILES = (
     "**/requirements*.txt",
     "**/requirements/**",
     "**/constraints*.txt",
@@ -29,13 +30,17 @@ ENVIRONMENT_FILES = (
     "**/npm-shrinkwrap.json",
     "**/pnpm-workspace.yaml",
     "**/.npmrc",
-    "**/.nvmrc",
-    "**/.node-version",
     "**/go.work",
     "**/pip.conf",
     "**/uv.toml",
     "**/sitecustomize.py",
     "**/*.pth",
+)
+"""Globs of files that decide which packages are installed for the agent."""
+
+JOB_FILES = (
+    "**/.nvmrc",
+    "**/.node-version",
     "**/*.nix",
     "**/tox.ini",
     "**/Dockerfile*",
@@ -48,20 +53,20 @@ ENVIRONMENT_FILES = (
     "**/azure-pipelines*.yml",
     "**/bitbucket-pipelines.yml",
     "**/.buildkite/**",
+    "**/.circleci/**",
     "**/Jenkinsfile",
     "**/.env*",
     "**/.python-version",
     "**/.tool-versions",
-    "**/.gitmodules",
-    "**/.gitattributes",
-    "**/.gitignore",
-    "**/.circleci/**",
     "**/Makefile",
     "**/GNUmakefile",
     "**/justfile",
     "**/Taskfile*.y*ml",
     "**/mise.toml",
 )
+"""Globs of files that decide with which variables, programs and versions a job runs the agent."""
+
+ENVIRONMENT_FILES = (*PACKAGE_FILES, *JOB_FILES, "**/.gitmodules", "**/.gitattributes", "**/.gitignore")
 """Globs of files that decide what is installed, and how and with which variables the agent is run."""
 
 _SHOWN = 3
@@ -186,8 +191,9 @@ def explain_file(rules: ChangeRules, path: str) -> FileEffect:
             path, rules.names, "decides how the agent runs or how the gate judges", is_global=True
         )
     ignoring = next((glob for glob in rules.ignored if matches_pattern(path, glob)), "")
+    below = re.sub(r"\A(\.\./)+", "", path)
     decisive = next(
-        (glob for glob in ENVIRONMENT_FILES if matches_pattern(_strip_parents(path), glob, ignore_case=True)),
+        (glob for glob in ENVIRONMENT_FILES if matches_pattern(below, glob, ignore_case=True)),
         "",
     )
     if decisive and not ignoring:
@@ -245,12 +251,6 @@ def _list_kinds(files: frozenset[str]) -> frozenset[tuple[str, str]]:
 def _get_kind(path: str) -> tuple[str, str]:
     folder, _, name = path.casefold().rpartition("/")
     return folder, name.rpartition(".")[2]
-
-
-def _strip_parents(path: str) -> str:
-    while path.startswith("../"):
-        path = path.removeprefix("../")
-    return path
 
 
 def matches_pattern(path: str, pattern: str, *, ignore_case: bool = False) -> bool:

@@ -87,7 +87,8 @@ def compare_with_anchor(
             assessment,
             own.get(table),
             since,
-            replace(context, cleared=context.cleared & {table}),
+            context,
+            is_cleared=table in context.cleared,
         )
         for table, assessment in assessments.items()
         if assessment.change is not None
@@ -196,6 +197,8 @@ def _build_metric(
     own: MetricDecision | None,
     since: str,
     context: AnchorContext,
+    *,
+    is_cleared: bool,
 ) -> AnchorMetric:
     change, limit = assessment.change, rule.max_drop
     if change is None or limit is None:
@@ -204,7 +207,7 @@ def _build_metric(
     outcome = decide_anchor_outcome(
         assessment, own_change, own.level if own else None, is_unmerged=bool(context.unmerged_change)
     )
-    if outcome == "fell" and context.unmerged_change and context.cleared:
+    if outcome == "fell" and context.unmerged_change and is_cleared:
         outcome = "fell_before"
     scores = assessment.scores
     metric = AnchorMetric(
@@ -219,12 +222,20 @@ def _build_metric(
         p=None if assessment.level is None else change.p,
         level=assessment.level,
     )
-    sentence = " ".join(_iter_sentences(metric, own_change, score_range.width, since, context))
+    sentence = " ".join(
+        _iter_sentences(metric, own_change, score_range.width, since, context, is_cleared=is_cleared)
+    )
     return replace(metric, sentence=sentence)
 
 
 def _iter_sentences(
-    metric: AnchorMetric, own: MeanDifference | None, width: float, since: str, context: AnchorContext
+    metric: AnchorMetric,
+    own: MeanDifference | None,
+    width: float,
+    since: str,
+    context: AnchorContext,
+    *,
+    is_cleared: bool,
 ) -> Iterator[str]:
     drop, limit = metric.baseline - metric.score, metric.max_drop
     means = f"{_format_means(metric)}{_describe_coverage(metric)}"
@@ -240,7 +251,7 @@ def _iter_sentences(
         yield "That is not enough to close the gate."
     elif own is None:
         yield "No baseline shows whether this change did it."
-    elif metric.outcome == "fell_before" and context.cleared:
+    elif metric.outcome == "fell_before" and is_cleared:
         yield (
             f"The control runs do not show that this change takes part: the gate of "
             f"{context.unmerged_change} stays open for it, that of the default branch closes."

@@ -77,7 +77,7 @@ def describe_percentile(
     """Return the sentence about the 95th percentile; `found` is None if there are too few runs."""
     if found is None:
         return (
-            f"p95 is not applicable: {needed} runs with a figure are needed to bound it, {runs} were made. "
+            f"p95 is not applicable: {needed} runs with a figure are needed to bound it, not {runs}. "
             "Raise `runs`, or use `max`."
         )
     value, most = format_figure(found.value, beside=limit), format_figure(limit)

@@ -112,7 +112,8 @@ def collect_budget_figures(
             row, lost = _build_row(case, metric, before.get(case.key))
             metrics[name] = key.name
             found.setdefault(name, {})[build_row_name(case)] = row
-            measured.setdefault(name, []).extend(_list_figures(case, key.name))
+            figures = (_find_score(run, key.name) for run in case.runs if not run.confirms)
+            measured.setdefault(name, []).extend(each for each in figures if each is not None)
             unknown[name] += _lacks_figure(case, metric.name, row)
             left_out.setdefault(name, [0, 0])
             left_out[name] = [one + other for one, other in zip(left_out[name], lost, strict=True)]
@@ -162,12 +163,6 @@ def _lacks_figure(case: CaseResult, name: str, row: CaseFigures) -> bool:
     had_one = row.comparable and any(figure is not None for figure in row.baseline or ())
     passed = [run for run in case.runs if has_passed_others(run)]
     return had_one and bool(passed) and all(_find_score(run, name) is None for run in passed)
-
-
-def _list_figures(case: CaseResult, name: str) -> Iterator[float]:
-    for run in case.runs:
-        if not run.confirms and (figure := _find_score(run, name)) is not None:
-            yield figure
 
 
 def _find_score(run: RunResult, name: str) -> Score:

@@ -110,7 +110,12 @@ def compare_with_baseline(
     )
     present, newest = {case.key for case in cases}, find_newest_sources(baseline)
     # A case that only older gate runs have was removed long ago, and reported then.
-    gone = [old for old in baseline.cases if old.key not in present and _is_current(old, newest)]
+    gone = [
+        old
+        for old in baseline.cases
+        if old.key not in present
+        and (old.eval_set_id not in newest or any(run.source == newest[old.eval_set_id] for run in old.runs))
+    ]
     removed = [old for old in gone if whole_sets is None or old.eval_set_id in whole_sets]
     changes += [CaseChange(old.eval_set_id, old.eval_id, "removed", before=old.status) for old in removed]
     return Comparison(
@@ -201,11 +206,6 @@ def describe_missing_checks(cases: Iterable[CaseResult], baseline: Baseline) -> 
         return ""
     found = (f"{name} ({pluralize(count, 'case')})" for name, count in missing.items())
     return f"The baseline has scores of checks that cases do not have any more: {', '.join(found)}."
-
-
-def _is_current(case: BaselineCase, newest: Mapping[str, int]) -> bool:
-    """Return True if the newest stored gate run of the case's eval set had it: it was not removed before."""
-    return case.eval_set_id not in newest or any(run.source == newest[case.eval_set_id] for run in case.runs)
 
 
 def _describe_obstacle(comparison: Comparison) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, CaseResult, Comparison, MetricSummary, SamplingCost
-from evalgate.metrics.aggregation import add_threshold_margins, summarize_metrics
+from evalgate.metrics.aggregation import summarize_metrics
 
 if TYPE_CHECKING:
     from evalgate.gating.score_tables import StatisticalPolicy
@@ -54,9 +54,7 @@ def compare_runs(
     `whole_sets`: eval sets that were selected with all their cases; None: all eval sets were.
     """
     if scored.statistics is None:  # there is no baseline then, and no rule that needs statistics
-        return RunComparison(
-            add_threshold_margins(summarize_metrics(scored.cases), scored.cases), scored.cases
-        )
+        return RunComparison(summarize_metrics(scored.cases, with_margins=True), scored.cases)
     # Only here: a run without a baseline would load the statistics for nothing.
     from evalgate.gating.case_changes import add_deltas, compare_with_baseline
     from evalgate.gating.follow_ups import classify_failures
@@ -64,7 +62,7 @@ def compare_runs(
 
     # Before all else: the changes of a case, and its part in the verdict, depend on what its follow-up found.
     cases = classify_failures(scored.cases, baseline, scored.statistics)
-    metrics = add_threshold_margins(summarize_metrics(cases), cases)
+    metrics = summarize_metrics(cases, with_margins=True)
     if baseline is not None:
         metrics = flag_regressions(add_deltas(metrics, cases, baseline), policy)
     found = apply_decision(replace(scored, cases=cases), metrics, baseline, policy)

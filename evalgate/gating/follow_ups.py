@@ -1,9 +1,9 @@
 """Find the failing cases that broke, by running them again.
 
-The exact test measures how far a score fell, and needs a deep baseline to judge one case. Repeats answer
-another question: whether a case fails as none of its stored runs did, by a missed threshold or a crash.
-Such a case is run again, one run at a time. It is a flake after two runs without that failure, and broken
-after so many with it that luck does not explain them.
+The exact test measures how far a score fell, and needs a deep baseline to judge one case. Follow-up runs
+answer another question: does a case fail by a missed threshold or a crash, although none of its stored runs
+did? Such a case is run again, one run at a time. After two runs without that failure it is a flake; after so
+many runs with the failure that luck does not explain them, it is broken.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

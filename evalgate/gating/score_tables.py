@@ -149,7 +149,7 @@ def compare_line_means(
 
     Args:
         tables: as `build_score_tables` returns them.
-        rounds: table to the runs of every case that its average is computed from.
+        rounds: for each table, the runs of every case from which its average is computed.
         parameters: those of the decision.
     """
     for name, table in tables.items():

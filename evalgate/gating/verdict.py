@@ -85,11 +85,12 @@ def _decide_gating_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
         )
     untrustworthy = tuple(_describe_untrustworthy(evidence, policy))
     control = evidence.control
+    since_anchor = evidence.anchor.metrics if evidence.anchor else ()
     failures = (
         *(control.iter_sentences("broke") if control else ()),
         *_describe_failures(evidence, policy),
         *_describe_regressions(evidence, policy),
-        *_describe_drops_since_anchor(evidence),
+        *(each.sentence for each in since_anchor if each.outcome == "fell"),
     )
     missing = tuple(_describe_missing(evidence, policy))
     # Before the failures: with half of the cases missing, what failed may be all that was reached. The
@@ -301,23 +302,13 @@ def _describe_regressions(evidence: GateInput, policy: GateConfig) -> Iterator[s
             if judgement.verdict == "fail":
                 yield from (f"{label}: {sentence}" for label, sentence in metric.iter_sentences())
         elif (drop := find_drop(metric, policy)) is not None:
-            limit = compute_drop_limit(metric, policy)
+            limit, before = compute_drop_limit(metric, policy), metric.baseline
+            now = format_delta(-drop) if before is None else format_score(before - drop, beside=before)
             yield (
                 f"{metric.label} regressed by {format_score(drop, beside=limit)} "
-                f"({format_score(metric.baseline)} → {_format_current_score(metric)}); allowed is "
+                f"({format_score(before)} → {now}); allowed is "
                 f"less than {format_score(limit)}."
             )
-
-
-def _describe_drops_since_anchor(evidence: GateInput) -> Iterator[str]:
-    found = evidence.anchor.metrics if evidence.anchor else ()
-    yield from (metric.sentence for metric in found if metric.outcome == "fell")
-
-
-def _format_current_score(metric: MetricSummary) -> str:
-    if metric.baseline is None or metric.delta is None:
-        return format_delta(metric.delta)
-    return format_score(metric.baseline + metric.delta, beside=metric.baseline)
 
 
 def _describe_missing(evidence: GateInput, policy: GateConfig) -> Iterator[str]:

@@ -289,10 +289,19 @@ def test_p95_needs_enough_runs(tmp_path: Path, runs: int, status: str) -> None:
     row = build_metric_line(find(record, "budget/tokens"))
     assert row.status == ("not_evaluated" if runs == 4 else "failed")
     if runs == 4:
-        assert "59 runs with a figure are needed to bound it, 48 were made" in judgement.sentences[0]
+        assert "59 runs with a figure are needed to bound it, not 48" in judgement.sentences[0]
     else:
         assert judgement.percentile is not None
         assert judgement.percentile.minimum == 900
+
+
+def test_p95_of_0_is_a_limit(tmp_path: Path) -> None:
+    def look_up(text: str, chat: Any) -> str:
+        chat.tool_call("look_up", {"text": text})
+        return "Hello"
+
+    record = run(tmp_path, look_up, {"budget/tool_calls": {"p95": 0}}, runs=5)
+    assert record.verdict.status == "fail"
 
 
 def test_max_holds_for_the_mean_of_a_case_and_with_pass_hat_k_for_each_run(tmp_path: Path) -> None:

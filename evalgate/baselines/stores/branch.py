@@ -105,7 +105,12 @@ class BranchStore:
             if time is None and not chosen:
                 agent, latest = find_commit(repository)
                 later = [commit for commit, seconds in reversed(states) if seconds >= latest][:_LATER_SAVES]
-                chosen = [commit for commit in later if self._has_gate_run(repository, commit, agent)]
+                chosen = [
+                    commit
+                    for commit in later
+                    if (found := self._read_baseline(repository, commit)) is not None
+                    and any(source.commit == agent for source in found.sources)
+                ]
             else:
                 latest = int(time.timestamp()) if time else 0
             chosen = chosen or [commit for commit, seconds in states if seconds <= latest]
@@ -126,10 +131,6 @@ class BranchStore:
             return []
         log = repository.run_git("log", "--first-parent", "--format=%H %ct", tip, "--", self.file)
         return [(commit, int(seconds)) for commit, seconds in map(str.split, log.splitlines())]
-
-    def _has_gate_run(self, repository: PrivateRepository, commit: str, agent: str) -> bool:
-        found = self._read_baseline(repository, commit)
-        return found is not None and any(source.commit == agent for source in found.sources)
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Read, change and push the baseline; repeat that while other pushes come first.
