@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from evalgate.core.frozen import frozen
-from evalgate.core.types import CaseMetric, Change
+from evalgate.core.types import CaseMetric
 from evalgate.reporting.html.case_list import KINDS, CaseEntry
 from evalgate.reporting.html.groups import DIVERGENCE
 from evalgate.viewer.opened_record import OpenedRecord
@@ -97,11 +97,16 @@ def select_cases(opened: OpenedRecord, query: CaseQuery) -> list[int]:
 
 def _matches_filters(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> bool:
     case = entry.case
+    change = opened.changes.get(case.key, UNCHANGED)
     return (
         (not query.kind or query.kind in entry.kinds)
         and (not query.set or case.eval_set_id == query.set)
         and (not query.tag or query.tag in case.tags)
-        and (not query.change or _matches_change(opened.changes.get(case.key), query.change))
+        and (
+            not query.change
+            or change == query.change
+            or (query.change == CHANGED and case.key in opened.changes)
+        )
         and (
             not query.metric
             or any(
@@ -109,10 +114,6 @@ def _matches_filters(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -
             )
         )
     )
-
-
-def _matches_change(change: Change | None, wanted: str) -> bool:
-    return change is not None if wanted == CHANGED else (change or UNCHANGED) == wanted
 
 
 def _build_sort_key(opened: OpenedRecord, sort: str) -> Callable[[int], Any] | None:

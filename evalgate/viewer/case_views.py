@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import CaseResult, Reply, RunMetric, RunResult, Status, ToolCall, TurnMetric
-from evalgate.llm.judge_health import describe_agreement
 from evalgate.metrics.tool_call_matching import align_calls, is_same_tool_call
 from evalgate.reporting.diff import Difference, get_baseline_reply
 from evalgate.reporting.findings import OUTCOMES, Finding, describe_faults, explain_not_evaluated
@@ -17,7 +16,7 @@ from evalgate.reporting.html.conversation import (
     build_scores,
     build_turn_view,
 )
-from evalgate.reporting.summary_lines import STATUSES, explain_exemption
+from evalgate.reporting.summary_lines import STATUSES, describe_agreement, explain_exemption
 from evalgate.reporting.trace_view import format_seconds
 from evalgate.viewer.value_diff import (
     DiffStatus,
@@ -181,6 +180,9 @@ def compare_run(run: RunResult, finding: Finding, budget: SizeBudget) -> RunComp
         turns.append(compare_turn(run, number, finding, budget))
     status = classify_run(run)
     failure = run.failure
+    # Without the scores that the only turn has, too.
+    shown = {_describe_score(each) for each in run.turns[0].metrics} if len(run.turns) == 1 else set()
+    scores = [each for each in run.metrics if _describe_score(each) not in shown]
     return RunComparison(
         run.run,
         status,
@@ -197,15 +199,9 @@ def compare_run(run: RunResult, finding: Finding, budget: SizeBudget) -> RunComp
             for attempt in run.earlier_attempts
         ),
         tuple(turns),
-        tuple(build_scores(_list_whole_scores(run), budget)),
+        tuple(build_scores(scores, budget)),
         budget.take_json(run.final_state) if run.final_state else None,
     )
-
-
-def _list_whole_scores(run: RunResult) -> list[RunMetric]:
-    """Return the scores of a run without those that its only turn has, too."""
-    shown = {_describe_score(each) for each in run.turns[0].metrics} if len(run.turns) == 1 else set()
-    return [each for each in run.metrics if _describe_score(each) not in shown]
 
 
 def _describe_score(metric: RunMetric | TurnMetric) -> tuple[str, str]:
@@ -253,13 +249,15 @@ def build_case_line(entry: CaseEntry) -> CaseLine:
     """Return a case with the first reason why it did not pass."""
     case = entry.case
     outcome = next((run.outcome for run in case.runs if run.outcome != "answered"), None)
+    is_evaluated = case.status != "not_evaluated"
+    why = next(describe_faults(case), "") if is_evaluated else explain_not_evaluated(case)
     return CaseLine(
         entry.finding.name,
         case.status.replace("_", "-"),
         OUTCOMES[outcome] if outcome and case.status == "errored" else STATUSES[case.status],
         entry.finding.is_new,
         tuple(_list_remarks(entry)),
-        _explain(case)[:_LONGEST_REASON],
+        why[:_LONGEST_REASON],
         case.tags,
     )
 
@@ -273,12 +271,6 @@ def _list_remarks(entry: CaseEntry) -> Iterator[str]:
         yield "observed"
     if entry.case.protected:
         yield "protected"
-
-
-def _explain(case: CaseResult) -> str:
-    if case.status == "not_evaluated":
-        return explain_not_evaluated(case)
-    return next(describe_faults(case), "")
 
 
 def list_case_facts(case: CaseResult) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Connections of the viewer's server, which wait for the head of a request only so long."""
+"""Connections of the viewer's server, with a time limit for the head of a request."""
 
 import asyncio
 

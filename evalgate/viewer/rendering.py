@@ -3,7 +3,7 @@
 The templates are those of `evalgate/viewer/templates`, and the parts of the HTML report. Every text is
 escaped, and every character in it is visible. Two filters are for attributes, in which an element cannot
 mark what is invisible: `one_line` for titles and labels, `exact` for the value of a field or a text area that
-is sent back.
+is sent back. The test `invisible_in_part` tells whether the page has to mark it next to the field.
 """
 
 import html
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from evalgate.core.sanitize import to_one_line
+from evalgate.core.sanitize import strip_invisible, to_one_line
 from evalgate.reporting.html.environment import create_environment
 from evalgate.viewer.security import CSRF_FIELD
 from evalgate.viewer.state import get_viewer
@@ -62,6 +62,7 @@ def _create_environment() -> "Environment":
     environment = create_environment(OWN_TEMPLATES)
     environment.globals["link"] = link
     environment.filters["exact"] = lambda text: Markup(html.escape(str(text)))  # noqa: S704  it escapes
+    environment.tests["invisible_in_part"] = lambda text: strip_invisible(text) != text.replace("\r\n", "\n")
     environment.filters["one_line"] = lambda text: Markup(  # noqa: S704  the same
         html.escape(to_one_line(str(text), _LONGEST_LABEL))
     )

@@ -69,6 +69,11 @@ def build_trace_page(
     panel = panel if panel in PANELS else "event"
     row = next((row for row in view.rows if str(row.index) == selected), next(iter(view.rows), None))
     at = row.index if row else 0
+    span = row.span if row else None
+    contents = (
+        {"event": span.attributes or None, "request": span.request, "response": span.response} if span else {}
+    )
+    content = contents.get(panel)
     return TracePage(
         str(view.totals),
         view.note,
@@ -81,7 +86,7 @@ def build_trace_page(
         panel,
         row,
         _list_facts(row) if row else (),
-        _get_content(row.span, panel, budget) if row else None,
+        None if content is None else budget.take_json(content),
         (row.span.turn, row.event) if row and row.event is not None else None,
     )
 
@@ -99,11 +104,6 @@ def _list_facts(row: TraceRow) -> tuple[tuple[str, str], ...]:
         ("Error", span.error),
     )
     return tuple((name, value) for name, value in facts if value)
-
-
-def _get_content(span: TraceSpan, panel: str, budget: SizeBudget) -> ClippedText | None:
-    value = {"event": span.attributes or None, "request": span.request, "response": span.response}.get(panel)
-    return None if value is None else budget.take_json(value)
 
 
 def find_current_entry(entries: Sequence[TranscriptEntry], event: tuple[int, int] | None, turn: int) -> int:

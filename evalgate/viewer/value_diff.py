@@ -89,7 +89,9 @@ def _walk(one: object, other: object, path: str, depth: int) -> Iterator[tuple[s
     if depth < _DEEPEST and sides and all(isinstance(value, Mapping) and value for value in sides):
         keys = dict.fromkeys(key for value in sides if isinstance(value, Mapping) for key in value)
         for key in keys:
-            yield from _walk(_get(one, key), _get(other, key), _join(path, str(key)), depth + 1)
+            name = str(key)
+            step = f".{name}" if _PLAIN_KEY.fullmatch(name) else f"[{json.dumps(name, ensure_ascii=False)}]"
+            yield from _walk(_get(one, key), _get(other, key), f"{path}{step}".removeprefix("."), depth + 1)
     elif depth < _DEEPEST and sides and all(isinstance(value, list | tuple) and value for value in sides):
         for at in range(max(len(value) for value in sides if isinstance(value, list | tuple))):
             yield from _walk(_get(one, at), _get(other, at), f"{path}[{at}]", depth + 1)
@@ -103,12 +105,6 @@ def _get(value: object, key: object) -> object:
     if isinstance(value, list | tuple) and isinstance(key, int) and key < len(value):
         return value[key]
     return _ABSENT
-
-
-def _join(path: str, key: str) -> str:
-    if not _PLAIN_KEY.fullmatch(key):
-        return f"{path}[{json.dumps(key, ensure_ascii=False)}]"
-    return f"{path}.{key}" if path else key
 
 
 def _build_row(path: str, one: object, other: object) -> ValueRow:

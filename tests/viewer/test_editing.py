@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,6 +128,11 @@ def test_hostile_texts_go_through_the_forms_unchanged(page: "Page", tmp_path: Pa
     path = _write_project(tmp_path, text)
     with serve_viewer(tmp_path, ["results.json"]) as address:
         _open_case(page, address)
+        marked = page.get_by_text("Holds invisible characters")
+        assert marked.count() == 3
+        marked.first.click()
+        assert "\\u202eabc\\x07" in page.locator(".field details").first.inner_text()
+        assert find_violations(page) == []
         page.get_by_role("button", name="Save", exact=True).click()
         page.get_by_text("There was nothing to save.").wait_for()
         page.get_by_role("button", name="Add a call to turn 2").click()
@@ -305,6 +311,14 @@ def _send_form(case: EvalCase) -> dict[str, tuple[str, ...]]:
         for key in ("source", "type", "name", "tool", "args", "response", "keywords", "check", "later"):
             form[f"g{goal.source}.{key}"] = (str(getattr(goal, key)),)
     return {name: tuple([text.replace("\n", "\r\n") for text in texts]) for name, texts in form.items()}
+
+
+def test_keywords_of_a_search_are_fields_of_the_form(tmp_path: Path) -> None:
+    goal = '{"type": "conversational_search", "name": "hello", "keywords": ["30 days"]}'
+    before = '{"type": "text", "name": "hello", "summary": "Hello"}'
+    _write_project(tmp_path, GOALS.replace(before, goal))
+    page = open_client(create_viewer(tmp_path)).get("/sets/case?file=evals/desk.evalset.json&case=greet").text
+    assert re.search(r'<textarea [^>]*name="g0.keywords"[^>]*>\s*30 days</textarea>', page)
 
 
 @pytest.mark.parametrize("name", FILES)

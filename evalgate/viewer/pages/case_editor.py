@@ -13,7 +13,6 @@ from starlette.routing import Route
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.types import (
-    CaseResult,
     EvalCase,
     Message,
     Reply,
@@ -61,6 +60,7 @@ from evalgate.viewer.state import Viewer, get_viewer
 
 Form = Mapping[str, tuple[str, ...]]
 _MOST_RECORDS = 50
+_EVENT_KINDS: Mapping[type, str] = {ToolCall: "call", ToolResult: "result", Message: "message"}
 _Item = TypeVar("_Item")
 
 
@@ -152,15 +152,11 @@ def _find_actual(viewer: Viewer, key: tuple[str, str], record_id: str, run: str)
     if not case.runs:
         return ActualRuns(record_id, records, problem="This case was not run.")
     numbers = [str(each.run) for each in case.runs]
-    return ActualRuns(
-        record_id, records, case.runs, numbers.index(run) if run in numbers else _choose_run(case)
+    failed = (
+        at for at, each in enumerate(case.runs) if any(part.status == "failed" for part in each.metrics)
     )
-
-
-def _choose_run(case: CaseResult) -> int:
-    """Return the index of the first run that a metric failed, or of the first run."""
-    failed = (at for at, run in enumerate(case.runs) if any(each.status == "failed" for each in run.metrics))
-    return next(failed, 0)
+    chosen = numbers.index(run) if run in numbers else next(failed, 0)
+    return ActualRuns(record_id, records, case.runs, chosen)
 
 
 def render_case(
@@ -220,11 +216,6 @@ def _get_item(items: Sequence[_Item], at: int | None) -> _Item | None:
     return items[at] if at is not None and at < len(items) else None
 
 
-def _get_kind(event: object) -> str:
-    kinds = {ToolCall: "call", ToolResult: "result", Message: "message"}
-    return kinds.get(type(event), "")
-
-
 def _identify(case: EvalCase) -> str:
     return f"{case.eval_id} {compute_case_fingerprint(case)}"
 
@@ -238,7 +229,7 @@ _DEFAULTS: Mapping[str, object] = {
     "conflict": "",
     "goal_kinds": GOAL_KINDS,
     "format_json": format_json,
-    "get_kind": _get_kind,
+    "get_kind": lambda event: _EVENT_KINDS.get(type(event), ""),
     "list_differences": list_argument_differences,
     "check_lines": LINES,
     "check_counts": COUNTS,

@@ -40,7 +40,9 @@ def _render_set(request: Request, file: EvalSetFile, *, status_code: int = 200, 
     words, status = request.query_params.get("q", "").lower(), request.query_params.get("status", "")
     among = observed if status == "observed" else file.eval_set.cases
     found = [case for case in among if words in _describe_for_search(case, notes)]
-    page = max(_read_number(request.query_params.get("page", "")), 1)
+    asked = request.query_params.get("page", "")
+    is_number = asked.isascii() and asked.isdecimal() and len(asked) < 7
+    page = max(int(asked), 1) if is_number else 1
     return render(
         request,
         "eval_set.html.j2",
@@ -72,10 +74,6 @@ def _describe_for_search(case: EvalCase, notes: OpenedNotes) -> str:
     tools = (call.name for turn in case.turns for call in turn.expected.tool_calls)
     tags = (*case.tags, *notes.get_note(case.eval_id).tags)
     return "\n".join([case.eval_id, *said, *tools, *tags]).lower()
-
-
-def _read_number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
 
 
 def _open_set(request: Request) -> EvalSetFile:

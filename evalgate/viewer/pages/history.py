@@ -58,6 +58,7 @@ def _describe_record(records: RecordStore, stored: StoredRecord) -> dict[str, ob
     except InvalidInputError as error:
         found = stored.path.is_file() and is_recording(records, stored)
         return {"stored": stored, "error": "" if found else str(error), "is_recording": found}
+    agent = record.agent
     return {
         "stored": stored,
         "error": "",
@@ -67,15 +68,9 @@ def _describe_record(records: RecordStore, stored: StoredRecord) -> dict[str, ob
         ),
         "verdict": describe_verdict(record.verdict)[1],
         "when": format_start_time(record) if record.created_at else "",
-        "facts": list(_list_facts(record)),
+        "facts": [*describe_run_totals(record), *([f"{agent.kind}:{agent.what}"] if agent.kind else [])],
         "metrics": list(_list_metrics(record)),
     }
-
-
-def _list_facts(record: Record) -> Iterator[str]:
-    yield from describe_run_totals(record)
-    if record.agent.kind:
-        yield f"{record.agent.kind}:{record.agent.what}"
 
 
 def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:

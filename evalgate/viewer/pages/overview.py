@@ -51,7 +51,10 @@ def show_overview(request: Request) -> Response:
     opened = viewer.records.open_record(request.path_params["record"])
     record = opened.record
     if opened.is_recording:  # there is no verdict to show
-        return RedirectResponse(_link_recording(opened), 303)
+        target = f"/records/{opened.record_id}/cases"
+        if len(opened.entries) == 1:
+            target = link_case(opened.record_id, opened.entries[0].case.key, view="trace")
+        return RedirectResponse(target, 303)
     summary = summarize_record(record, metrics=_MOST_METRICS, names=_MOST_NAMES, exempt=_MOST_NAMES)
     groups = group_findings(list_findings(record))
     overview = summarize_failure_groups(record, lines=_MOST_GROUPS, names=1)
@@ -79,12 +82,6 @@ def show_overview(request: Request) -> Response:
         actions=list(_list_actions(viewer, opened)),
         groupings=list(_link_groups(opened)),
     )
-
-
-def _link_recording(opened: OpenedRecord) -> str:
-    if len(opened.entries) == 1:
-        return link_case(opened.record_id, opened.entries[0].case.key, view="trace")
-    return f"/records/{opened.record_id}/cases"
 
 
 def _list_facts(record: Record) -> Iterable[str]:

@@ -170,7 +170,8 @@ def _read_cases(plan: Plan, form: Mapping[str, tuple[str, ...]], recorded: set[s
         listed = listed if recorded is None else [each for each in listed if each in recorded]
     else:
         listed = list(form.get("case", ()))
-    found = {_parse_key(each) for each in listed}
+    parts = (each.partition("/") for each in listed)
+    found = {(unquote(set_id), unquote(eval_id)) for set_id, _, eval_id in parts}
     if unknown := found - keys:
         raise InvalidInputError(f"there is no case `{min(unknown)[1]}` any more: load the page again")
     if not found:
@@ -231,11 +232,6 @@ def link_run_of_list(record_id: str, query: CaseQuery) -> str:
 
 def _format_key(key: CaseKey) -> str:
     return "/".join(quote(each, safe="") for each in key)
-
-
-def _parse_key(text: str) -> CaseKey:
-    set_id, _, eval_id = text.partition("/")
-    return unquote(set_id), unquote(eval_id)
 
 
 routes = (
