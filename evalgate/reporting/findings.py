@@ -64,13 +64,11 @@ class Finding:
 
         Returns None if no single turn did.
         """
-        if self.run is None:
-            return None
-        numbered = list(enumerate(self.run.turns, 1))
-        reported = {metric.name for metric in self.run.metrics if not metric.gates}
-        bad = (pair for pair in numbered if _is_bad(pair[1], reported))
-        lone = numbered[0] if len(numbered) == 1 else None
-        return next(bad, lone)
+        run = self.run
+        if run is None or len(run.turns) <= 1:
+            return (1, run.turns[0]) if run and run.turns else None
+        reported = {metric.name for metric in run.metrics if not metric.gates}
+        return next((pair for pair in enumerate(run.turns, 1) if _is_bad(pair[1], reported)), None)
 
 
 def list_findings(record: Record) -> list[Finding]:

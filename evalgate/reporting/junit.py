@@ -215,12 +215,13 @@ def _describe_failure(case: CaseResult) -> Iterator[str]:
     if case.path:
         yield f"at {case.path}:{case.line}" if case.line else f"in {case.path}"
     finding = Finding(case)
-    if finding.turn is not None:
-        number, turn = finding.turn
+    if found := finding.turn:
+        number, turn = found
         yield f"turn {number}: {to_one_line(turn.user)}"
         yield from _format_divergence(turn)
-    if finding.run and finding.run.failure and finding.run.failure.detail:
-        yield finding.run.failure.detail[-_LONGEST_TEXT // 2 :]
+    run = finding.run
+    if run and run.failure and run.failure.detail:
+        yield run.failure.detail[-_LONGEST_TEXT // 2 :]
 
 
 def _format_divergence(turn: TurnResult) -> Iterator[str]:

@@ -115,4 +115,5 @@ def _can_be_typed(case: CaseResult, words: Sequence[str]) -> bool:
     if not is_named or case.path[0] == "-":
         return False
     # A shell takes a tab for completion and a line end for the end of the command.
-    return not any(_UNTYPEABLE.search(word) or strip_invisible(word) != word for word in words)
+    text = "".join(words)
+    return not _UNTYPEABLE.search(text) and strip_invisible(text) == text

@@ -22,7 +22,6 @@ from evalgate.core.types import (
     Verdict,
     VerdictStatus,
 )
-from evalgate.llm.judge_health import describe_agreement
 from evalgate.reporting.findings import (
     CHANGES,
     count_passed_runs,
@@ -49,6 +48,11 @@ def describe_agreements(record: Record) -> Iterator[str]:
     for metric in record.metrics:
         if agreement := describe_agreement(metric.agreement):
             yield f"{metric.label}: {agreement}"
+
+
+def describe_agreement(value: float | None) -> str:
+    """Return `the judge agrees with itself 0.87`, or "" for None."""
+    return "" if value is None else f"the judge agrees with itself {format_score(value)}"
 
 
 def format_judge_usage(totals: ModelUsage) -> str:

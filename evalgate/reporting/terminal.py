@@ -15,6 +15,7 @@ from evalgate.core.types import (
     NON_AGENT_OUTCOMES,
     REPORT_ONLY,
     MetricSummary,
+    Outcome,
     Record,
     RunResult,
     Status,
@@ -86,9 +87,10 @@ class LiveProgress:
 
     def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
         """Count one finished case-run, and show it."""
-        if _is_inconclusive(result):
+        statuses = {each.gating_status for each in result.metrics}
+        if _is_inconclusive(result.outcome, statuses):
             self.not_evaluated += 1
-        elif result.outcome != "answered" or any(each.gating_status == "failed" for each in result.metrics):
+        elif result.outcome != "answered" or "failed" in statuses:
             self.failed += 1
             self._last_failure = (f"{eval_set_id}/{eval_id}", result)
         else:
@@ -148,11 +150,10 @@ class LiveProgress:
         self.stream.flush()
 
 
-def _is_inconclusive(result: RunResult) -> bool:
+def _is_inconclusive(outcome: Outcome, statuses: set[Status]) -> bool:
     """Return True if a run neither passed nor failed: not run, a broken metric, or no applicable metric."""
-    if result.outcome != "answered":
-        return result.outcome in NON_AGENT_OUTCOMES
-    statuses = {metric.gating_status for metric in result.metrics}
+    if outcome != "answered":
+        return outcome in NON_AGENT_OUTCOMES
     return statuses == {"not_evaluated"} or ("errored" in statuses and "failed" not in statuses)
 
 

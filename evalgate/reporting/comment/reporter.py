@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 # No text contains this character: what makes texts printable removes it.
 _SPLIT = "\0"
+_TEMPLATES = Path(__file__).parents[1] / "templates"
 _NOT_IN_KEY = re.compile(r"[^A-Za-z0-9._/]+")
 _LONGEST_PROSE = 500
 _QUOTED = re.compile(r"(?<![`\\])`([^`]+)`(?!`)")
@@ -236,16 +237,19 @@ def _render_markdown(template: str, **view: object) -> str:
 def _create_environment() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+    from evalgate.reporting.template_cache import TemplateCache
+
     def escape_value(value: object) -> object:
         return value if isinstance(value, Markdown | int) else escape_prose(str(value))
 
     environment = Environment(  # noqa: S701  `finalize` escapes for Markdown; autoescape knows only HTML
-        loader=FileSystemLoader(Path(__file__).parents[1] / "templates"),
+        loader=FileSystemLoader(_TEMPLATES),
         finalize=escape_value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        bytecode_cache=TemplateCache(_TEMPLATES, "markdown"),
     )
     environment.filters["markdown"] = Markdown
     environment.filters["code"] = lambda text: Markdown(to_md_code(text))

@@ -81,22 +81,19 @@ def build_case_view(
     reasons = () if is_explained else tuple(budget.take_text(fault) for fault in describe_faults(case))
     scores = tuple(build_case_scores(case.metrics, budget))
     runs = tuple(_build_runs(entry.finding, anchor, budget))
+    exemption = explain_exemption(case)
     return {
         "anchor": anchor,
         "line": build_line_view(entry, marks),
         "reasons": reasons,
         "facts": tuple(_list_facts(entry)),
-        "exemption": None if case.gates else budget.take_text(_capitalize(explain_exemption(case))),
+        "exemption": None if case.gates else budget.take_text(exemption[:1].upper() + exemption[1:]),
         "scores": scores,
         "has_baseline": any(score.baseline != "–" for score in scores),
         "runs": runs,
         "runs_left_out": len(case.runs) - len(runs),
         "commands": _list_commands(record, entry) if entry.is_bad else (),
     }
-
-
-def _capitalize(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
 
 
 def _list_commands(record: Record, entry: CaseEntry) -> tuple[tuple[str, str], ...]:

@@ -19,6 +19,8 @@ NO_REPLIES: Mapping[CaseKey, tuple[Reply | None, ...]] = {}
 _MARKUP = 120  # characters of markup around a text, about
 _ONE_LINE = 72
 _LONG, _LONG_LINES = 1500, 15
+_encode_on_one_line = json.JSONEncoder(ensure_ascii=False).encode
+_encode_indented = json.JSONEncoder(ensure_ascii=False, indent=2).encode
 
 
 @frozen
@@ -64,10 +66,8 @@ class SizeBudget:
         if isinstance(value, str):
             return self.take_text(value)
         clean = replace_unserializable(value)
-        line = json.dumps(clean, ensure_ascii=False)
-        return self.take_text(
-            line if len(line) <= _ONE_LINE else json.dumps(clean, ensure_ascii=False, indent=2)
-        )
+        line = _encode_on_one_line(clean)
+        return self.take_text(line if len(line) <= _ONE_LINE else _encode_indented(clean))
 
 
 CaseKind: TypeAlias = Literal[
@@ -87,7 +87,10 @@ KINDS: dict[CaseKind, str] = {
 }
 """The filters of the list, by kind. Each case is of one or more kinds."""
 
-_AFTER_BAD: tuple[CaseKind, ...] = ("quarantined", "observed", "flaky", "not_evaluated", "passed")
+_BAD: frozenset[CaseKind] = frozenset({"failed", "crashed", "errored"})
+_AFTER_BAD: tuple[CaseKind, ...] = ("quarantined", "observed", "flaky", "not_evaluated", "passed", "new")
+_RANKS = {**dict.fromkeys(_BAD, 0), **{kind: at for at, kind in enumerate(_AFTER_BAD, 1)}}
+"""Places of the kinds in the list; a case has that of its first kind."""
 _NOT_IN_ANCHOR = re.compile(r"[^A-Za-z0-9_]+")
 _LONGEST_ANCHOR = 60
 
@@ -111,14 +114,12 @@ class CaseEntry:
     @property
     def is_bad(self) -> bool:
         """Return True if the case failed, crashed or errored."""
-        return not {"failed", "crashed", "errored"}.isdisjoint(self.kinds)
+        return not _BAD.isdisjoint(self.kinds)
 
     @property
     def rank(self) -> int:
         """Return the sort key in the list, 0 for bad cases; cases with equal keys keep their order."""
-        if self.is_bad:
-            return 0
-        return next(at for at, kind in enumerate(_AFTER_BAD, 1) if kind in self.kinds)
+        return min([_RANKS[kind] for kind in self.kinds])
 
 
 def iter_anchors(entries: Iterable[CaseEntry]) -> Iterator[str]:

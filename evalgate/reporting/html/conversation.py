@@ -21,10 +21,10 @@ from evalgate.core.types import (
     TurnMetric,
     TurnResult,
 )
-from evalgate.llm.judge_health import describe_agreement
 from evalgate.reporting.diff import Difference, DiffLimits, describe_odd_turn, find_differences
 from evalgate.reporting.findings import format_threshold
 from evalgate.reporting.html.case_list import ClippedText, SizeBudget
+from evalgate.reporting.summary_lines import describe_agreement
 
 
 @frozen

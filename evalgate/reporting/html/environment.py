@@ -39,6 +39,8 @@ def create_environment(*folders: Path) -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
+    from evalgate.reporting.template_cache import TemplateCache
+
     # Statuses, names of metrics and tools, and commands occur in every case; the texts of a case do not.
     escape_known = lru_cache(maxsize=_MOST_KNOWN)(to_html_text)
 
@@ -55,6 +57,7 @@ def create_environment(*folders: Path) -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,  # else every case would ask the disk whether a template has changed
+        bytecode_cache=TemplateCache(TEMPLATES, "html"),
     )
 
     environment.filters["sheet"] = Markup

@@ -1,0 +1,43 @@
+"""A cache of compiled templates: compiling those of a run's reports takes 0.1 s, loading them 0.005 s."""
+
+import contextlib
+import os
+import sys
+from importlib.util import cache_from_source
+from pathlib import Path
+from pickle import UnpicklingError
+
+from jinja2.bccache import Bucket, BytecodeCache
+
+
+class TemplateCache(BytecodeCache):
+    """Files of compiled templates, next to the compiled modules of Python and under the same conditions.
+
+    Nothing is written if Python writes no modules (`-B`, `PYTHONDONTWRITEBYTECODE`) or the folder cannot be
+    written; then each process compiles the templates. Jinja compares a digest of the template and the
+    versions of Python and of its own format. `format_name` distinguishes environments with different
+    settings.
+    """
+
+    def __init__(self, folder: Path, format_name: str) -> None:
+        self._prefix = str(folder / format_name)
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Load a compiled template, unless there is none or it cannot be read."""
+        path = self._find_file(bucket)
+        with contextlib.suppress(OSError, EOFError, UnpicklingError), path.open("rb") as file:
+            bucket.load_bytecode(file)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Store a compiled template, if possible. Another process sees all of it or nothing."""
+        if sys.dont_write_bytecode:
+            return
+        file = self._find_file(bucket)
+        temporary = file.with_name(f"{file.name}.{os.getpid()}")
+        with contextlib.suppress(OSError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(bucket.bytecode_to_string())
+            temporary.replace(file)
+
+    def _find_file(self, bucket: Bucket) -> Path:
+        return Path(cache_from_source(f"{self._prefix}-{bucket.key}"))
