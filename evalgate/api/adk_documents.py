@@ -109,6 +109,21 @@ def write_file(path: Path, text: str) -> None:
         raise InvalidInputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
+class Folder:
+    """Text files below a folder of this machine."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def read_text(self, path: str) -> str | None:
+        """Return the text of a file; None if there is none."""
+        return read_file(self._root / path)
+
+    def write_text(self, path: str, text: str) -> None:
+        """Write a file, in place of one that is there."""
+        write_file(self._root / path, text)
+
+
 class Bucket:
     """Text files in a bucket of Google Cloud Storage."""
 

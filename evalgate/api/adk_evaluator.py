@@ -4,7 +4,7 @@ import importlib
 import os
 import statistics
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from evalgate.config.loader import parse_adk_config
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import did_you_mean, format_score
-from evalgate.core.types import EvalSet, RunMetric, RunResult, TurnResult
+from evalgate.core.types import EvalSet, RunMetric, RunResult, SessionInput, TurnResult
 from evalgate.reporting.detailed_results import build_invocation_cells, format_grid
 from evalgate.runner.default_criteria import DEFAULT_RULES
 
@@ -104,6 +104,8 @@ class AgentEvaluator:
         rules = parse_adk_config(_to_json_object(eval_config), Path.cwd())
         options = EvaluationOptions(rules=rules, runs=num_runs, concurrency=_AT_ONCE)
         record = await evaluate_plan(build_evaluation_plan(eval_set, agent, options))
+        # Results are stored under the name of the module, not under that of an object in it.
+        record = replace(record, agent=replace(record.agent, what=agent_module))
         if eval_set_results_manager is not None:
             save_record(eval_set_results_manager, record, app_name or "")
         failures = list(_find_failures(record, agent_name, show=print_detailed_results))
@@ -214,7 +216,9 @@ def _load_test_file(path: str, session_file: str | None, *, warns: bool = True) 
             "Initial session should be specified as a part of EvalSet file. Explicit initial session is only "
             "needed, when specifying data in the older schema."
         )
-    read_session = registry.load_object("evalgate.integrations.adk.legacy_evalset:read_session_file")
+    read_session: Callable[[Path, str], SessionInput] = registry.load_object(
+        "evalgate.integrations.adk.legacy_evalset:read_session_file"
+    )
     session = read_session(Path(session_file), session_file)
     return replace(eval_set, cases=tuple(replace(case, session=session) for case in eval_set.cases))
 

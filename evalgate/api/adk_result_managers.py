@@ -8,12 +8,11 @@ from typing import Any
 
 from evalgate.api.adk_documents import (
     Bucket,
+    Folder,
     NotFoundError,
     build_model,
     check_name,
     parse_content,
-    read_file,
-    write_file,
 )
 from evalgate.api.adk_results import get_adk_type
 from evalgate.api.record import Record
@@ -37,13 +36,11 @@ class EvalSetResultsManager(ABC):
     True
     """
 
-    @abstractmethod
-    def _write_text(self, app_name: str, name: str, text: str) -> None:
-        """Store the text of a result."""
+    _files: Folder | Bucket
 
     @abstractmethod
-    def _read_text(self, app_name: str, name: str) -> str | None:
-        """Return the text of a result; None if there is none."""
+    def _locate(self, app_name: str, name: str) -> str:
+        """Return the path of a result among the files."""
 
     @abstractmethod
     def list_eval_set_results(self, app_name: str) -> list[str]:
@@ -75,9 +72,8 @@ class EvalSetResultsManager(ABC):
             "creation_timestamp": timestamp,
         }
         # Validated, and written by the type itself, so that the file is exactly that of its owner.
-        self._write_text(
-            app_name, name, get_adk_type("EvalSetResult").model_validate(content).model_dump_json(indent=2)
-        )
+        text = get_adk_type("EvalSetResult").model_validate(content).model_dump_json(indent=2)
+        self._files.write_text(self._locate(app_name, name), text)
 
     def get_eval_set_result(self, app_name: str, eval_set_result_id: str) -> Any:
         """Return a result.
@@ -85,7 +81,8 @@ class EvalSetResultsManager(ABC):
         Raises:
             NotFoundError: there is no such result.
         """
-        text = self._read_text(app_name, eval_set_result_id.replace("/", "_"))
+        name = check_name(eval_set_result_id.replace("/", "_"))
+        text = self._files.read_text(self._locate(app_name, name))
         if text is None:
             raise NotFoundError(f"Eval set result `{eval_set_result_id}` not found.")
         shown_as = f"{app_name}/{eval_set_result_id}"
@@ -119,26 +116,16 @@ class LocalEvalSetResultsManager(EvalSetResultsManager):
         if (agents_dir is None) == (results_dir is None):
             raise TypeError("give `agents_dir`, or `results_dir` as its other name")
         self._agents_dir = Path(agents_dir if agents_dir is not None else str(results_dir))
+        self._files = Folder(self._agents_dir)
 
     def list_eval_set_results(self, app_name: str) -> list[str]:
         """Return the ids of an app's results, the oldest first; none for an unknown app."""
-        found = self._get_folder(app_name).glob(f"*{RESULT_ENDING}")
+        found = (self._agents_dir / check_name(app_name) / HISTORY_FOLDER).glob(f"*{RESULT_ENDING}")
         by_age = sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
         return [path.name.removesuffix(RESULT_ENDING) for path in by_age]
 
-    def _get_folder(self, app_name: str) -> Path:
-        return self._agents_dir / check_name(app_name) / HISTORY_FOLDER
-
-    def _write_text(self, app_name: str, name: str, text: str) -> None:
-        write_file(self._get_folder(app_name) / f"{_name_file(name)}{RESULT_ENDING}", text)
-
-    def _read_text(self, app_name: str, name: str) -> str | None:
-        path = self._get_folder(app_name) / f"{_name_file(check_name(name))}{RESULT_ENDING}"
-        return read_file(path)
-
-
-def _name_file(result_name: str) -> str:
-    return to_file_name(result_name, 200)
+    def _locate(self, app_name: str, name: str) -> str:
+        return f"{check_name(app_name)}/{HISTORY_FOLDER}/{to_file_name(name, 200)}{RESULT_ENDING}"
 
 
 class GcsEvalSetResultsManager(EvalSetResultsManager):
@@ -158,15 +145,11 @@ class GcsEvalSetResultsManager(EvalSetResultsManager):
             ValueError: the bucket does not exist.
         """
         self.bucket_name = bucket_name
-        self._bucket = Bucket(bucket_name, eval_storage_dir, kwargs)
+        self._files = self._bucket = Bucket(bucket_name, eval_storage_dir, kwargs)
 
     def list_eval_set_results(self, app_name: str) -> list[str]:
         """Return the ids of an app's results, sorted; none for an unknown app."""
         return self._bucket.list_names(f"{check_name(app_name)}/{_BUCKET_HISTORY}", RESULT_ENDING)
 
-    def _write_text(self, app_name: str, name: str, text: str) -> None:
-        self._bucket.write_text(f"{check_name(app_name)}/{_BUCKET_HISTORY}/{name}{RESULT_ENDING}", text)
-
-    def _read_text(self, app_name: str, name: str) -> str | None:
-        path = f"{check_name(app_name)}/{_BUCKET_HISTORY}/{check_name(name)}{RESULT_ENDING}"
-        return self._bucket.read_text(path)
+    def _locate(self, app_name: str, name: str) -> str:
+        return f"{check_name(app_name)}/{_BUCKET_HISTORY}/{name}{RESULT_ENDING}"

@@ -25,6 +25,7 @@ from evalgate.api.adk_rs_types import (
     SessionInput,
     ToolUse,
 )
+from evalgate.api.arguments import require_text
 from evalgate.api.conversations import hold_conversations
 from evalgate.core import types
 from evalgate.core.errors import InvalidInputError
@@ -77,6 +78,7 @@ def load_eval_set_from_str(text: str) -> EvalSet:
     >>> load_eval_set_from_str('{"eval_set_id": "hello", "eval_cases": []}').id
     'hello'
     """
+    require_text("text", text)
     return _load_eval_set(text.encode(), "eval set")
 
 
@@ -208,8 +210,9 @@ class ResponseMatch:
 
 
 def _check_threshold(threshold: float) -> float:
-    if not (math.isfinite(threshold) and threshold >= 0.0):
-        raise InvalidInputError(f"the threshold is {threshold}; it must be a number of at least 0")
+    is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+    if not (is_number and math.isfinite(threshold) and threshold >= 0.0):
+        raise InvalidInputError(f"the threshold is {threshold!r}; it must be a number of at least 0")
     return threshold
 
 

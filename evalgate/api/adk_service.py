@@ -191,11 +191,15 @@ class LocalEvalService:
 
     def _build_inference(self, request: InferenceRequest, eval_id: str, run: RunResult) -> InferenceResult:
         is_answered = run.outcome == "answered"
+        model = get_adk_type("Invocation")
+        turns = [CaseTurn(UserMessage(turn.user), turn.actual or Reply()) for turn in run.turns]
         return InferenceResult(
             app_name=request.app_name,
             eval_set_id=request.eval_set_id,
             eval_case_id=eval_id,
-            inferences=[_build_actual(turn) for turn in run.turns] if is_answered else None,
+            inferences=[model.model_validate(build_invocation(turn)) for turn in turns]
+            if is_answered
+            else None,
             session_id=run.session_id or self._create_session_id(),
             status=InferenceStatus.SUCCESS if is_answered else InferenceStatus.FAILURE,
             error_message=run.failure.message if run.failure else None,
@@ -265,11 +269,6 @@ def _load_cases(eval_set_id: str, cases: Sequence[Any]) -> EvalSet:
     }
     (eval_set,) = load_sources(content, "adk", Path.cwd())
     return eval_set
-
-
-def _build_actual(turn: types.TurnResult) -> Any:
-    built = build_invocation(CaseTurn(UserMessage(turn.user), turn.actual or Reply()))
-    return get_adk_type("Invocation").model_validate(built)
 
 
 def _split_runs(results: Sequence[InferenceResult]) -> Iterator[list[InferenceResult]]:

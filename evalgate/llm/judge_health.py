@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from evalgate.core.formatting import compute_mean, format_score, pluralize
+from evalgate.core.formatting import compute_mean, pluralize
 from evalgate.core.frozen import frozen
 
 
@@ -98,8 +98,3 @@ def read_sample_scores(details: Mapping[str, object] | None) -> tuple[object, ..
     rows = samples if isinstance(samples, list | tuple) else ()
     scores = (row.get("score") for row in rows if isinstance(row, Mapping))
     return tuple(score for score in scores if score is not None)
-
-
-def describe_agreement(value: float | None) -> str:
-    """Return `the judge agrees with itself 0.87`, or "" for None."""
-    return "" if value is None else f"the judge agrees with itself {format_score(value)}"

@@ -199,7 +199,7 @@ class ModelPool:
         )
         self._open.push_async_callback(client.aclose)
         policy = RetryPolicy(config.retries, config.give_up_after)
-        watched = WatchedModel(client, partial(self._begin_call, purpose), partial(self._end_call, purpose))
+        watched = WatchedModel(client, self._under_way, purpose, context.meter.notify_listener)
         # The budget is checked again after the wait: other calls may have spent it in the meantime.
         limited = LimitedModel(
             watched, self._get_limiter(config, endpoint), partial(check_budget, context.meter)
@@ -210,19 +210,6 @@ class ModelPool:
         )
         self._metered.append((purpose, metered))
         return self._wrap_in_cache(metered, config, endpoint, purpose)
-
-    def _begin_call(self, purpose: Purpose) -> None:
-        self._under_way[purpose] += 1
-        self._notify_call()
-
-    def _end_call(self, purpose: Purpose, is_answered: bool) -> None:
-        self._under_way[purpose] -= 1
-        if not is_answered:  # otherwise the meter notifies, once it has counted the answer
-            self._notify_call()
-
-    def _notify_call(self) -> None:
-        if self._context.meter.on_call is not None:
-            self._context.meter.on_call()
 
     def _get_limiter(self, config: JudgeConfig, endpoint: "ModelEndpoint") -> "EndpointLimiter":
         from evalgate.llm.retrying import EndpointLimiter

@@ -223,7 +223,13 @@ def parse_completion(text: str, where: str) -> ModelAnswer | JudgeError:
     """Return the answer in a response's text, or the failure. `where` names the model in failures."""
     try:
         completion = _Completion.model_validate(
-            json.loads(text.removeprefix(_BYTE_ORDER_MARK), object_hook=_sanitize_object)
+            json.loads(
+                text.removeprefix(_BYTE_ORDER_MARK),
+                object_hook=lambda found: {
+                    name: replace_surrogates(value) if isinstance(value, str) else value
+                    for name, value in found.items()
+                },
+            )
         )
     except (ValueError, RecursionError) as error:
         what = "no JSON" if not isinstance(error, ValidationError) else "no chat completion"
@@ -242,12 +248,6 @@ def parse_completion(text: str, where: str) -> ModelAnswer | JudgeError:
         choice.finish_reason or "stop",
         _build_token_choices(choice.logprobs),
     )
-
-
-def _sanitize_object(found: dict[str, object]) -> dict[str, object]:
-    return {
-        name: replace_surrogates(value) if isinstance(value, str) else value for name, value in found.items()
-    }
 
 
 class _Embedding(_Lenient):

@@ -2,9 +2,10 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from evalgate.config.schema.budget import MeteredUsage, PriceTable, Tokens, UsageMeter, compute_cost_usd
 from evalgate.core.formatting import pluralize
@@ -13,6 +14,9 @@ from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest
 from evalgate.llm.errors import RETRYABLE_FAILURES, JudgeError
 from evalgate.llm.usage import count_model_usage
 from evalgate.system.throttling.rate_limiter import REAL_CLOCK, Admission, Clock, RateLimiter, RetryPolicy
+
+if TYPE_CHECKING:
+    from evalgate.llm.judge_resolver import Purpose
 
 _CHARACTERS_PER_TOKEN = 4  # in English; other languages have fewer, so this is only a first estimate
 _TOKENS_OF_AN_ANSWER = 500
@@ -165,30 +169,38 @@ def check_budget(meter: UsageMeter) -> None:
 
 
 class WatchedModel:
-    """A model that reports the start and end of each request.
+    """A model that counts the requests that are under way.
 
     A request that is under way may be billed even if no answer arrives.
     """
 
-    def __init__(self, inner: ModelClient, begun: Callable[[], None], ended: Callable[[bool], None]) -> None:
-        """Wrap a model. `ended` gets True if there is an answer, which is counted right afterwards."""
+    def __init__(
+        self,
+        inner: ModelClient,
+        under_way: MutableMapping["Purpose", int],
+        purpose: "Purpose",
+        on_change: Callable[[], None],
+    ) -> None:
         self._inner = inner
-        self._begun = begun
-        self._ended = ended
+        self._under_way = under_way
+        self._purpose = purpose
+        self._on_change = on_change
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
-        """Return the inner model's answer, and report the start and end of the request.
+        """Return the inner model's answer.
 
         Raises:
             JudgeError: the inner model gave no answer.
         """
-        self._begun()
+        self._under_way[self._purpose] += 1
+        self._on_change()
         try:
             answer = await self._inner.ask(request)
         except BaseException:  # a cancelled request has ended too
-            self._ended(False)
+            self._under_way[self._purpose] -= 1
+            self._on_change()
             raise
-        self._ended(True)
+        self._under_way[self._purpose] -= 1  # the meter notifies, once it has counted the answer
         return answer
 
 

@@ -84,13 +84,14 @@ class BudgetGuard:
 
     def count_usage(self, run: CaseRun) -> None:
         """Count the usage that the agent reports for a run. Judges and simulated users count their own."""
-        found = [run.usage] + [attempt.usage for attempt in run.earlier_attempts]
-        reported = [usage for usage in found if usage is not None]
         self._silent += run.outcome == "answered" and run.usage is None
-        self._unpriced += None in [usage.cost_usd for usage in reported]
-        for usage in reported:
-            tokens = Tokens(usage.input_tokens, usage.output_tokens)
-            self._meter.add_usage(MeteredUsage(tokens=tokens, usd=usage.min_cost_usd))
+        is_unpriced = False
+        for usage in (run.usage, *[attempt.usage for attempt in run.earlier_attempts]):
+            if usage is not None:
+                is_unpriced = is_unpriced or usage.cost_usd is None
+                tokens = Tokens(usage.input_tokens, usage.output_tokens)
+                self._meter.add_usage(MeteredUsage(tokens=tokens, usd=usage.min_cost_usd))
+        self._unpriced += is_unpriced
 
     def iter_notices(self) -> Iterator[str]:
         """Yield sentences about usage that the budget could not count."""

@@ -478,19 +478,16 @@ class TestManagers:
         manager.add_eval_case("app", "suite", build_set(say(*RIGHT)).eval_cases[0])
         (folder / "agents/app/old.evalset.json").write_text(TestFiles.OLD[0])
 
-        assert (
-            json.loads((folder / "agents/app/suite.evalset.json").read_text())["eval_cases"][0]
-            == {
-                "eval_id": "add_two_numbers",
-                "conversation": [
-                    {
-                        "user_content": {"parts": [{"text": "What is 15 + 27?"}], "role": "user"},
-                        "final_response": {"parts": [{"text": "42"}], "role": "model"},
-                    }
-                ],
-            }
-            or True
-        )
+        assert json.loads((folder / "agents/app/suite.evalset.json").read_text())["eval_cases"][0] == {
+            "eval_id": "add_two_numbers",
+            "conversation": [
+                {
+                    "user_content": {"parts": [{"text": "What is 15 + 27?"}], "role": "user"},
+                    "final_response": {"parts": [{"text": "42"}], "role": "model"},
+                    "intermediate_data": {},
+                }
+            ],
+        }
         assert manager.list_eval_sets("app") == ["old", "suite"]
         (case,) = manager.get_eval_set("app", "old").eval_cases
         assert case.conversation[0].final_response.parts[0].text == "42"
@@ -503,7 +500,7 @@ class TestManagers:
         record = await evaluate(build_set(say(*RIGHT)))
         manager = adk.LocalEvalSetResultsManager(results_dir="results")
         await manager.save_eval_set_result(record)
-        app = record.agent.app_name
+        app = "my_package"
 
         (result_id,) = manager.list_eval_set_results(app)
         result = manager.get_eval_set_result(app, result_id)

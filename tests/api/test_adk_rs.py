@@ -142,6 +142,15 @@ class TestFiles:
         (problem,) = caught.value.problems
         assert (problem.line, "conversation" in problem.message) == (2, True)
 
+    @pytest.mark.parametrize(
+        ("function", "value"), [(load_eval_set_from_str, None), (TrajectoryMatch, "1"), (ResponseMatch, True)]
+    )
+    def test_arguments_of_a_wrong_type_are_named(
+        self, function: Callable[[Any], object], value: object
+    ) -> None:
+        with pytest.raises(InvalidInputError, match=r"must be a (text|number)"):
+            function(value)
+
 
 @pytest.mark.parametrize("vector", vectors(), ids=lambda vector: vector.id)
 async def test_scores_are_those_of_the_vectors(vector: Vector) -> None:

@@ -20,8 +20,8 @@ from evalgate.api import adk, adk_rs, trpc
 GOLDEN = Path(__file__).parent / "golden"
 INTERFACES = {"adk": adk, "adk_rs": adk_rs, "trpc": trpc}
 WITHOUT_EXAMPLE = {
-    # `new`, which creates the first, shows it; the others are errors.
-    "trpc": ["AgentEvaluator", "AlreadyExistsError", "CallbackError", "NotFoundError", "StorageError"]
+    # Errors.
+    "trpc": ["AlreadyExistsError", "CallbackError", "NotFoundError", "StorageError"]
 }
 
 

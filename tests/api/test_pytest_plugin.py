@@ -141,6 +141,14 @@ class TestCollection:
 
         assert list_ids(project) == ["other.test.json::greets_ada", *CASES]
 
+    def test_an_id_with_colons_is_selected(self, project: pytest.Pytester) -> None:
+        write_set(project.path / "odd.test.json", build_case("a:::b [c]", "Ada", "Bye"))
+        assert list_ids(project, "odd.test.json") == ["odd.test.json::a:b [c]"]
+        result = run(project, "odd.test.json::a:b [c]")
+        result.assert_outcomes(failed=1)
+        assert "run it again: pytest --evalgate 'odd.test.json::a:b [c]'" in get_text(result)
+        assert "evalgate run 'odd.test.json:a:::b [c]'" in get_text(result)
+
     def test_a_file_that_is_named_may_have_any_ending(self, project: pytest.Pytester) -> None:
         write_set(project.path / "data.json", *GREETINGS[:1])
 

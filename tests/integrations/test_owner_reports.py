@@ -341,6 +341,21 @@ class TestOrchestrate:
             assert case.turns[0].expected.response == actual.response
             assert case.turns[0].expected.tool_calls == actual.tool_calls
 
+    def test_cases_of_the_same_name_have_files_of_their_own(self) -> None:
+        cases = [
+            a_case_result("greets", eval_set_id="a"),
+            a_case_result("greets", eval_set_id="b"),
+            a_case_result("a/greets", eval_set_id="a"),
+            a_case_result("a:greets", eval_set_id="a"),
+            a_case_result("中" * 300, eval_set_id="a"),
+        ]
+        files = render(a_record(*cases), "orchestrate")
+        names = [Path(path).name for path in files if path.endswith(".metrics.json")]
+        assert names[:4] == [
+            f"{name}.metrics.json" for name in ("a.greets", "b.greets", "a.a_greets", "a.a_greets-2")
+        ]
+        assert max(len(name.encode()) for name in names) < 255
+
     def test_messages(self, record: Record) -> None:
         files = render(record, "orchestrate")
         (path,) = [each for each in files if each.endswith("messages/greets.run1.messages.json")]

@@ -220,7 +220,7 @@ def comparable(case: EvalCase) -> EvalCase:
     """The case without where it stood, and what of it no format tells apart."""
     turns = tuple(replace(turn, user=adks(turn.user), expected=plain(turn.expected)) for turn in case.turns)
     recorded = None if case.recorded is None else tuple(map(plain, case.recorded))
-    return replace(case, line=0, turns=turns, recorded=recorded)
+    return replace(case, line=0, eval_set_id="", turns=turns, recorded=recorded)
 
 
 def adks(user: UserMessage) -> UserMessage:

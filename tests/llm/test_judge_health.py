@@ -10,9 +10,9 @@ from evalgate.llm.judge_health import (
     Anchor,
     compute_agreement,
     compute_self_agreement,
-    describe_agreement,
     evaluate_anchors,
 )
+from evalgate.reporting.summary_lines import describe_agreement
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import inspect
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -172,7 +173,12 @@ class EvalgateSession:
         # A marker of a class or module makes one evaluation for all tests in it.
         owner = next((node for node, mark in found if mark.args or mark.kwargs), metafunc.definition)
         cases = self._list_marked_cases(owner, marks, {})
-        parameters = [pytest.param(case, id=_name_case(case, cases)) for case in cases]
+        counts = Counter(case.name for case in cases)
+        parameters = [
+            # Ids of cases may be in several eval sets.
+            pytest.param(case, id=case.name if counts[case.name] == 1 else f"{case.key[0]}/{case.name}")
+            for case in cases
+        ]
         metafunc.parametrize("outcome", parameters, indirect=True)
 
     def _list_marked_cases(
@@ -349,9 +355,3 @@ def find_case(item: pytest.Item) -> SelectedCase | None:
     callspec = getattr(item, "callspec", None)
     found = callspec.params.get("outcome") if callspec else None
     return found if isinstance(found, SelectedCase) else None
-
-
-def _name_case(case: SelectedCase, cases: list[SelectedCase]) -> str:
-    """Return the eval id, with the eval set's id if several sets have such a case."""
-    is_unique = sum(each.name == case.name for each in cases) == 1
-    return case.name if is_unique else f"{case.key[0]}/{case.name}"

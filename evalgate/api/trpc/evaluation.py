@@ -21,7 +21,24 @@ from evalgate.core.errors import InvalidInputError
 
 
 class AgentEvaluator:
-    """Evaluates an agent with eval sets; `new` creates it. Leaving a `with` block closes it."""
+    """Evaluates an agent with eval sets; `new` creates it. Leaving a `with` block closes it.
+
+    >>> from evalgate.api import trpc
+    >>> sets, metrics = trpc.InMemoryEvalSetManager(), trpc.InMemoryMetricManager()
+    >>> _ = sets.create("app", "greetings")
+    >>> hi, hello = trpc.Message(role="user", content="Hi"), trpc.Message(role="assistant", content="Hello")
+    >>> turn = trpc.Invocation(user_content=hi, final_response=hello)
+    >>> case = trpc.EvalCase(eval_id="a", conversation=[turn], session_input=trpc.SessionInput())
+    >>> sets.add_case("app", "greetings", case)
+    >>> criterion = trpc.Criterion(final_response=trpc.FinalResponseCriterion(text=trpc.TextCriterion()))
+    >>> metrics.add("app", "greetings", trpc.EvalMetric(
+    ...     metric_name="final_response_avg_score", threshold=1.0, criterion=criterion))
+    >>> results = trpc.InMemoryEvalResultManager()
+    >>> with trpc.new("app", lambda text: "Hello", eval_set_manager=sets, metric_manager=metrics,
+    ...               eval_result_manager=results) as evaluator:
+    ...     evaluator.evaluate("greetings").overall_status
+    'passed'
+    """
 
     def __init__(
         self,
@@ -164,21 +181,7 @@ def new(
     Raises:
         InvalidInputError: an argument is wrong.
 
-    >>> from evalgate.api import trpc
-    >>> sets, metrics = trpc.InMemoryEvalSetManager(), trpc.InMemoryMetricManager()
-    >>> _ = sets.create("app", "greetings")
-    >>> hi, hello = trpc.Message(role="user", content="Hi"), trpc.Message(role="assistant", content="Hello")
-    >>> turn = trpc.Invocation(user_content=hi, final_response=hello)
-    >>> case = trpc.EvalCase(eval_id="a", conversation=[turn], session_input=trpc.SessionInput())
-    >>> sets.add_case("app", "greetings", case)
-    >>> criterion = trpc.Criterion(final_response=trpc.FinalResponseCriterion(text=trpc.TextCriterion()))
-    >>> metrics.add("app", "greetings", trpc.EvalMetric(
-    ...     metric_name="final_response_avg_score", threshold=1.0, criterion=criterion))
-    >>> results = trpc.InMemoryEvalResultManager()
-    >>> with trpc.new("app", lambda text: "Hello", eval_set_manager=sets, metric_manager=metrics,
-    ...               eval_result_manager=results) as evaluator:
-    ...     evaluator.evaluate("greetings").overall_status
-    'passed'
+    >>> new("app", lambda text: "Hello").close()
     """
     require_text("app_name", app_name)
     check_arguments({"num_runs": num_runs}, required=frozenset({"num_runs"}))

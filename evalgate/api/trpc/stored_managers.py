@@ -1,5 +1,6 @@
 """Managers of eval sets, metrics and results over any store of documents."""
 
+import json
 import time
 import uuid
 from collections.abc import Callable
@@ -25,7 +26,15 @@ def require_names(**names: str) -> None:
     for what, name in names.items():
         require_text(what, name)
         if name in {".", ".."} or any(character in name for character in "/\\\0"):
-            raise InvalidInputError(f"`{what}` is {name!r}: it must not contain a slash")
+            raise InvalidInputError(f"`{what}` is {name!r}: it must not contain a slash, nor be `.` or `..`")
+
+
+def _require_case(eval_case: EvalCase) -> None:
+    require_instance("eval_case", eval_case, EvalCase)
+    try:
+        json.dumps(eval_case.to_wire(), allow_nan=False)
+    except (ValueError, TypeError) as error:
+        raise InvalidInputError(f"`eval_case` {eval_case.eval_id!r} is no JSON: {error}") from None
 
 
 class _StoredManager:
@@ -101,8 +110,9 @@ class StoredEvalSetManager(_StoredManager):
         Raises:
             NotFoundError: there is no such eval set.
             AlreadyExistsError: it has a case of this id.
+            InvalidInputError: the case holds what JSON cannot, such as NaN.
         """
-        require_instance("eval_case", eval_case, EvalCase)
+        _require_case(eval_case)
 
         def add(eval_set: EvalSet) -> None:
             if eval_case.eval_id in [each.eval_id for each in eval_set.eval_cases]:
@@ -121,7 +131,7 @@ class StoredEvalSetManager(_StoredManager):
         Raises:
             NotFoundError: there is no such eval set or case.
         """
-        require_instance("eval_case", eval_case, EvalCase)
+        _require_case(eval_case)
 
         def update(eval_set: EvalSet) -> None:
             eval_set.eval_cases[_find_case(eval_set, eval_case.eval_id)] = eval_case

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import ConfigDict, ValidationInfo, model_validator
@@ -119,7 +120,7 @@ def _add_pieces(value: object, line: str, pieces: list[str]) -> None:
             pieces.append(_format_text(value))
         case int() if not isinstance(value, bool):
             pieces.append(str(value))  # Go would round whole numbers beyond 2^53, which may be ids
-        case float() if abs(value) >= _FIRST_ROUNDED:
+        case float() if _FIRST_ROUNDED <= abs(value) < inf:
             pieces.append(repr(value))  # with an exponent, so that no one reads it as such a number
         case _:
             pieces.append(dump_compact_json(value, for_html=True))

@@ -76,7 +76,7 @@ class AdkFormat:
         # One at a time, so that a big file is never in memory as pydantic models too.
         def make_case(index: int, raw: object) -> EvalCase | None:
             line = reader.find_line(index)
-            if (case := parse_common_case(raw, line)) is not None:
+            if (case := parse_common_case(raw, line, reader.eval_set_id)) is not None:
                 return case
             wire = reader.validate_case(AdkCase, index, raw)
             case = None if wire is None else _build_case(wire, line, raw)
@@ -250,7 +250,7 @@ _CALL_KEYS = frozenset({"id", "name", "args"})
 _RESULT_KEYS = frozenset({"id", "name", "response"})
 
 
-def parse_common_case(raw: object, line: int) -> EvalCase | None:
+def parse_common_case(raw: object, line: int, eval_set_id: str = "") -> EvalCase | None:
     """Build a common case without pydantic in a third of the time; return None for any other case.
 
     Common cases are in snake_case, without `invocation_events`, and hold only contents of one text, calls
@@ -263,6 +263,7 @@ def parse_common_case(raw: object, line: int) -> EvalCase | None:
             tuple([_parse_common_turn(each) for each in require_list(case.get("conversation"))]),
             session=_parse_common_session(case.get("session_input")),
             line=line,
+            eval_set_id=eval_set_id,
             creation_timestamp=_parse_common_time(case.get("creation_timestamp")),
         )
     except (UnexpectedShapeError, ValueError):

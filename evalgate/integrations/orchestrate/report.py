@@ -7,8 +7,10 @@ two runs read `summary_metrics.csv`.
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import count
 
 from evalgate.core.sanitize import to_file_name
 from evalgate.core.types import (
@@ -57,13 +59,15 @@ class OrchestrateReport:
         The files of a case with several runs have `.run1`, `.run2`, … in their names; watsonx
         Orchestrate would overwrite those of the first run.
         """
-        folder = to_file_name(_format_time(record.created_at))
+        # watsonx Orchestrate names its folders by the time: 2026-01-31_12-30-59.
+        created_at = record.created_at
+        folder = f"{datetime.fromisoformat(created_at):%Y-%m-%d_%H-%M-%S}" if created_at else "results"
         rows: list[JsonObject] = []
-        for case in record.cases:
+        for case, case_name in zip(record.cases, _name_files(record.cases), strict=True):
             for run in case.runs:
                 row = build_summary_row(case, run)
                 rows.append(row)
-                name = to_file_name(case.eval_id) + (f".run{run.run}" if len(case.runs) > 1 else "")
+                name = case_name + (f".run{run.run}" if len(case.runs) > 1 else "")
                 path = f"{folder}/messages/{name}"
                 messages = list(_iter_messages(run))
                 yield f"{path}.messages.json", _dump(messages)
@@ -75,6 +79,19 @@ class OrchestrateReport:
                 if run.session_id:
                     yield f"{folder}/{name}.metadata.json", _dump({"thread_id": run.session_id})
         yield f"{folder}/summary_metrics.csv", format_summary(rows)
+
+
+def _name_files(cases: Sequence[CaseResult]) -> list[str]:
+    """Return a name for the files of each case: its id, with that of its eval set if several have the id."""
+    own = [to_file_name(case.eval_id) for case in cases]
+    counts, names = Counter(own), dict[str, None]()
+    for case, name in zip(cases, own, strict=True):
+        base = name if counts[name] == 1 else to_file_name(f"{case.eval_set_id}.{case.eval_id}")
+        unique, numbers = base, count(2)
+        while unique in names:
+            unique = f"{base}-{next(numbers)}"
+        names[unique] = None
+    return list(names)
 
 
 def build_summary_row(case: CaseResult, run: RunResult) -> JsonObject:
@@ -169,11 +186,6 @@ def _build_tool_result(result: ToolResult) -> dict[str, object]:
 
 def _build_message(role: str, content: str, kind: str) -> dict[str, object]:
     return {"role": role, "content": content, "type": kind, **_NO_FIELDS}
-
-
-def _format_time(created_at: str) -> str:
-    """Return the time as watsonx Orchestrate names its folders: 2026-01-31_12-30-59."""
-    return datetime.fromisoformat(created_at).strftime("%Y-%m-%d_%H-%M-%S") if created_at else "results"
 
 
 def _dump(value: list[dict[str, object]] | Mapping[str, object]) -> str:

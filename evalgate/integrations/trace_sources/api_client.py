@@ -172,7 +172,10 @@ class ApiClient:
                         return None
                     text = to_one_line((await response.content.read(2000)).decode(errors="replace"), 200)
                     if response.status not in _RETRIED or attempt == _ATTEMPTS:
-                        raise InvalidInputError(self._describe_refusal(response.status, path, text))
+                        is_denied = response.status in {401, 403}
+                        hint = ": is the key right, and is it of this project?" if is_denied else ""
+                        status = f"answered with status {response.status}{hint}"
+                        raise InvalidInputError(f"{self.name}: {self.endpoint}{path} {status}: {text}")
                     asked = parse_retry_after(response.headers, time.time())
                     wait = 2.0 ** (attempt - 1) if asked is None else asked
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -181,10 +184,6 @@ class ApiClient:
                 wait = float(attempt)
             await asyncio.sleep(min(wait, _LONGEST_WAIT_S))
         raise AssertionError  # the loop returns or raises
-
-    def _describe_refusal(self, status: int, path: str, text: str) -> str:
-        hint = ": is the key right, and is it of this project?" if status in {401, 403} else ""
-        return f"{self.name}: {self.endpoint}{path} answered with status {status}{hint}: {text}"
 
     def _require_object(self, found: object, path: str) -> dict[str, Any]:
         if isinstance(found, dict):

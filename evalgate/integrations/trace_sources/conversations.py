@@ -153,7 +153,7 @@ def _add_turn(session: _Session, turn: _ObservedTurn) -> None:
 
 def _build_conversation(key: str, session: _Session) -> ObservedConversation:
     infos = [trace.info for trace in session.traces]
-    errors = (info.error or _find_error(trace) for trace in session.traces for info in [trace.info])
+    errors = (trace.info.error or _find_error(trace) for trace in session.traces)
     return ObservedConversation(
         key=key,
         turns=tuple(session.turns),
@@ -261,14 +261,11 @@ def _read_turn(spans: Sequence[Span]) -> _ObservedTurn:
     if later and not has_executions:
         # Only the last request of a loop of calls was recorded: the calls before it are in its messages.
         lead = _read_events(later)
-        reply = replace(reply, events=(*lead, *_drop_results(reply.events, lead)))
+        known = {event.id for event in lead if isinstance(event, ToolResult) and event.id}
+        rest = (event for event in reply.events if not (isinstance(event, ToolResult) and event.id in known))
+        reply = replace(reply, events=(*lead, *rest))
     question = questions[-1][1] if questions else transcript.question
     return _ObservedTurn(question, reply, tuple(spans), tuple(_read_history(messages[:at])), bool(later))
-
-
-def _drop_results(events: Iterable[Event], known: Sequence[Event]) -> Iterator[Event]:
-    ids = {event.id for event in known if isinstance(event, ToolResult) and event.id}
-    return (event for event in events if not (isinstance(event, ToolResult) and event.id in ids))
 
 
 def _get_messages(span: Span, name: str) -> list[ChatMessage]:

@@ -243,6 +243,20 @@ def test_code_cannot_set_unknown_fields(build: Callable[[], object], message: st
         build()
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), object()])
+def test_a_case_that_json_cannot_hold_is_refused(value: object, tmp_path: Path) -> None:
+    """A file with `inf` could not be read any more, and NaN would become null."""
+    manager = trpc.LocalEvalSetManager(str(tmp_path))
+    manager.create("math", "basic")
+    case = trpc.EvalCase(
+        eval_id="a", conversation=[trpc.Invocation(tools=[trpc.Tool(name="t", arguments={"x": value})])]
+    )
+    for change in (manager.add_case, manager.update_case):
+        with pytest.raises(InvalidInputError, match="`eval_case` 'a' is no JSON"):
+            change("math", "basic", case)
+    assert manager.get("math", "basic").eval_cases == []
+
+
 @pytest.mark.parametrize("build", [trpc.InMemoryMetricManager, lambda: trpc.SqlMetricManager("sqlite://")])
 @pytest.mark.parametrize("threshold", [float("nan"), float("inf"), None, "1", True])
 def test_thresholds_are_finite(build: Callable[[], Any], threshold: Any) -> None:

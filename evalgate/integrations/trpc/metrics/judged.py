@@ -296,7 +296,7 @@ class TrpcLlmRubricCritic(RubricEvaluator):
 
 
 class TrpcLlmRubricReferenceCritic(RubricEvaluator):
-    """Share of the rubrics that hold of each final response, measured by the expected one."""
+    """Share of the rubrics that each final response meets, judged by comparison with the expected one."""
 
     needs_reference = True
     prompt_name = "trpc_rubric_reference_critic"
