@@ -30,8 +30,9 @@ from evalgate.system.changed_files import (
     check_commits_differ,
     find_unversioned,
     list_changed_files,
+    list_repository_files,
 )
-from evalgate.system.git import read_pull_request
+from evalgate.system.git import GitError, read_pull_request
 
 if TYPE_CHECKING:
     from evalgate.runner.plan import Plan
@@ -63,6 +64,27 @@ def find_affected(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy, revis
     except UnknownChangeError as error:
         return AffectedSuites(known, everything=str(error), base=revision)
     return find_affected_suites(known, files, revision or revisions[0][:12])
+
+
+def find_unmatched_globs(rules: Thresholds, folder: Path) -> Iterator[str]:
+    """Yield a sentence, with its place, for each glob of `affects` that matches no file of the repository.
+
+    Without a repository nothing is yielded.
+    """
+    globs = [
+        (name, at, pattern)
+        for name, suite in rules.config.suites.items()
+        for at, pattern in enumerate(suite.affects)
+    ]
+    try:
+        files = list_repository_files(folder) if globs else frozenset()
+    except GitError:
+        return
+    for name, at, pattern in globs:
+        if not any(matches_pattern(path, pattern, ignore_case=True) for path in files):
+            line, _ = rules.find_position(("suites", name, "affects", at))
+            place = f"{rules.file}:{line}" if line else rules.file
+            yield f"{place}: `{pattern}` in `affects` of `{name}` matches no file of the repository"
 
 
 def _iter_revisions(base: BaseBranchPolicy, revision: str) -> Iterator[str]:
@@ -108,9 +130,9 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
 
     def mark(suite: SuiteScope) -> SuiteScope:
         names = {*suite.files, *suite.eval_sets}
-        members = (each.eval_set for each in plan.suites)
-        members = (each for each in members if (each.path or each.eval_set_id) in names)
-        first = next((outdated[each.eval_set_id] for each in members if each.eval_set_id in outdated), "")
+        eval_sets = [each.eval_set for each in plan.suites]
+        members = [each.eval_set_id for each in eval_sets if (each.path or each.eval_set_id) in names]
+        first = next((outdated[name] for name in members if name in outdated), "")
         why = f"has a list of opened files from before {first} changed"
         return replace(suite, blind=suite.blind or why) if first else suite
 

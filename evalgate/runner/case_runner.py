@@ -29,6 +29,7 @@ from evalgate.core.types import (
     CaseRun,
     EvalCase,
     Failure,
+    JsonObject,
     Outcome,
     Reply,
     Usage,
@@ -121,7 +122,8 @@ class CaseRunner:
         earlier = AttemptHistory() if earlier is None else earlier
         alone, faults, moves = False, 0, 0
         while True:
-            ended = await self._run_in_slot(case, run, alone=alone)
+            async with self._throttle.create_slot() as slot:
+                ended = await self._run_attempt(case, run, slot, alone=alone)
             if ended.retry == "alone" and not alone:
                 alone, pause = True, 0.0
             elif ended.retry == "elsewhere" and moves < _MOST_MOVES and self._stop_reason() is None:
@@ -139,20 +141,21 @@ class CaseRunner:
             if pause:
                 await self._throttle.wait_seconds(pause)
 
-    async def _run_in_slot(self, case: EvalCase, run: int, *, alone: bool) -> _AttemptResult:
-        async with self._throttle.create_slot() as slot:
-            ended = await self._run_attempt(case, run, slot, alone=alone)
-            failure = ended.run.failure
-            if failure is not None and failure.kind == RATE_LIMITED:
-                self._throttle.on_rate_limited(slot, ended.retry_after_s)
-            else:  # an agent that fails in another way is not overloaded
-                self._throttle.on_finished()
-            return ended
-
     async def _run_attempt(self, case: EvalCase, run: int, slot: Slot, *, alone: bool) -> _AttemptResult:
+        """Run a case once, in a slot that is taken, and tell the throttle how it ended."""
         if case.recorded is not None:
             said = tuple(turn.user for turn in case.turns)
-            return _AttemptResult(CaseRun(run, "answered", case.recorded, said=said))
+            ended = _AttemptResult(CaseRun(run, "answered", case.recorded, said=said))
+        else:
+            ended = await self._run_conversation(case, run, slot, alone=alone)
+        failure = ended.run.failure
+        if failure is not None and failure.kind == RATE_LIMITED:
+            self._throttle.on_rate_limited(slot, ended.retry_after_s)
+        else:  # an agent that fails in another way is not overloaded
+            self._throttle.on_finished()
+        return ended
+
+    async def _run_conversation(self, case: EvalCase, run: int, slot: Slot, *, alone: bool) -> _AttemptResult:
         try:
             user = self._create_user(case, run)
         except SimulatedUserError as error:
@@ -161,11 +164,6 @@ class CaseRunner:
         if self._create_trace is not None:
             is_trace_wanted.set(True)
             driver.trace = self._create_trace()
-        return await self._run_conversation(driver, case, run, alone=alone)
-
-    async def _run_conversation(
-        self, driver: "_ConversationDriver", case: EvalCase, run: int, *, alone: bool
-    ) -> _AttemptResult:
         try:
             async with self._agent.open_session(case, run, alone=alone) as session:
                 driver.session = session
@@ -173,18 +171,20 @@ class CaseRunner:
                 end = await driver.run_conversation(session)
         except AgentError as error:
             passes = error.outcome == "faulted" and error.failure.kind in TRANSIENT_FAILURES
-            ended = driver.build_ended_run(run, error.outcome, error.failure, error.usage)
+            ended = driver.build_run(run, error.outcome, error.failure, error.usage)
             return _AttemptResult(ended, "later" if passes else "no", error.retry_after_s)
         except SessionLostError as lost:
             retry: Literal["alone", "elsewhere"] = "alone" if lost.alone else "elsewhere"
-            return _AttemptResult(driver.build_ended_run(run, lost.outcome, lost.failure, lost.usage), retry)
+            return _AttemptResult(driver.build_run(run, lost.outcome, lost.failure, lost.usage), retry)
         except SimulatedUserError as error:
-            return _AttemptResult(driver.build_ended_run(run, "faulted", error.failure))
+            return _AttemptResult(driver.build_run(run, "faulted", error.failure))
         except AgentUnreachableError:
             raise
         except Exception as error:  # noqa: BLE001  an agent plugin with a bug fails its case, not the run
-            return _AttemptResult(driver.build_ended_run(run, "crashed", Failure.from_plugin(error)))
-        return _AttemptResult(driver.build_answered_run(run, end))
+            return _AttemptResult(driver.build_run(run, "crashed", Failure.from_plugin(error)))
+        return _AttemptResult(
+            driver.build_run(run, "answered", None, end.usage, end.unasked, end.final_state)
+        )
 
 
 def _check_mocks(case: EvalCase, session: AgentSession) -> None:
@@ -230,17 +230,16 @@ class _ConversationDriver:
             # Waiting for the rate limit is not part of the agent's duration.
             self._started += await self._throttle.wait_for_turn()
             self._said.append(message)
-            self._replies.append(await self._send_message(session, message))
+            token = slot_release.set(self._wait_without_slot)
+            try:
+                if self.trace is None:
+                    reply = await session.run_turn(message)
+                else:
+                    reply = await self._trace_turn(self.trace, session, message)
+            finally:
+                slot_release.reset(token)
+            self._replies.append(reply)
         return await session.end()
-
-    async def _send_message(self, session: AgentSession, message: UserMessage) -> Reply | None:
-        token = slot_release.set(self._wait_without_slot)
-        try:
-            if self.trace is not None:
-                return await self._trace_turn(self.trace, session, message)
-            return await session.run_turn(message)
-        finally:
-            slot_release.reset(token)
 
     async def _trace_turn(
         self, trace: "RunTrace", session: AgentSession, message: UserMessage
@@ -268,35 +267,25 @@ class _ConversationDriver:
             self._slot, seconds, is_rate_limited=is_rate_limited
         )
 
-    def build_answered_run(self, run: int, end: SessionResult) -> CaseRun:
-        seconds = time.perf_counter() - self._started
-        session_id, user_id = get_session_ids(self.session)
-        return CaseRun(
-            run,
-            "answered",
-            (*self._replies, *end.unasked),
-            seconds,
-            end.usage,
-            final_state=end.final_state,
-            said=tuple(self._said),
-            user_usage=self._user.usage,
-            session_id=session_id,
-            user_id=user_id,
-            trace=() if self.trace is None else self.trace.build_spans(),
-        )
-
-    def build_ended_run(
-        self, run: int, outcome: Outcome, failure: Failure, usage: Usage | None = None
+    def build_run(
+        self,
+        run: int,
+        outcome: Outcome,
+        failure: Failure | None = None,
+        usage: Usage | None = None,
+        unasked: tuple[Reply, ...] = (),
+        final_state: JsonObject | None = None,
     ) -> CaseRun:
-        seconds = time.perf_counter() - self._started
+        """Return the run as it ended; `unasked` are replies that a recording has beyond the conversation."""
         session_id, user_id = get_session_ids(self.session)
         return CaseRun(
             run,
             outcome,
-            tuple(self._replies),
-            seconds,
+            (*self._replies, *unasked),
+            time.perf_counter() - self._started,
             usage,
             failure,
+            final_state=final_state,
             said=tuple(self._said),
             user_usage=self._user.usage,
             session_id=session_id,

@@ -139,10 +139,6 @@ class ChatTurn:
     """Steps of the turn, with times from its beginning; empty if the conversation keeps no trace."""
 
 
-def _ignore_event(_event: Event) -> None:
-    """Ignore an event of a turn."""
-
-
 class Chat:
     """Conversation of a person with an agent that has been entered; it can begin again.
 
@@ -179,7 +175,7 @@ class Chat:
         """Return the session's state after the last turn; None if the agent reports none."""
         return self._last.final_state
 
-    async def send_message(self, text: str, on_event: Callable[[Event], None] = _ignore_event) -> ChatTurn:
+    async def send_message(self, text: str, on_event: Callable[[Event], None] = lambda _: None) -> ChatTurn:
         """Send a message and return the turn; `on_event` gets the events that are known before its end.
 
         Raises:
@@ -211,7 +207,8 @@ class Chat:
         if reply is None:
             raise ChatError(Failure("no_recording", "the recording ends before this turn"))
         duration_s = time.perf_counter() - started
-        before, self._last = self._last, _read_interim_result(session)
+        before = self._last
+        self._last = session.interim_result if isinstance(session, ReportsInterimResult) else SessionResult()
         trace = self._build_trace(session, message, duration_s, response=reply.response)
         turn = ChatTurn(message, reply, duration_s, _subtract_usage(self._last, before), trace)
         self.turns.append(turn)
@@ -258,10 +255,6 @@ class Chat:
         self._session = None
         if context is not None and is_open:
             await context.__aexit__(type(error) if error else None, error, None)
-
-
-def _read_interim_result(session: AgentSession) -> SessionResult:
-    return session.interim_result if isinstance(session, ReportsInterimResult) else SessionResult()
 
 
 def _subtract_usage(now: SessionResult, before: SessionResult) -> Usage | None:

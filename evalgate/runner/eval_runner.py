@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import field, replace
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from evalgate.config.schema.budget import MeteredUsage
@@ -396,7 +396,8 @@ def _reuse_expectations(run: RunResult, earlier: RunResult) -> RunResult:
 
 def _sort_runs(runs: tuple[RunResult, ...]) -> tuple[RunResult, ...]:
     """Sort runs by number; return the same tuple if it is in order, so that it exists in memory only once."""
-    if all(one.run < other.run for one, other in pairwise(runs)):
+    numbers = [run.run for run in runs]
+    if numbers == sorted(numbers):
         return runs
     return tuple(sorted(runs, key=lambda run: run.run))
 

@@ -101,6 +101,8 @@ class Plan:
     """Other eval sets or cases may exist that the user did not select."""
     selection: CaseSelection | None = None
     """Options that left out some cases."""
+    varied: Mapping[str, str] = field(default_factory=dict)
+    """Values by which this plan differs from those of the other variants of a matrix, such as `env.MODEL`."""
     affected: "AffectedSuites | None" = None
     """The suites that the change affects; None if that was not asked."""
     control: "ControlSource | None" = None
@@ -419,7 +421,7 @@ def _check_files(
         metrics = ", ".join(dict.fromkeys(named))
         scoring = f"scored with {metrics}" if metrics else "with no criteria yet"
         yield f"{suite.eval_set.path}: {pluralize(len(suite.eval_set.cases), 'case')}, {scoring}"
-    found = list(iter_warnings(suites, rules))
+    found = list(iter_warnings(suites, rules, workspace.folder))
     yield from found
     yield from filter(None, map(describe_default_criteria, suites))
     yield from notices

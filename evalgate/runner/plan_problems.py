@@ -148,10 +148,10 @@ def _describe_recordings(config: Config, suites: Sequence[Suite]) -> tuple[str, 
     )
 
 
-def iter_warnings(suites: Sequence[Suite], rules: Thresholds) -> Iterator[str]:
+def iter_warnings(suites: Sequence[Suite], rules: Thresholds, folder: Path) -> Iterator[str]:
     """Yield the notices, and the warnings of every lint, with the line in the file.
 
-    `rules` is the thresholds file of the run, which has the checks.
+    `rules` is the thresholds file of the run, which has the checks; `folder` is the working folder.
     """
     from evalgate.datasets.lints.thresholds import lint_extra_calls, lint_thresholds
 
@@ -162,6 +162,10 @@ def iter_warnings(suites: Sequence[Suite], rules: Thresholds) -> Iterator[str]:
     for each in (rules for suite in suites for rules in suite.case_rules):
         yield from lint_thresholds(each)
     yield from _lint_checks(suites, rules)
+    if rules.config.suites:
+        from evalgate.runner.affected import find_unmatched_globs
+
+        yield from find_unmatched_globs(rules, folder)
     for suite in suites:
         for found in registry.find_lint_warnings(suite.eval_set, _index_metrics(suite)):
             yield f"{suite.eval_set.path}:{found.line}: {found.eval_id}: {found.message}"

@@ -119,7 +119,7 @@ def _has_failing_average(decision: "Decision") -> bool:
 def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPolicy | None":
     """Return the settings of the statistics, or None if comparing plain means is enough."""
     criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
-    statistical = any(each.rule == "statistical" or each.options.get("p95") for each in criteria)
+    statistical = any(each.rule == "statistical" or each.options.get("p95") is not None for each in criteria)
     if baseline is None and not statistical and plan.runs != "auto":
         return None
     from evalgate.gating.score_tables import build_statistical_policy

@@ -11,6 +11,7 @@ from evalgate.agents.factory import AgentSpec
 from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.formatting import did_you_mean
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import LlmJudged, MetricContext, MetricEnvironment
 from evalgate.core.types import (
@@ -249,11 +250,21 @@ def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
 
             yield from find_unscored_cases(suite.eval_set, suite.get_metrics, suite.rules)
         if suite.metrics and not any(bound.criterion.gates for bound in suite.metrics):
+            name = suite.eval_set.path or suite.eval_set.eval_set_id
             message = (
-                f"no metric gates {suite.eval_set.path}: all of its criteria have `gates: false`, so that no "
+                f"no metric gates {name}: all of its criteria have `gates: false`, so that no "
                 "score could fail a case"
             )
             yield Problem(suite.rules.file, *suite.rules.find_position(("criteria",)), message)
+
+
+def _suggest_suite(problem: Problem, config: Config, folder: Path) -> Problem:
+    """Return the problem, with the suite of the nearest name added if there is no file of that name."""
+    is_missing = problem.file in config.eval_sets and not (folder / problem.file).exists()
+    hint = did_you_mean(problem.file, config.suites) if is_missing else ""
+    if not hint or problem.message.endswith("?"):  # a file has a similar name
+        return problem
+    return replace(problem, message=f"{problem.message}.{hint}")
 
 
 def _load_eval_sets(
@@ -265,7 +276,12 @@ def _load_eval_sets(
             raise InvalidInputError("no eval sets: name files, folders or globs, or list them as `eval_sets`")
         return given.eval_sets
     formats = registry.get_formats()
-    loaded = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
+    try:
+        loaded = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            _suggest_suite(each, config, workspace.folder) for each in error.problems
+        ) from None
     base.check_eval_sets(eval_set.path for eval_set in loaded)
     both = {each.eval_set_id for each in loaded} & {each.eval_set_id for each in given.eval_sets}
     if both:

@@ -280,8 +280,10 @@ def _pair_calls(replies: Sequence[Reply], trace: Sequence[TraceSpan]) -> _Calls:
     found: _Calls = {}
     for call, answer in pairs:
         key = call.name, format_canonical(call.args)
-        raised = errors.get(key)
-        lost = _read_error(raised.pop(0)) if raised and answer is None else _LOST
+        lost = _LOST
+        if answer is None and (raised := errors.get(key)):
+            error = raised.pop(0)
+            lost = RecordedAnswer(lost=_REDACTED) if _holds_redaction(error) else RecordedAnswer(error=error)
         earlier = found[key].answers if key in found else ()
         found[key] = RecordedCall(call.name, call.args, (*earlier, answer or lost))
     return found
@@ -302,10 +304,6 @@ def _read_answer(result: object) -> RecordedAnswer:
     if isinstance(result, Mapping) and result.keys() == {"error", "raised"}:
         return RecordedAnswer(error=str(result["error"]), error_type=str(result["raised"]))
     return RecordedAnswer(result)
-
-
-def _read_error(error: str) -> RecordedAnswer:
-    return RecordedAnswer(lost=_REDACTED) if _holds_redaction(error) else RecordedAnswer(error=error)
 
 
 def _holds_redaction(value: object) -> bool:

@@ -77,7 +77,7 @@ class Checkpoint:
             return
         # The row is encoded first, because the redactor searches JSON in a fraction of the time of objects.
         rows = [(result, dump_run(result)) for _, result in results]
-        redacted = self._redactor.redact_many([(run, row.decode()) for run, row in rows])
+        redacted = self._redactor.redact_many(rows)
         kept = [
             (index, row if hidden is result else dump_run(hidden))
             for (index, _), (result, row), hidden in zip(results, rows, redacted, strict=True)

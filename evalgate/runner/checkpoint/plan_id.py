@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
+from json.encoder import encode_basestring
 from pathlib import Path
 from platform import python_version_tuple
 
@@ -14,6 +15,7 @@ from evalgate.config.schema.judge import USER_SETTINGS, UserConfig
 from evalgate.core.types import PlanId
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.plan import Plan
+from evalgate.runner.suites import Suite
 from evalgate.system.files import read_file
 from evalgate.system.git import run_git, run_git_bytes
 
@@ -106,13 +108,18 @@ _HOW_FAST = {
 
 def compute_plan_id(plan: Plan) -> PlanId:
     """Compute the identity of a plan with the current state of the agent's code: equal on every machine."""
+    cases = chain.from_iterable(_encode_cases(suite, suite.eval_set.eval_set_id) for suite in plan.suites)
     return PlanId(
-        eval_sets=_hash_values(chain([plan.runs], _collect_cases(plan))),
+        eval_sets=_hash_lines(chain([_encode(plan.runs)], cases)),
         thresholds=_hash_values(
             [_collect_metrics(plan), plan.policy.model_dump(mode="json"), _collect_users(plan)]
         ),
         agent=_hash_values(
-            [_collect_agent_settings(plan), hash_code_state(plan.workspace.folder, _list_config_files(plan))]
+            [
+                _collect_agent_settings(plan),
+                hash_code_state(plan.workspace.folder, _list_config_files(plan)),
+                *([plan.varied] if plan.varied else ()),
+            ]
         ),
     )
 
@@ -135,15 +142,13 @@ def plan_parts(plan: Plan) -> dict[str, str]:
     }
     parts: dict[str, object] = {"`--agent`": plan.agent.what, **settings}
     for suite in plan.suites:
-        cases = zip(suite.eval_set.cases, suite.fingerprints, strict=True)
-        parts[f"the cases of {suite.eval_set.path}"] = _hash_values(
-            [case.eval_id, fingerprint] for case, fingerprint in cases
-        )
+        parts[f"the cases of {suite.eval_set.path}"] = _hash_lines(_encode_cases(suite))
         for metric in suite.metrics:
             name = f"the criterion `{metric.name}`{f' in {metric.scope}' if metric.scope else ''}"
             parts[name] = [parts.get(name), _collect_thresholds([metric])]
     policy = plan.policy.model_dump(mode="json")
     parts |= {f"`gate.{name}`": value for name, value in policy.items()}
+    parts |= {f"`--vary {name}`": value for name, value in plan.varied.items()}
     parts["`cases` rules"] = [own for _, own in _collect_metrics(plan)]
     parts["the simulated user"] = _collect_users(plan)
     plain = {"`runs`": str(plan.runs), "Python": ".".join(python_version_tuple()[:2])}
@@ -182,12 +187,11 @@ def _collect_user_settings(plan: Plan, user: UserConfig) -> list[object]:
     return [user.model_dump(mode="json", include=set(USER_SETTINGS)), asked]
 
 
-def _collect_cases(plan: Plan) -> Iterator[object]:
-    return (
-        [suite.eval_set.eval_set_id, case.eval_id, fingerprint]
-        for suite in plan.suites
-        for case, fingerprint in zip(suite.eval_set.cases, suite.fingerprints, strict=True)
-    )
+def _encode_cases(suite: Suite, *names: str) -> Iterator[str]:
+    """Yield each case as the JSON of `names`, its id and its fingerprint."""
+    start = "".join([f"{encode_basestring(name)}, " for name in names])
+    for case, fingerprint in zip(suite.eval_set.cases, suite.fingerprints, strict=True):
+        yield f'[{start}{encode_basestring(case.eval_id)}, "{fingerprint}"]'
 
 
 def _collect_metrics(plan: Plan) -> list[tuple[object, object]]:
@@ -221,9 +225,13 @@ def _collect_agent_settings(plan: Plan) -> Mapping[str, object]:
 
 
 def _hash_values(values: Iterable[object]) -> str:
+    return _hash_lines(map(_encode, values))
+
+
+def _hash_lines(lines: Iterable[str]) -> str:
     found = hashlib.sha256()
-    for value in values:  # one by one: there may be hundreds of thousands
-        found.update(_encode(value).encode(errors="surrogatepass") + b"\n")
+    for line in lines:  # one by one: there may be hundreds of thousands
+        found.update(line.encode(errors="surrogatepass") + b"\n")
     return found.hexdigest()[:16]
 
 

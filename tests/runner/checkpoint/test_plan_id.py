@@ -1,5 +1,7 @@
 """Which changes make a plan another one, and which do not."""
 
+import hashlib
+import json
 import subprocess
 from collections.abc import Callable
 from dataclasses import asdict
@@ -125,3 +127,17 @@ def test_another_python_counts_here_and_not_for_a_shard(
     monkeypatch.setattr(identity, "python_version_tuple", lambda: ("3", "99", "1"))
     assert compute_local_plan_id(plan) != here
     assert compute_plan_id(plan) == everywhere
+
+
+def test_cases_are_hashed_as_lines_of_json(project: Path) -> None:
+    (project / "demo.evalset.json").write_text(eval_set("hello").replace("case_0", r"é \"quoted\""))
+    plan = build_plan(Overrides(), thresholds=None, folder=project, environ={})
+    (suite,) = plan.suites
+    assert suite.eval_set.cases[0].eval_id == 'é "quoted"'
+    rows = [
+        ["demo", case.eval_id, fingerprint]
+        for case, fingerprint in zip(suite.eval_set.cases, suite.fingerprints, strict=True)
+    ]
+    lines = [json.dumps(row, ensure_ascii=False) for row in [plan.runs, *rows]]
+    expected = hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()[:16]
+    assert compute_plan_id(plan).eval_sets == expected
