@@ -189,7 +189,11 @@ class _Trial:
 
     def run_trial(self, dice: random.Random) -> _TrialResult:
         """Draw both sides and let the gate decide, with as many runs as it asks for."""
-        baseline = self._draw_baseline(dice)
+        resampled = (
+            replace(before, runs=tuple(dice.choices(before.runs, k=len(before.runs))))
+            for _, before in self._pairs
+        )
+        baseline = Baseline(tuple(resampled), self._sources, "the stored runs")
         sampling = AdaptiveRuns(self._policy, baseline)
         made: list[list[RunResult]] = [[] for _ in self._pairs]
 
@@ -210,11 +214,6 @@ class _Trial:
             comparison.metrics, comparison.cases, compute_totals(comparison.cases), comparison.changes
         )
         return _TrialResult(decide_verdict(evidence, self._rules.gate), sum(map(len, made)))
-
-    def _draw_baseline(self, dice: random.Random) -> Baseline:
-        cases = (before for _, before in self._pairs)
-        drawn = (replace(case, runs=tuple(dice.choices(case.runs, k=len(case.runs)))) for case in cases)
-        return Baseline(tuple(drawn), self._sources, "the stored runs")
 
 
 def _classify_reason(verdict: Verdict) -> str:

@@ -18,6 +18,7 @@ from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_lin
 from evalgate.core.types import CaseKey, CaseResult, EvalCase, JsonObject, Record
 from evalgate.datasets.acceptance import Acceptance, Part, accept_run, build_alternative, choose_run, is_rule
 from evalgate.datasets.case_notes_edits import change_notes, set_note
+from evalgate.datasets.divergences import compares_responses
 from evalgate.datasets.edit_history import EditHistory, FileChange
 from evalgate.datasets.eval_set_file import EvalSetFile, build_diff, edit_eval_set, open_eval_set
 from evalgate.datasets.loading import build_notes_name
@@ -69,25 +70,22 @@ def accept_cases(options: AcceptOptions, folder: Path) -> int:
     for change in changes:
         diff = build_diff(change.before or b"", change.after or b"", change.shown_as)
         click.echo(disable_commands(strip_invisible(redactor.redact_text(diff))), nl=False)
-    for sentence in _iter_remaining_failures(chosen):
+    for sentence in _iter_remaining_failures(chosen, options.only):
         click.echo(to_log_line(sentence), err=True)
     if options.dry_run:
         return 0
-    if not options.yes and not _ask(len(chosen)):
-        click.echo("Nothing was saved.")
-        return 1
+    if not options.yes:
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise InvalidInputError("not a terminal, so nothing was saved: `--yes` saves without asking")
+        if not click.confirm(f"Accept {pluralize(len(chosen), 'case')}?", default=False):
+            click.echo("Nothing was saved.")
+            return 1
     try:
         EditHistory().save_changes(changes[0].path, changes)
     except OSError as error:
         raise InvalidInputError(f"nothing was saved: {error.filename}: {error.strerror}") from None
     click.echo(f"Accepted {pluralize(len(chosen), 'case')}.")
     return 0
-
-
-def _ask(count: int) -> bool:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise InvalidInputError("not a terminal, so nothing was saved: `--yes` saves without asking")
-    return click.confirm(f"Accept {pluralize(count, 'case')}?", default=False)
 
 
 def _select_cases(record: Record, patterns: Sequence[str]) -> list[CaseResult]:
@@ -100,9 +98,12 @@ def _select_cases(record: Record, patterns: Sequence[str]) -> list[CaseResult]:
         globbed = [
             case for case in record.cases if any(fnmatchcase(name, pattern) for name in names[case.key])
         ]
-        chosen = named or [case for case in globbed if case.status != "passed"]
+        chosen = named or [case for case in globbed if case.status == "failed"]
         if not chosen:
-            why = "passed, and none failed" if globbed else "is called so in the results"
+            why = "is called so in the results"
+            if globbed:
+                is_done = all(case.status == "passed" for case in globbed)
+                why = "passed, and none failed" if is_done else "found, but none failed with an answer"
             many = pluralize(len(globbed), "case") if globbed else "no case"
             hint = "" if globbed else did_you_mean(pattern, [case.eval_id for case in record.cases])
             problems.append(Problem("", 0, 0, f"{pattern!r}: {many} {why}.{hint}"))
@@ -234,11 +235,20 @@ def _read_alternatives(text: str, name: str, shown_as: str) -> Sequence[object]:
     return value if isinstance(value, list) else ()
 
 
-def _iter_remaining_failures(chosen: Sequence[CaseResult]) -> Iterator[str]:
-    """Yield a sentence for each failed metric that compares with no expectation of the case."""
+def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) -> Iterator[str]:
+    """Yield a sentence for each failed metric that compares with nothing that is accepted."""
     for case in chosen:
+        expected = [turn.expected for run in case.runs for turn in run.turns if turn.expected is not None]
+        lacks_response = any(reply.response is None for reply in expected) and only is None
         for metric in case.metrics:
-            if is_rule(metric.name) and metric.gating_status == "failed":
+            if metric.gating_status != "failed":
+                continue
+            if is_rule(metric.name):
                 yield (
                     f"{case.eval_id}: `{metric.name}` still fails: it is a rule of its own. {metric.reason}"
+                )
+            elif lacks_response and compares_responses(metric.name):
+                yield (
+                    f"{case.eval_id}: `{metric.name}` still fails: the case expects no response, so none was "
+                    "accepted. Run it again, and accept that with `--only response`."
                 )

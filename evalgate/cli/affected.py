@@ -70,7 +70,7 @@ def affected(
     if found is None:
         raise AssertionError("the plan was made with a selection by suites")
     if explained:
-        # A whole path is one of the folder's all the same.
+        # An absolute path may name a file of the folder, too.
         names = (Path(os.path.relpath(folder / path, folder)).as_posix() for path in explained)
         effects = [explain_file(found.rules, name) for name in names]
         for each in effects:

@@ -29,7 +29,7 @@ _NAMED = 10
 
 @frozen
 class DetectableIncrease:
-    """Sensitivity of one budget over the cases of a baseline with a figure."""
+    """Smallest detectable increase of a budget, from the cases of a baseline that have a figure."""
 
     cases: int
     average: float

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evalgate.agents.factory import AgentSpec, build_agent, resolve_agent
+from evalgate.cli.storable_cases import make_storable
 from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.loader import find_thresholds_file, load_thresholds
 from evalgate.config.schema.budget import UsageMeter
@@ -155,7 +156,7 @@ def _read_recorded(path: Path, display_path: str) -> tuple[EvalSet, list[str]]:
     recording = read_recording(path, display_path)
     if isinstance(recording, Record):
         return _convert_record(recording)
-    cases = [_as_expected(case) for case in recording.cases]
+    cases = [make_storable(_as_expected(case)) for case in recording.cases]
     missing = [f"{case.eval_id}: no conversation is recorded" for case in cases if not case.turns]
     unique = {case.eval_id: case for case in reversed(cases) if case.turns}
     kept = tuple(case for case in cases if unique.get(case.eval_id) is case)

@@ -1,7 +1,6 @@
 """The command `history`: a badge and a page from the stored gate runs of a baseline."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,7 +58,9 @@ def history(
     from evalgate.reporting.history.series import build_history, list_change_sentences
     from evalgate.runner.reevaluation import resolve_target
 
-    address = _find_repository(os.environ) if repository is None else repository
+    server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
+    of_job = f"{server}/{name}" if server and name else ""
+    address = of_job if repository is None else repository
     if address and not address.startswith(("https://", "http://")):
         raise InvalidInputError("`--repository` must be an address that begins with https:// or http://")
     target = resolve_target(Path(working_directory), to, thresholds)
@@ -90,9 +91,3 @@ def _write_files(
     folder, now = workspace.folder / out, datetime.now(UTC)
     write_atomically(folder / "badge.svg", render_badge(found, label, now), workspace.owner)
     write_atomically(folder / "index.html", render_history(found, label, repository, now), workspace.owner)
-
-
-def _find_repository(environ: Mapping[str, str]) -> str:
-    """Return the address of the repository that a job on GitHub works for; "" elsewhere."""
-    server, name = environ.get("GITHUB_SERVER_URL", ""), environ.get("GITHUB_REPOSITORY", "")
-    return f"{server}/{name}" if server and name else ""

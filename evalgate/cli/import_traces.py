@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
+from evalgate.cli.storable_cases import make_storable
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, NoVerdictError
 from evalgate.core.formatting import pluralize
@@ -109,7 +110,7 @@ def _import_traces(
     if not found:
         raise NoVerdictError("; ".join(problems[:_MOST_NAMED]) or f"{options.source}: there is no trace")
     target = _open_target(options, workspace)
-    cases = [_build_case(each, options, redactor) for each in _select(found, options, counts)]
+    cases = [make_storable(_build_case(each, options, redactor)) for each in _select(found, options, counts)]
     added = [
         case for case in cases if target.seen.isdisjoint({case.eval_id, *_list_source_keys(case.source)})
     ]

@@ -55,7 +55,12 @@ def draw_sample(options: SampleOptions, folder: Path, thresholds: str | None) ->
     among = _select_metric(
         list_judged_answers(read_record(folder / options.results, options.results)), options
     )
-    fresh = [each for each in among if not _is_drawn(store, each)]
+    drawn_before = {
+        (answer_id, fingerprint)
+        for answer_id, answer in store.answers.items()
+        for fingerprint in answer.verdicts
+    }
+    fresh = [each for each in among if (each.answer_id, each.fingerprint) not in drawn_before]
     if not fresh:
         raise InvalidInputError(f"{options.results}: all {len(among)} judged answers were drawn before")
     drawn = sample_answers(fresh, options.count, options.seed)
@@ -83,11 +88,6 @@ def _select_metric(answers: list[JudgedAnswer], options: SampleOptions) -> list[
         hint = did_you_mean(options.metric, names) or f" Judged: {', '.join(names)}."
         raise InvalidInputError(f"--metric {options.metric}: no answer was judged with it.{hint}")
     return [each for each in answers if options.metric in {None, each.metric}]
-
-
-def _is_drawn(store: LabelStore, answer: JudgedAnswer) -> bool:
-    known = store.answers.get(answer.answer_id)
-    return known is not None and answer.fingerprint in known.verdicts
 
 
 def add_labels(labels: str, by: str, folder: Path, thresholds: str | None) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from evalgate.cli.project_folder import AGENT, BASELINE, FILE, FOLDER, INTERPRETER, TextType, run_in_project
-from evalgate.config import defaults
+from evalgate.config import option_defaults as defaults
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -168,7 +168,8 @@ def _read_native(workspace: Workspace, folder: Path) -> ProjectImport | None:
         return None
     below = folder.relative_to(workspace.folder).as_posix() if folder != workspace.folder else "."
     patterns = tuple(str(Path(below, each)) for each in build_patterns(found.eval_sets))
-    names = {name for each in found.eval_sets for name in _list_names(folder / Path(each).parent)}
+    folders = {(folder / each).parent for each in found.eval_sets}
+    names = {path.name for each in folders for path in each.iterdir()}
     is_trpc = any(name.endswith(".metrics.json") for name in names)
     tool = "tRPC-Agent-Go" if is_trpc else "Google ADK"
     if is_trpc:
@@ -199,10 +200,6 @@ def _find_initial_sessions(workspace: Workspace, folder: Path) -> Iterator[str]:
                     f"{workspace.format_path(parent / name)}:{line}: `initial_session_file={match[1]}`: set "
                     "`file` of the section `session` to it"
                 )
-
-
-def _list_names(folder: Path) -> list[str]:
-    return [each.name for each in folder.iterdir()]
 
 
 def _find_variables(folder: Path) -> tuple[str, ...]:
@@ -268,7 +265,8 @@ def _read_promptfoo(workspace: Workspace, path: Path) -> ProjectImport:
             continue
         agent, options, adapter = adapted
         agents.append(agent)
-        variables = _list_variables(read_or_empty(path.parent / _get_script(provider)))
+        script = _SCRIPT.fullmatch(str(provider["id"]))
+        variables = _list_variables(read_or_empty(path.parent / script[1])) if script else ()
         files |= {_ADAPTER: adapter} if adapter else {}
     written = json.dumps(project.checks)
     notes = [_JUDGED] if '"semantic":' in written or '"embeddings"' in written else []
@@ -309,11 +307,6 @@ def _adapt_provider(
         headers = {"Authorization": "Bearer ${OPENAI_API_KEY}"}
         return f"http:{settings.get('apiBaseUrl') or _OPENAI_URL}", {**options, "headers": headers}, ""
     return None
-
-
-def _get_script(provider: JsonObject) -> str:
-    script = _SCRIPT.fullmatch(str(provider["id"]))
-    return script[1] if script else ""
 
 
 def _list_variables(source: str) -> tuple[str, ...]:

@@ -258,7 +258,7 @@ def _run_once(
         record = _run_with_progress(plan, publisher, interrupts, run_options, repro_options)
         code = _publish_record(publisher, record, published)
     if selection.failed is None:  # `--failed` alone runs what is left
-        _suggest_resume(publisher, plan.workspace.folder / out)
+        suggest_resume(publisher, plan.workspace.folder / out)
     return code
 
 
@@ -306,8 +306,8 @@ def _publish_record(publisher: "Publisher", record: "Record", published: ExitSta
     return code
 
 
-def _suggest_resume(publisher: "Publisher", reports: Path) -> None:
-    """Print how to continue the run if it left a journal behind."""
+def suggest_resume(publisher: "Publisher", reports: Path) -> None:
+    """Print how to continue the run if it left a journal in the folder."""
     from evalgate.runner.checkpoint.journal import FILE_NAME
 
     if (reports / FILE_NAME).is_file() and (again := build_resume_command(sys.argv[1:])):
@@ -365,7 +365,7 @@ def build_resume_command(arguments: Sequence[str]) -> str:
 
     Return "" if the command was not typed by a person, as in the action, which has an input for it.
     """
-    if arguments[:1] != ["run"]:
+    if arguments[:1] not in (["run"], ["matrix"]):
         return ""
     again = () if "--resume" in arguments else ("--resume",)
     # Before `--`, after which nothing is an option.

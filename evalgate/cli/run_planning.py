@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from evalgate.cli.baseline_show import build_score_history
-from evalgate.config import defaults
+from evalgate.config import option_defaults
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import format_score, pluralize
@@ -113,7 +113,9 @@ def build_gate_plan(request: PlanRequest, folder: Path) -> GatePlan:
     """
     target = resolve_target(folder, request.baseline, request.thresholds)
     baseline = target.read() if request.baseline is not None else target.store.read()
-    designs = _list_designs(request, target)
+    fixed = sorted({*_FIXED_RUNS, *([request.runs] if request.runs else [])})
+    designs = {str(runs): RunDesign(runs) for runs in fixed}
+    designs[_AUTO] = RunDesign(target.config.gate.max_runs, is_auto=True)
     if baseline is None:
         noise = {"(any metric)": _assume_noise(request, target)}
         size, assumptions = len(next(iter(noise.values()))), tuple(_describe_assumptions())
@@ -122,7 +124,9 @@ def build_gate_plan(request: PlanRequest, folder: Path) -> GatePlan:
         assumptions = tuple(_describe_history_limits(baseline, request))
     metrics = tuple(_plan_metrics(noise, request, target, designs, size))
     counts = [len(case.runs) for case in baseline.cases] if baseline else []
-    concurrency = (target.config.agent.concurrency if target.config.agent else None) or defaults.CONCURRENCY
+    concurrency = (
+        target.config.agent.concurrency if target.config.agent else None
+    ) or option_defaults.CONCURRENCY
     return GatePlan(
         target.target if baseline else "",
         size,
@@ -134,12 +138,6 @@ def build_gate_plan(request: PlanRequest, folder: Path) -> GatePlan:
         tuple(_iter_advice(metrics, request, size, min(counts, default=_ASSUMED_STORED))),
         (*assumptions, *_describe_exact_comparison(target)),
     )
-
-
-def _list_designs(request: PlanRequest, target: BaselineTarget) -> dict[str, RunDesign]:
-    fixed = sorted({*_FIXED_RUNS, *([request.runs] if request.runs else [])})
-    found = {str(runs): RunDesign(runs) for runs in fixed}
-    return {**found, _AUTO: RunDesign(target.config.gate.max_runs, is_auto=True)}
 
 
 def _assume_noise(request: PlanRequest, target: BaselineTarget) -> tuple[CaseNoise, ...]:

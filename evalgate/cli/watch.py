@@ -193,7 +193,9 @@ class _WatchLoop:
             if wanted is None or wanted:
                 self._run_cases(wanted)
                 before = self._note_changes(before)
-            print_sentence(self._describe_wait(), err=True)
+            failed = len(self._cases.failed)
+            state = f"{pluralize(failed, 'case')} did not pass. " if failed else ""
+            print_sentence(f"{state}Waiting for a change; Ctrl-C ends.", err=True)
             changed = self._watcher.wait_for_change(before)
             before = self._watcher.take_snapshot()
             print_sentence(f"Changed: {_format_names(changed, self._folder)}", err=True)
@@ -273,11 +275,6 @@ class _WatchLoop:
                 f"Changed while cases ran: {names}. Save once more to run again, if that was you.", err=True
             )
         return {path: state for path, state in now.items() if path not in changed & self._sets}
-
-    def _describe_wait(self) -> str:
-        failed = len(self._cases.failed)
-        state = f"{pluralize(failed, 'case')} did not pass. " if failed else ""
-        return f"{state}Waiting for a change; Ctrl-C ends."
 
 
 def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":

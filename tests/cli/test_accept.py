@@ -243,6 +243,39 @@ def test_runs_that_disagree_need_a_number(folder: Path, capsys: pytest.CaptureFi
     assert "run 1 crashed: only an answer can be accepted" in refuse("late", capsys=capsys)
 
 
+def test_a_glob_means_cases_that_failed_with_an_answer(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A case that crashed keeps no other from being accepted."""
+    write_set(folder, "adk", EvalCase("late", OLD), EvalCase("lost", OLD[1:]))
+
+    def crash_at_hello(text: str, session: Any) -> str:
+        if text == "Hello" and not session.state.get("asked"):
+            raise ValueError("broken")
+        session.state["asked"] = True
+        return answer(text, session)
+
+    run(folder, agent=crash_at_hello)
+    capsys.readouterr()
+    assert "'los*': 1 case" in refuse("los*", capsys=capsys)
+    assert accept("l*", "--yes") == 0
+    assert capsys.readouterr().out.endswith("Accepted 1 case.\n")
+
+
+def test_a_metric_of_responses_that_the_case_does_not_expect(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turn = CaseTurn(UserMessage("Refund 7"), Reply(None, (ToolCall("escalate", {}),)))
+    write_set(folder, "adk", EvalCase("late", (turn,)))
+    run(folder)
+    assert accept("late", "--yes") == 0
+    assert "late: `response_match_score` still fails: the case expects no" in capsys.readouterr().err
+    assert not run(folder).passed
+    assert accept("late", "--yes", "--only", "response") == 0
+    assert "still fails" not in capsys.readouterr().err
+    assert run(folder).passed
+
+
 def test_free_texts_are_no_disagreement_where_only_calls_are_compared(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -355,6 +388,10 @@ def test_the_page_shows_what_is_printed(
     [
         ("[{}]", "4:9: `cases.late.alternatives[0]` must have 2 turns, as the case"),
         (
+            "[{tool: []}]",
+            "4:18: `cases.late.alternatives[0].turns[0].tool` is not a known key. Did you mean `tools`?",
+        ),
+        (
             "[{}, {tool: []}]",
             "4:22: `cases.late.alternatives[0].turns[1].tool` is not a known key. Did you mean `tools`?",
         ),
@@ -366,4 +403,4 @@ def test_wrong_alternatives_are_errors(
     write_set(folder, "adk", EvalCase("late", OLD))
     (folder / "a.cases.yaml").write_text(f"cases:\n  late:\n    alternatives:\n      - turns: {turns}\n")
     assert main(["validate", "a.evalset.json"]) == 2
-    assert capsys.readouterr().err.startswith(f"a.cases.yaml:{problem}")
+    assert capsys.readouterr().err == f"a.cases.yaml:{problem}\n"

@@ -319,6 +319,29 @@ def test_if_everything_is_concerned_the_run_is_whole(project: Path) -> None:
     assert any("uv.lock may change what is installed" in notice for notice in done.record["notices"])
 
 
+def test_globs_that_match_no_file_are_warned_of(project: Path) -> None:
+    do(project, "rm", "-q", "prompts/refunds.txt")
+    (project / "tools").mkdir()
+    (project / "tools/find.pyc").write_text("")
+    (project / ".gitignore").write_text("tools/*.pyc\n")
+    done = evalgate("validate", cwd=project)
+    assert done.code == 0
+    assert [line for line in done.out.splitlines() if "matches no file" in line] == [
+        "evalgate.yaml:5: `prompts/refunds.txt` in `affects` of `refunds` matches no file of the repository",
+        "evalgate.yaml:5: `tools/**` in `affects` of `refunds` matches no file of the repository",
+    ]
+    (project / ".git").rename(project / "git")
+    assert "matches no file" not in evalgate("validate", cwd=project).out
+
+
+def test_a_misspelt_suite_is_named(project: Path) -> None:
+    done = evalgate("run", "refuns", cwd=project)
+    assert (done.code, done.err.count("Did you mean `refunds`?")) == (2, 1)
+    (project / "refuns.json").write_text("{}")
+    assert "Did you mean" not in evalgate("run", "refuns.json", cwd=project).err
+    assert "Did you mean refuns.json?" in evalgate("run", "refuns.jso", cwd=project).err
+
+
 def test_a_suites_name_stands_for_its_eval_sets(project: Path) -> None:
     done = evalgate("run", "refunds", cwd=project)
     assert [case["eval_id"] for case in done.record["cases"]] == ["refunds_case"]

@@ -10,14 +10,14 @@ from click.testing import CliRunner, Result
 
 from evalgate.cli.main import cli
 from evalgate.core.errors import InvalidInputError, NoVerdictError
-from evalgate.core.types import EvalSet, Scenario, ToolCall
+from evalgate.core.types import EvalSet, Scenario, ToolCall, ToolResult
 from evalgate.datasets.stories import read_stories
 from evalgate.documents.strict_json import read_json
 from evalgate.integrations.adk.evalset import AdkFormat
 from evalgate.integrations.orchestrate.evalset import OrchestrateFormat
 from evalgate.integrations.trpc.evalset import TrpcFormat
 from tests.commands import evalgate
-from tests.integrations.trace_sources.exports import list_steps, to_otlp
+from tests.integrations.trace_sources.exports import Call, Turn, list_steps, to_otlp
 from tests.integrations.trace_sources.test_conversations import TURNS, strip_turns
 from tests.openai_server import Body, Completion, ErrorReply, OpenAIServer, Reply
 
@@ -140,6 +140,20 @@ def test_traces_of_any_convention_become_the_cases_of_an_import(tmp_path: Path) 
     assert result.return_value == 0, result.output
     (case,) = read(tmp_path, "new.json", AdkFormat()).cases
     assert strip_turns(case.turns) == [turn.to_case_turn() for turn in TURNS]
+
+
+def test_a_result_that_no_eval_set_can_hold_becomes_a_text(tmp_path: Path) -> None:
+    turn = Turn("How much?", "I do not know: \ud83d", [Call("price", {}, "NaN")])
+    (tmp_path / "traces.json").write_text(to_otlp(list_steps([turn])))
+
+    result = generated(tmp_path, "--from", "traces.json", "--to", "adk", "-o", "new.json")
+
+    assert result.return_value == 0, result.output
+    (made,) = read(tmp_path, "new.json", AdkFormat()).cases[0].turns
+    assert made.expected.response == "I do not know: \ufffd"
+    assert [event.result for event in made.expected.events if isinstance(event, ToolResult)] == [
+        {"result": "NaN"}
+    ]
 
 
 def test_a_recorded_conversation_becomes_a_case(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from evalgate.cli.main import cli
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, NoVerdictError
 from evalgate.core.types import EvalSet
+from evalgate.datasets.case_notes import read_case_notes
 from evalgate.datasets.case_review import format_case_json, open_review, replace_case_json
 from evalgate.datasets.loading import load_eval_sets
 from evalgate.integrations.adk.evalset import AdkFormat
@@ -212,6 +213,19 @@ def test_odd_names_of_tools_and_tags_are_no_bug(tmp_path: Path) -> None:
     invoke(tmp_path, "import", "traces.json", "--mocks")
     (case,) = load(tmp_path).cases
     assert ([mock.tool for mock in case.tool_mocks], case.tags) == (["lookup"], ("a b", "kept"))
+
+
+def test_values_that_no_eval_set_can_hold_are_replaced(tmp_path: Path) -> None:
+    half = "cut \ud83d"
+    call = Call("look", {half: [half, float("nan")]}, {"found": [half, float("-inf"), 1.5]})
+    write_traces(tmp_path, [Turn(f"Hi {half}", half, [call])])
+    invoke(tmp_path, "import", "traces.json", "--mocks")
+    (reply,) = (turn.expected for turn in load(tmp_path).cases[0].turns)
+    (found,) = reply.tool_calls
+    assert (reply.response, found.args) == ("cut \ufffd", {"cut \ufffd": ["cut \ufffd", "NaN"]})
+    notes = read_case_notes(tmp_path / NOTES, NOTES)[0]
+    (mock,) = (mock for note in notes.cases.values() for mock in note.tool_mocks)
+    assert mock.result == {"found": ["cut \ufffd", "-Infinity", 1.5]}
 
 
 def test_secrets_and_personal_data_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ def test_nothing_heavy_is_loaded_at_a_press_of_the_tab_key(project: Path) -> Non
     modules = set((project / "modules.txt").read_text().split())
     assert not {"pydantic", "jinja2", "yaml", "asyncio", "junit_xml"} & modules
     loaded = ours(modules)
-    assert loaded.pop("config") == {"defaults"}
+    assert loaded.pop("config") == {"option_defaults"}
     assert loaded.keys() <= {"__main__", "cli", "core", "system"}
     assert loaded.get("core", set()) <= {"exit_codes"}
 

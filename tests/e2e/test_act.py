@@ -237,6 +237,39 @@ def test_suites_share_a_comment_and_a_second_attempt_edits_it(act: Act, tmp_path
             assert all(suite in body for suite in ("orders", "refunds"))
 
 
+SUITES = """
+suites:
+  refunds: {eval_sets: [evals/refunds.evalset.json], affects: [prompt.txt]}
+  orders: {eval_sets: [evals/orders.evalset.json], affects: [orders/**]}
+"""
+
+
+def test_a_pull_request_runs_the_suites_that_it_concerns(act: Act, tmp_path: Path) -> None:
+    """It breaks one of two suites; the job that a repository requires fails as well."""
+    text = sample("evalgate-affected")
+    folder = copy_of_sample(tmp_path / "theirs")
+    refunds = (folder / "evals/refunds.evalset.json").read_text("utf-8")
+    (folder / "evals/orders.evalset.json").write_text(refunds.replace('"refunds"', '"orders"'), "utf-8")
+    rules = folder / "evalgate.yaml"
+    rules.write_text(rules.read_text("utf-8") + SUITES, "utf-8")
+    add_workflow(folder, text)
+    commit(folder)
+    git(folder, "checkout", "-q", "-b", "change")
+    prompt = folder / "prompt.txt"
+    prompt.write_text(f"{prompt.read_text('utf-8').splitlines()[0]}\n", "utf-8")
+    git(folder, "commit", "-q", "-a", "-m", "Edit the prompt")
+    git(folder, "checkout", "-q", "--detach", "main")
+    git(folder, "merge", "-q", "--no-ff", "-m", "Merge", "change")
+
+    with github() as (hub, options):
+        run = act.run(folder, "pull_request", PULL_REQUEST, *options, *shims(text), token="ghs_writer")
+
+    assert run.results == {"affected": "success", "refunds": "failure", "evalgate": "failure"}, run.log
+    (body,) = hub.world.comment_bodies()
+    assert "Gate closed" in body
+    assert "orders" not in body
+
+
 def test_shards_are_put_together_to_one_verdict(act: Act, tmp_path: Path) -> None:
     text = sample("evalgate-shards")
     folder = sample_with(tmp_path / "theirs", text, spoilt=True)

@@ -30,17 +30,23 @@ def button(app: str, identifier: str = "evalgate-run-again") -> tuple[str, Mappi
 
 
 @pytest.mark.parametrize(
-    ("event", "reruns", "result"),
+    ("event", "conclusion", "reruns", "result"),
     [
-        (comment("/evalgate", "mona"), [33], "success"),
-        (comment("/evalgate", "eve"), [], "failure"),
-        (comment("/evalgate $(id)", "mona"), [], None),
-        (button("our-gate"), [33], "success"),
-        (button("their-gate"), [], None),
+        (comment("/evalgate", "mona"), "failure", [33], "success"),
+        (comment("/evalgate", "eve"), "failure", [], "failure"),
+        (comment("/evalgate", "mona"), "action_required", [], "failure"),
+        (comment("/evalgate $(id)", "mona"), "failure", [], None),
+        (button("our-gate"), "failure", [33], "success"),
+        (button("their-gate"), "failure", [], None),
     ],
 )
 def test_a_person_who_may_write_starts_the_newest_run_of_the_commit_again(
-    act: Act, tmp_path: Path, event: tuple[str, Mapping[str, Any]], reruns: list[int], result: str | None
+    act: Act,
+    tmp_path: Path,
+    event: tuple[str, Mapping[str, Any]],
+    conclusion: str,
+    reruns: list[int],
+    result: str | None,
 ) -> None:
     folder = tmp_path / "theirs"
     add_workflow(folder, sample("evalgate-again"), "again")
@@ -48,7 +54,7 @@ def test_a_person_who_may_write_starts_the_newest_run_of_the_commit_again(
 
     with github() as (hub, options):
         hub.world.permissions["mona"] = "write"
-        hub.world.runs += [Run(32, "pull_request", "change"), Run(33, "pull_request", "change")]
+        hub.world.runs += [Run(32, "pull_request", "change"), Run(33, "pull_request", "change", conclusion)]
         hub.world.runs += [Run(34, "pull_request", "change", sha="6e" * 20), Run(35, "push", "change")]
         run = act.run(folder, *event, *options, "--var", "EVALGATE_APP=our-gate", token="ghs_writer")
 

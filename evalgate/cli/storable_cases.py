@@ -1,0 +1,40 @@
+"""Make recorded conversations such that an eval set can hold them."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from evalgate.agents.workers.protocol import replace_lone_surrogates
+from evalgate.core.types import EvalCase, Event, ToolCall, ToolResult
+from evalgate.redaction.redactor import rewrite_tree
+
+
+def make_storable(case: EvalCase) -> EvalCase:
+    """Return the case without what no eval set can hold: halves of characters, NaN and infinite numbers.
+
+    Instrumentations cut texts in the middle of a character, and Python writes NaN into JSON.
+    """
+    whole: EvalCase = rewrite_tree(case, lambda _, text: replace_lone_surrogates(text))
+    turns = []
+    for turn in whole.turns:
+        events: list[Event] = []
+        for event in turn.expected.events:
+            if isinstance(event, ToolCall):
+                events.append(replace(event, args=_name_non_finite(event.args)))
+            elif isinstance(event, ToolResult):
+                events.append(replace(event, result=_name_non_finite(event.result)))
+            else:
+                events.append(event)
+        turns.append(replace(turn, expected=replace(turn.expected, events=tuple(events))))
+    return replace(whole, turns=tuple(turns))
+
+
+def _name_non_finite(value: Any) -> Any:
+    """Return JSON with the names of NaN and of infinite numbers instead of them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return json.dumps(value)
+    if isinstance(value, Mapping):
+        return {key: _name_non_finite(each) for key, each in value.items()}
+    return [_name_non_finite(each) for each in value] if isinstance(value, list | tuple) else value
