@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _ADDRESS_S = 10.0
 _POLL_S = 0.05
 _CHECK_S = 0.5
-_FIRST_LOG_S = 2.0
+_FIRST_LOG_POLLS = 40
 # The daemon writes what a server prints later than the server answers.
 _DYING_S = 1.0
 # The daemon learns of the end of a process later than the clients that were connected to it.
@@ -108,9 +108,9 @@ class ServerContainer:
         container = self._container
         if container is None:
             return ""
-        clock = asyncio.get_running_loop().time
-        end = clock() + (0 if self._logs_nothing else _FIRST_LOG_S)
-        while not (log := await asyncio.to_thread(docker_client.read_log_tail, container)) and clock() < end:
+        polls_left = 0 if self._logs_nothing else _FIRST_LOG_POLLS
+        while not (log := await asyncio.to_thread(docker_client.read_log_tail, container)) and polls_left:
+            polls_left -= 1
             await asyncio.sleep(_POLL_S)
         self._logs_nothing = not log
         return log
