@@ -25,8 +25,10 @@ from evalgate.core.types import Baseline, EvalSet, GateInput, Verdict
 from evalgate.gating.verdict import decide_verdict
 from evalgate.runner.reevaluation import (
     GateRules,
+    count_unselected,
     find_stored_doubts,
     infer_runs_setting,
+    limit_min_cases,
     load_stored_baseline,
     load_thresholds_or_default,
     reevaluate,
@@ -198,6 +200,8 @@ def compare(
 def decide(record: types.Record, gate: Mapping[str, object] | None = None) -> Verdict:
     """Return the verdict on a record under other settings of the gate.
 
+    What its comparisons found stays, also those with `gate.anchor` and with control runs.
+
     Args:
         record: A record with scores.
         gate: The settings, as in the `gate` section of a thresholds file; absent: the defaults. Those of the
@@ -222,8 +226,11 @@ def decide(record: types.Record, gate: Mapping[str, object] | None = None) -> Ve
         record.comparison,
         interrupted,
         doubts=find_stored_doubts(record),
+        not_selected=count_unselected(record),
+        anchor=record.anchor,
+        control=record.control,
     )
-    return decide_verdict(evidence, policy)
+    return decide_verdict(evidence, limit_min_cases(policy, record))
 
 
 def render(record: types.Record, report: str = "comment") -> str:

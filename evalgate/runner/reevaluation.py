@@ -83,9 +83,7 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
     if baseline is not None and rules.gate.baseline is None:
         # A drop against a baseline closes the gate, wherever the baseline comes from.
         rules = replace(rules, gate=rules.gate.model_copy(update={"baseline": baseline.path or "given"}))
-    if record.selection is not None:  # as in the run itself
-        fewest = min(rules.gate.min_cases, record.selection.cases)
-        rules = replace(rules, gate=rules.gate.model_copy(update={"min_cases": fewest}))
+    rules = replace(rules, gate=limit_min_cases(rules.gate, record))
     repeatable = record.agent.kind != "replay"
     policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable)
     scored = score_stored_runs(record.cases, rules, policy, baseline)
@@ -98,7 +96,7 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
         changes,
         record.verdict.exit_code == ExitCode.INTERRUPTED,
         doubts=find_stored_doubts(record),
-        not_selected=record.selection.of - record.selection.cases if record.selection else 0,
+        not_selected=count_unselected(record),
     )
     return replace(
         record,
@@ -118,6 +116,20 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
         control=None,
         anchor=None,  # only a run reads it: these rules and this baseline may have another one, or none
     )
+
+
+def limit_min_cases(gate: GateConfig, record: Record) -> GateConfig:
+    """Return the settings; if the record is of selected cases only, `min_cases` is at most their number."""
+    is_named = bool(record.partial_sets) and not _list_whole_sets(record)
+    if record.selection is None and not is_named:
+        return gate
+    cases = record.selection.cases if record.selection else len(record.cases)
+    return gate.model_copy(update={"min_cases": min(gate.min_cases, cases)})
+
+
+def count_unselected(record: Record) -> int:
+    """Return the number of cases that options such as `--tag` left out."""
+    return record.selection.of - record.selection.cases if record.selection else 0
 
 
 def _list_whole_sets(record: Record) -> frozenset[str] | None:

@@ -9,6 +9,13 @@ import pytest
 
 import evalgate
 from evalgate.core.errors import InvalidInputError
+from evalgate.core.types import (
+    AnchorComparison,
+    AnchorMetric,
+    ControlCase,
+    ControlComparison,
+    FollowUp,
+)
 from tests.api.test_evaluation import CRITERIA, build_case, build_set, greet
 
 TWO = build_set(build_case("ada"), build_case("bob", "Bob", "Hi Bob"))
@@ -143,6 +150,36 @@ class TestCompareAndDecide:
         spent = replace(record, verdict=evalgate.Verdict("error", 3, ("The budget is spent.",)))
         for found in (evalgate.decide(spent), evalgate.compare(spent, record).verdict):
             assert (found.status, found.reasons) == ("error", ("The budget is spent.",))
+
+    def test_a_drop_since_the_anchor_keeps_the_gate_closed(self) -> None:
+        record = evalgate.evaluate(build_set(build_case("ada")), greet, criteria=CRITERIA)
+        fell = AnchorMetric("response_match_score", "fell", 0.8, 1.0, 0.1, 1, 1, "It fell since v1.")
+        found = replace(record, anchor=AnchorComparison("branch:main@v1", "v1", (fell,)))
+        verdict = evalgate.decide(found)
+        assert (verdict.status, verdict.reasons) == ("fail", ("It fell since v1.",))
+
+    def test_what_the_control_explains_keeps_the_gate_open(self) -> None:
+        record = evalgate.evaluate(build_set(build_case("ada")), greet, criteria=CRITERIA)
+        broke = FollowUp("broke", runs=2, failed=2, need=2, baseline_runs=9, baseline_failed=0)
+        [case] = record.cases
+        suspected = replace(record, cases=(replace(case, follow_up=broke),))
+        assert evalgate.decide(suspected).status == "fail"
+        same = ControlCase(*case.key, (), "drifted", sentence="ada fails on main today as well.")
+        explained = replace(suspected, control=ControlComparison("0" * 40, "drifted", (same,)))
+        assert evalgate.decide(explained).reasons[0] == "ada fails on main today as well."
+
+    def test_min_cases_counts_selected_cases(self, tmp_path: Path) -> None:
+        gate = {"min_cases": 2}
+        rules = {"criteria": CRITERIA, "gate": gate}
+        path = tmp_path / "two.json"
+        path.write_text(json.dumps(TWO), encoding="utf-8")
+        for source, k in ((str(path), "ada"), (f"{path}:ada", None)):
+            record = evalgate.evaluate(source, greet, thresholds=rules, k=k)
+            again = evalgate.compare(record, record, thresholds={"gate": gate}).verdict
+            assert record.verdict.status == again.status == evalgate.decide(record, gate).status == "pass"
+            assert evalgate.decide(record, gate).reasons == record.verdict.reasons
+        empty = evalgate.run({"eval_set_id": "none", "eval_cases": []}, greet)
+        assert evalgate.decide(empty, gate).status == "error"
 
     def test_every_wrong_setting_is_named(self) -> None:
         record = evalgate.evaluate(TWO, greet, criteria=CRITERIA)
