@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from evalgate.agents.adapters.in_process import InProcessOptions, describe_object
 from evalgate.agents.factory import AgentSpec
 from evalgate.api.arguments import check_arguments
+from evalgate.api.case_objects import find_wrong_cases
 from evalgate.config.cli_overrides import Overrides, SelectionOptions
 from evalgate.config.loader import parse_thresholds
 from evalgate.config.schema.agent import AgentConfig
@@ -22,7 +23,7 @@ from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
-from evalgate.core.types import CaseTurn, EvalCase, EvalSet
+from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.loading import load_eval_sets, parse_eval_set
 from evalgate.documents.validation_errors import describe_error_details
 from evalgate.runner.plan import Plan, build_plan
@@ -160,29 +161,10 @@ def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, 
             sets.append(_read_object(each, f"eval_sets[{index}]", format_name))
     repeated = [name for name, count in Counter(each.eval_set_id for each in sets).items() if count > 1]
     problems = [f"eval_sets: {name!r} is the id of several eval sets; give each its own" for name in repeated]
-    problems += [message for each in sets for message in _find_wrong_cases(each.eval_set_id, each.cases)]
+    problems += [message for each in sets for message in find_wrong_cases(each.eval_set_id, each.cases)]
     if problems:
         raise InvalidInputError(Problem("", 0, 0, message) for message in problems)
     return patterns, tuple(sets)
-
-
-def _find_wrong_cases(eval_set_id: object, cases: Sequence[object]) -> Iterator[str]:
-    """Yield what is wrong with an eval set that a program made, which no format has checked."""
-    where = f"eval set {eval_set_id!r}"
-    if not isinstance(eval_set_id, str):
-        yield f"{where}: `eval_set_id` must be a text"
-    seen: set[str] = set()
-    for case in cases:
-        if not isinstance(case, EvalCase):
-            yield f"{where}: `cases` must be `EvalCase` objects, not {case!r}"
-            continue
-        if case.eval_id in seen:
-            yield f"{where}: {case.eval_id!r} is the id of several cases; give each its own"
-        seen.add(case.eval_id)
-        turns: Sequence[object] = case.turns
-        for turn in turns:
-            if not isinstance(turn, CaseTurn):
-                yield f"{where}, case {case.eval_id!r}: a turn must be a `CaseTurn`, not {turn!r}"
 
 
 def _is_list_of_sources(sources: object) -> TypeGuard[Sequence[object]]:

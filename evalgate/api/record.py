@@ -65,8 +65,10 @@ class Record(types.Record):
         Raises:
             InvalidInputError: it cannot be read, or is no record.
         """
+        from evalgate.api.arguments import check_arguments
         from evalgate.datasets.results_io import read_record
 
+        check_arguments({"path": path}, required=frozenset({"path"}))
         return cls.from_core(read_record(Path(path), str(path)))
 
     @property
@@ -136,11 +138,13 @@ class Record(types.Record):
             InvalidInputError: the folder cannot be written, or a report is not known.
             ReportWriteError: some files could not be written; the message names each of them.
         """
+        from evalgate.api.arguments import check_arguments
         from evalgate.core import registry
         from evalgate.core.errors import InvalidInputError
         from evalgate.core.formatting import did_you_mean
         from evalgate.reporting.report_files import check_writable, write_reports
 
+        check_arguments({"folder": folder, "reports": reports}, required=frozenset({"folder", "reports"}))
         if unknown := [name for name in reports if name not in registry.ON_REQUEST]:
             hint = did_you_mean(unknown[0], registry.ON_REQUEST)
             raise InvalidInputError(f"reports: `{unknown[0]}` is no report on request.{hint}")

@@ -250,11 +250,11 @@ def render(record: types.Record, report: str = "comment") -> str:
     True
     """
     check_arguments({"record": record}, required=frozenset({"record"}))
-    if report not in registry.REPORTERS:
+    reporter = registry.find_reporter(report)
+    if reporter is None:
         known = sorted(registry.REPORTERS)
         hint = did_you_mean(report, known) or f" Known reports: {join_quoted(known)}."
         raise InvalidInputError(f"`{report}` is not a report.{hint}")
-    reporter = registry.get_reporter(report)
     if isinstance(reporter, FolderReporter):
         raise InvalidInputError(f"`{report}` is a report of several files: write it with `Record.write`.")
     return reporter.render(record)

@@ -387,6 +387,13 @@ def get_reporter(name: str) -> AnyReporter:
     return found
 
 
+def find_reporter(name: str) -> AnyReporter | None:
+    """Return the reporter of that name, evalgate's or another package's, or None."""
+    build = _find_plugin("reporters", REPORTERS, name)
+    found: AnyReporter | None = build() if build else None
+    return found
+
+
 def get_agent_type(kind: str) -> AgentType:
     """Return the options model of that kind of agent.
 

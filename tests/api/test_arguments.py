@@ -13,8 +13,25 @@ import evalgate
 from evalgate.core.errors import InvalidInputError
 from tests.api.test_evaluation import CRITERIA, build_case, build_set, greet
 
+WRONG: Any = None
 WRONG_TURNS: Any = ("hi",)
 CASE = {"query": "Ada", "reference": "Hello Ada"}
+
+
+def make_case(**fields: Any) -> evalgate.EvalCase:
+    return evalgate.EvalCase(**{"eval_id": "x", **fields})
+
+
+def make_turn(**fields: Any) -> evalgate.EvalCase:
+    return make_case(turns=(evalgate.CaseTurn(**{"user": evalgate.UserMessage("Hi"), **fields}),))
+
+
+def make_reply(**fields: Any) -> evalgate.EvalCase:
+    return make_turn(expected=evalgate.Reply(**fields))
+
+
+def make_call(**fields: Any) -> evalgate.EvalCase:
+    return make_reply(events=(evalgate.ToolCall(**{"name": "look_up", **fields}),))
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +123,13 @@ def test_wrong_settings_of_a_step_are_named() -> None:
         evalgate.compare(record, record, folder="typo")
     with pytest.raises(InvalidInputError, match="`baseline` must be a path"):
         evalgate.compare(record, None)  # type: ignore[arg-type]
+    for folder in (WRONG, "a\0b"):
+        with pytest.raises(InvalidInputError, match="`folder` must be a path, not"):
+            record.write(folder)
+    with pytest.raises(InvalidInputError, match="`reports` must be a list of names of reports, not 'adk'"):
+        record.write("report", "adk")
+    with pytest.raises(InvalidInputError, match="`path` must be a path, not None"):
+        evalgate.Record.read(WRONG)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +143,23 @@ def test_wrong_settings_of_a_step_are_named() -> None:
         (evalgate.EvalSet("s", [{"a": 1}]), "eval set 's': `cases` must be `EvalCase` objects, not {'a': 1}"),  # type: ignore[list-item]
         (
             evalgate.EvalCase("x", WRONG_TURNS),
-            "eval set 'cases', case 'x': a turn must be a `CaseTurn`, not 'hi'",
+            "eval set 'cases', case 'x', turn 1: must be a `CaseTurn`, not 'hi'",
         ),
+        (make_case(eval_id=3), "eval set 'cases', case 3: `eval_id` must be a text that is not empty"),
+        (make_case(eval_id=""), "case '': `eval_id` must be a text that is not empty"),
+        (make_case(turns=iter(())), "case 'x': `turns` must be a tuple of `CaseTurn` objects, not <"),
+        (make_case(tags="smoke"), "case 'x': `tags` must be a tuple of texts, not 'smoke'"),
+        (make_case(session={}), "case 'x': `session` must be a `SessionInput`, not {}"),
+        (make_turn(user="Hi"), "case 'x', turn 1: `user` must be a `UserMessage`, not 'Hi'"),
+        (make_turn(user=evalgate.UserMessage(WRONG)), "turn 1: `user.text` must be a text, not None"),
+        (make_turn(expected="Hello"), "turn 1: `expected` must be a `Reply`, not 'Hello'"),
+        (make_turn(expected=None), "must be a `Reply`, not None; leave it out if nothing is expected"),
+        (make_reply(response=3), "turn 1: `expected.response` must be a text, not 3"),
+        (make_reply(events={}), "turn 1: `expected.events` must be a tuple, not {}"),
+        (make_reply(events=({},)), "must be `ToolCall`, `ToolResult` and `Message` objects, not {}"),
+        (make_call(name=None), "turn 1: the name of a tool must be a text, not None"),
+        (make_call(args={1}), "turn 1: the `args` of `look_up` must be a mapping, not {1}"),
+        (make_call(args={"a": {1}}), "turn 1: the arguments of `look_up` are no JSON: Object of type set"),
         (evalgate.EvalSet(None, []), "eval set None: `eval_set_id` must be a text"),  # type: ignore[arg-type]
         ((each for each in [CASE]), "a generator is no eval set"),
         (

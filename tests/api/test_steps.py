@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import evalgate
+from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import (
     AnchorComparison,
@@ -19,6 +21,15 @@ from evalgate.core.types import (
 from tests.api.test_evaluation import CRITERIA, build_case, build_set, greet
 
 TWO = build_set(build_case("ada"), build_case("bob", "Bob", "Hi Bob"))
+
+
+class Csv:
+    """A reporter as another package brings it."""
+
+    file_name = "cases.csv"
+
+    def render(self, record: evalgate.Record) -> str:
+        return "".join(f"{case.eval_id},{case.status}\n" for case in record.cases)
 
 
 @pytest.fixture(autouse=True)
@@ -204,6 +215,12 @@ class TestRender:
     def test_each_report_is_text(self, report: str, start: str) -> None:
         record = evalgate.evaluate(TWO, greet, criteria=CRITERIA)
         assert evalgate.render(record, report).startswith(start)
+
+    def test_a_plugin_has_a_report(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        point = EntryPoint("csv", f"{__name__}:Csv", "evalgate.reporters")
+        monkeypatch.setattr(registry, "_list_entry_points", lambda family: (point,))
+        record = evalgate.evaluate(TWO, greet, criteria=CRITERIA)
+        assert evalgate.render(record, "csv") == "ada,passed\nbob,failed\n"
 
     def test_an_unknown_report_is_an_error(self) -> None:
         record = evalgate.evaluate(TWO, greet, criteria=CRITERIA)
