@@ -11,6 +11,7 @@ import yaml
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.datasets.case_notes import CaseNote, parse_case_notes
 from evalgate.datasets.edit_history import FileChange, read_content
+from evalgate.documents.strict_yaml import compose_yaml
 from evalgate.documents.validation_errors import validate_id, validate_model
 from evalgate.documents.yaml_edits import (
     apply_edits,
@@ -118,6 +119,16 @@ def rename_notes(text: str, name: str, new_name: str, shown_as: str) -> str:
         if key.value == name
     ]
     return apply_edits(text, edits)
+
+
+def copy_notes(text: str, name: str, new_name: str, shown_as: str) -> str:
+    """Return the text with the notes about a case for another case, too.
+
+    Raises:
+        InvalidInputError: the file has no place for them.
+    """
+    cases = (compose_yaml(text, shown_as)[1] or {}).get("cases") or {}
+    return set_yaml_value(text, ("cases", new_name), cases[name], shown_as) if name in cases else text
 
 
 def set_tags(text: str, name: str, tags: tuple[str, ...], shown_as: str, eval_set: str) -> str:

@@ -13,6 +13,7 @@ from evalgate.core.types import EvalCase
 from evalgate.datasets.case_notes import CaseNote, CaseNotes, parse_case_notes, read_case_notes
 from evalgate.datasets.case_notes_edits import (
     change_notes,
+    copy_notes,
     drop_notes,
     rename_notes,
     set_check,
@@ -103,6 +104,8 @@ def change_noted_case(
     Raises:
         InvalidInputError: the notes cannot be changed.
     """
+    if eval_id != new_id or is_accepted:
+        _require_notes(file)
     opened, path = open_notes(file), find_notes_file(file)
     changed = {} if checks is None else _list_changed_checks(opened.get_note(eval_id).checks, checks)
     if eval_id not in opened.notes.cases and not changed:
@@ -138,9 +141,37 @@ def identify_checks(file: EvalSetFile, eval_id: str) -> str:
     return compute_digest(json.dumps(checks, default=str).encode()) if checks else ""
 
 
+def copy_noted_case(file: EvalSetFile, eval_id: str, new_id: str) -> list[FileChange]:
+    """Return the changes of the notes for a copy of a case, which is observed, tagged and checked alike.
+
+    Raises:
+        InvalidInputError: the notes cannot be read or changed.
+    """
+    if eval_id not in _require_notes(file).cases:
+        return []
+    path = find_notes_file(file)
+    return [change_notes(path, path.name, lambda text: copy_notes(text, eval_id, new_id, path.name))]
+
+
+def _require_notes(file: EvalSetFile) -> CaseNotes:
+    """Return the notes; an edit that they must follow is refused if they cannot be read.
+
+    Raises:
+        InvalidInputError: they cannot be read.
+    """
+    opened = open_notes(file)
+    if opened.problem:
+        raise InvalidInputError(f"{opened.problem}. Nothing was saved: mend the notes first")
+    return opened.notes
+
+
 def drop_noted_case(file: EvalSetFile, eval_id: str) -> list[FileChange]:
-    """Return the changes of the notes for a case that is deleted; its source is kept as dropped."""
-    if eval_id not in open_notes(file).notes.cases:
+    """Return the changes of the notes for a case that is deleted; its source is kept as dropped.
+
+    Raises:
+        InvalidInputError: the notes cannot be read or changed.
+    """
+    if eval_id not in _require_notes(file).cases:
         return []
     path = find_notes_file(file)
     return [change_notes(path, path.name, lambda text: drop_notes(text, [eval_id], path.name))]

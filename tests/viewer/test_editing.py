@@ -21,6 +21,7 @@ from tests.datasets.test_eval_set_file import ADK, FILES, GOALS
 from tests.viewer.serving import create_viewer, open_client, serve_viewer, write_record
 
 if TYPE_CHECKING:
+    from httpx import Response
     from playwright.sync_api import Page
 
 _DID = Reply(
@@ -408,6 +409,44 @@ def test_tags_are_kept_in_the_notes_which_follow_new_names_and_undo(tmp_path: Pa
     send("/sets/undo", "")
     send("/sets/undo", "")
     assert notes.read_text() == "# ours\ncases:\n  short:  # one turn\n    source: http://x/1\n"
+
+
+def test_a_copy_of_a_case_is_observed_tagged_and_checked_as_the_case_is(tmp_path: Path) -> None:
+    path = _write_project(tmp_path)
+    notes = path.with_name("desk.cases.yaml")
+    text = (
+        "cases:\n  late: # seen\n    status: observed\n    imported: 2026-11-23\n    tags: [slow]\n"
+        "    checks:\n      polite: {response: {contains: please}}\n"
+        "    alternatives:\n      - turns: [{response: Later.}, {}]\n"
+    )
+    notes.write_text(text)
+    viewer = create_viewer(tmp_path)
+    client, token = open_client(viewer), viewer.access.csrf_token
+
+    def duplicate(case: str) -> "Response":
+        address = f"/sets/case/move?file=evals/desk.evalset.json&case={case}"
+        return client.post(address, data={"csrf": token, "do": "duplicate"})
+
+    assert duplicate("late").status_code == 303
+    held = read_case_notes(notes, "x")[0].cases
+    assert held["late_copy"] == held["late"]
+    assert notes.read_text().startswith(text)
+    assert duplicate("short").status_code == 303
+    assert set(read_case_notes(notes, "x")[0].cases) == {"late", "late_copy"}
+
+    notes.write_text("cases: {late: {status: odd}}\n")
+    before = path.read_bytes()
+    refused = duplicate("late")
+    assert refused.status_code == 422
+    assert "mend the notes first" in refused.text
+    fields = _send_form(open_eval_set(path, "x").find_case("late"))
+    form = {name: texts[0] for name, texts in fields.items() if texts}
+    more = {"do": "save", "digest": open_eval_set(path, "x").digest, "eval_id": "new"}
+    refused = client.post(
+        "/sets/case?file=evals/desk.evalset.json&case=late", data={"csrf": token, **form, **more}
+    )
+    assert (refused.status_code, path.read_bytes()) == (422, before)
+    assert "mend the notes first" in refused.text
 
 
 def test_a_case_is_quarantined_with_owner_reason_and_last_day(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ from evalgate.viewer.draft_builder import build_case
 from evalgate.viewer.forms import get_field, read_form
 from evalgate.viewer.noted_cases import (
     change_noted_case,
+    copy_noted_case,
     drop_noted_case,
     find_next_observed,
     find_notes_file,
@@ -388,6 +389,8 @@ def _change_cases(request: Request, form: Form) -> Response:
         else:
             raise InvalidInputError(f"there is no button {action!r} on this page")
         also = drop_noted_case(file, page.case.eval_id) if action in {"delete", "drop"} else []
+        if action == "duplicate":
+            also = copy_noted_case(file, page.case.eval_id, target)
         viewer.edits.save(edit_eval_set(file, cases), *also)
     except (EvalgateError, OSError) as error:
         return render_case(request, page, open_draft(page), status_code=422, error=str(error))
