@@ -89,7 +89,10 @@ def set_expected(text: str, names: Iterable[str], shown_as: str) -> str:
 
 
 def drop_notes(text: str, names: Iterable[str], shown_as: str) -> str:
-    """Return the text without the notes about the named cases; their sources are listed as `dropped`."""
+    """Return the text without the notes about the named cases; their sources are listed as `dropped`.
+
+    An observed case without a source is listed by its id. Other cases without one were not imported.
+    """
     root = parse_mapping(text, shown_as)
     cases = find_value(root, "cases")
     edits, sources = [], []
@@ -97,8 +100,11 @@ def drop_notes(text: str, names: Iterable[str], shown_as: str) -> str:
     for key, value in cases.value if isinstance(cases, yaml.MappingNode) else ():
         if key.value not in wanted:
             continue
-        source = find_value(value, "source")
-        sources.append(str(source.value) if source is not None and source.value else key.value)
+        source, status = find_value(value, "source"), find_value(value, "status")
+        if source is not None and source.value:
+            sources.append(str(source.value))
+        elif status is not None and status.value == "observed":
+            sources.append(key.value)
         if not cases.flow_style:
             edits.append((find_line_start(text, key.start_mark.index), find_line_end(text, value), ""))
         else:

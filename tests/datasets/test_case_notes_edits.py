@@ -74,6 +74,10 @@ def test_comments_and_order_stay() -> None:
     )
 
 
+def test_a_case_that_was_not_imported_is_no_dropped_source() -> None:
+    assert drop_notes("cases:\n  b:\n    tags: [x]\n  a: {}\n", ["b"], "n") == "cases:\n  a: {}\n"
+
+
 def test_braces_are_refused_with_their_place() -> None:
     text = "cases: {a: {status: observed}}\n"
     note = build_note(source="s", tags=[], day=date(2026, 1, 1))
