@@ -19,6 +19,8 @@ _TokenKind: TypeAlias = Literal["name", "(", ")", "end"]
 _BLANKS = re.compile(r"[ \t]*")
 _NAME = re.compile(r"[\w:+\-.\[\]\\/]+")
 _WORDS = ("and", "or", "not")
+_MOST_LEVELS = 100
+"""Each level takes some of Python's stack."""
 
 
 class KeywordExpressionError(ValueError):
@@ -80,6 +82,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._tokens = _iter_tokens(text)
         self._next = next(self._tokens)
+        self._level = 0
 
     def parse_or(self) -> Matcher:
         """Parse `a or b or c`."""
@@ -100,6 +103,15 @@ class _Parser:
         return parts[0] if len(parts) == 1 else lambda matches: all(part(matches) for part in parts)
 
     def _parse_not(self) -> Matcher:
+        self._level += 1
+        if self._level > _MOST_LEVELS:
+            raise KeywordExpressionError(self._next.column, f"has more than {_MOST_LEVELS} levels")
+        try:
+            return self._parse_operand()
+        finally:
+            self._level -= 1
+
+    def _parse_operand(self) -> Matcher:
         if self._take_word("not"):
             negated = self._parse_not()
             return lambda matches: not negated(matches)

@@ -37,6 +37,8 @@ def test_values_are_those_of_pytest(text: str, true: set[str]) -> None:
         ("and late", 1, "expected a name, `not` or `(`, not `and`"),
         ("not or", 5, "expected a name, `not` or `(`, not `or`"),
         ("late & early", 6, "'&' is not part of a name"),
+        ("(" * 5000 + "late" + ")" * 5000, 101, "has more than 100 levels"),
+        ("not " * 5000 + "late", 401, "has more than 100 levels"),
     ],
 )
 def test_errors_point_at_the_column(text: str, column: int, message: str) -> None:

@@ -119,7 +119,7 @@ def _build_conditions(rule: Conditions, context: MetricContext, since: float) ->
     if rule.state is not None:
         yield StateCondition(rule.state)
     if rule.files is not None:
-        yield FilesCondition(rule.files, context.workspace, since)
+        yield FilesCondition(rule.files, context.workspace, since, is_recording=context.is_recording)
     if isinstance(rule, CheckConditions) and rule.alternatives:
         yield AlternativesCondition([_build_group(each, context, since) for each in rule.alternatives])
     if isinstance(rule, CheckConditions) and rule.none_of:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from evalgate.config.schema.checks import FileRule
 from evalgate.metrics.checks.texts import TextCondition
-from evalgate.metrics.checks.transcript import Transcript
+from evalgate.metrics.checks.transcript import DoesNotApplyError, Transcript
 from evalgate.system.files import read_file
 
 _LARGEST = 10 * 1024 * 1024
@@ -21,25 +21,35 @@ class FilesCondition:
     passes nothing.
     """
 
-    def __init__(self, rules: Mapping[str, FileRule], folder: Path, since: float) -> None:
+    def __init__(
+        self, rules: Mapping[str, FileRule], folder: Path, since: float, *, is_recording: bool = False
+    ) -> None:
         """Keep the rules.
 
         Args:
             rules: Path below `folder`, a glob, to the conditions.
             folder: Folder that the agent works in.
             since: Time in seconds since the epoch from which on files count.
+            is_recording: the agent is a recording, which writes no files.
         """
+        self._is_recording = is_recording
         self._rules = [(path, rule, TextCondition(rule)) for path, rule in rules.items()]
         self._folder = folder
         self._since = since - _CLOCK_STEP_S
         # Files of an evaluation that ended a moment ago, in the same process, are within that step.
         found = (each for path in rules for each in self._find_files(path.replace("{case}", "*"), False))
         self._leftovers = {
-            each: _sign(each) for each in found if self._since <= each.stat().st_mtime <= since
+            each: sign for each in found if (sign := _sign(each)) and self._since <= sign[0] / 1e9 <= since
         }
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield a sentence for each file that is missing, has wrong content, or must not be there."""
+        """Yield a sentence for each file that is missing, has wrong content, or must not be there.
+
+        Raises:
+            DoesNotApplyError: the run is a recorded one.
+        """
+        if self._is_recording or transcript.case.recorded is not None:
+            raise DoesNotApplyError("a recorded run writes no files")
         for path, rule, condition in self._rules:
             name = path.replace("{case}", glob.escape(transcript.case.eval_id))
             found = self._find_files(name, path != name)
@@ -54,7 +64,8 @@ class FilesCondition:
                     yield f"file `{self._format(each)}` {fault}"
 
     def _is_new(self, path: Path) -> bool:
-        return path.stat().st_mtime >= self._since and self._leftovers.get(path) != _sign(path)
+        sign = _sign(path)
+        return sign is not None and sign[0] / 1e9 >= self._since and self._leftovers.get(path) != sign
 
     def _find_files(self, pattern: str, is_filled_in: bool) -> list[Path]:
         """Return the files below the folder, also those behind a link as long as it does not lead out."""
@@ -70,17 +81,20 @@ class FilesCondition:
         return path.relative_to(self._folder).as_posix()
 
 
-def _sign(path: Path) -> tuple[int, int, int]:
-    """Return what differs between a file and its next version."""
-    status = path.stat()
+def _sign(path: Path) -> tuple[int, int, int] | None:
+    """Return what differs between a file and its next version; None if it was removed by now."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
     return status.st_mtime_ns, status.st_ino, status.st_size
 
 
 def _find_content_faults(path: Path, condition: TextCondition) -> Iterator[str]:
-    if path.stat().st_size > _LARGEST:
-        yield f"should have at most {_LARGEST:,} bytes, found {path.stat().st_size:,}"
-        return
     try:
+        if (size := path.stat().st_size) > _LARGEST:
+            yield f"should have at most {_LARGEST:,} bytes, found {size:,}"
+            return
         text = read_file(path).decode()
     except UnicodeDecodeError:
         yield "should be UTF-8 text, found other bytes"

@@ -40,9 +40,10 @@ def judge(
     case: EvalCase | None = None,
     state: JsonObject | None = None,
     folder: Path = Path(),
+    is_recording: bool = False,
 ) -> MetricResult:
     """The result of a check for a run with these replies."""
-    context = MetricContext(NEWEST, folder=folder, workspace=folder)
+    context = MetricContext(NEWEST, folder=folder, workspace=folder, is_recording=is_recording)
     check = Check.build(Criterion("check/it", 1.0, conditions, CHECK), context)
     case = case or EvalCase("case", tuple(CaseTurn(UserMessage("Hi")) for _ in replies))
     return asyncio.run(check.score(case, CaseRun(1, "answered", replies, final_state=state)))

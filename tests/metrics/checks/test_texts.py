@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.config.schema.checks import FileRule
-from evalgate.core.types import CaseRun, CaseTurn, EvalCase, NotApplicable, Reply, UserMessage
+from evalgate.core.types import (
+    CaseRun,
+    CaseTurn,
+    EvalCase,
+    MetricScore,
+    NotApplicable,
+    Reply,
+    UserMessage,
+)
 from evalgate.metrics.checks.files import FilesCondition
 from evalgate.metrics.checks.similarity import compute_edit_distance, compute_edit_likeness, is_within_edits
 from evalgate.metrics.checks.transcript import build_transcript
@@ -167,6 +175,36 @@ def test_a_file_of_an_earlier_run_or_outside_does_not_count(tmp_path: Path) -> N
         "file `link.md`: expected to be written"
     )
     assert fault({"files": {"old.md": {"exists": False}}}, Reply(""), folder=work) == ""
+
+
+def test_files_of_a_recorded_run_are_not_judged(tmp_path: Path) -> None:
+    """A recording writes none, so that nothing can be said about them, and a fault of another condition can."""
+    for rule in ({"contains": "x"}, {"exists": False}):
+        assert judge({"files": {"out.md": rule}}, Reply(""), folder=tmp_path, is_recording=True) == (
+            NotApplicable("a recorded run writes no files")
+        )
+    traced = EvalCase("case", (CaseTurn(UserMessage("Hi")),), recorded=(Reply(""),))
+    found = judge({"files": {"out.md": {"exists": True}}}, Reply(""), case=traced, folder=tmp_path)
+    assert found == NotApplicable("a recorded run writes no files")
+    check = {"tools": {"forbid": "rm"}, "files": {"out.md": {"exists": True}}}
+    result = judge(check, calls("rm"), folder=tmp_path, is_recording=True)
+    assert isinstance(result, MetricScore)
+    assert result.score == 0.0
+
+
+def test_a_file_that_vanishes_meanwhile_is_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another case may remove its file between two looks at it."""
+    write_later(tmp_path / "x.tmp", b"")
+    find = FilesCondition._find_files
+
+    def find_and_remove(self: FilesCondition, pattern: str, is_filled_in: bool) -> list[Path]:
+        found = find(self, pattern, is_filled_in)
+        for each in found:
+            each.unlink()
+        return found
+
+    monkeypatch.setattr(FilesCondition, "_find_files", find_and_remove)
+    assert fault({"files": {"*.tmp": {"exists": False}}}, Reply(""), folder=tmp_path) == ""
 
 
 def test_a_schema_in_a_file_is_part_of_the_fingerprint(tmp_path: Path) -> None:
