@@ -36,10 +36,12 @@ def _key(name: str) -> str:
 
 def _build(folder: Path, name: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    pip = [str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder), "install"]
+    # Python compiles what is imported, a small part of these packages.
+    options = ["--quiet", "--disable-pip-version-check", "--no-compile"]
     wanted = ["--requirement", str(PINS / f"{name}.in"), "--constraint", str(PINS / f"{name}.txt")]
-    done = subprocess.run([*pip, *wanted], capture_output=True, text=True, check=False)
+    done = subprocess.run([*pip, *options, *wanted], capture_output=True, text=True, check=False)
     if done.returncode:
         shutil.rmtree(folder, ignore_errors=True)
         _missing(f"cannot install {name}.in: {_last_line(done.stderr)}")

@@ -20,21 +20,22 @@ def provided(folder: Path, command: str, python: str | None = None) -> SetupResu
     return run_setup(command, python=python, cwd=folder, env=env, cache=folder / "cache")
 
 
-def test_an_environment_that_was_cut_short_is_made_anew(tmp_path: Path) -> None:
-    first = provided(tmp_path, "command -v pip > first.txt")
+def test_two_at_the_same_time_make_one_environment_and_one_that_was_cut_short_is_made_anew(
+    tmp_path: Path,
+) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        commands = [f"command -v pip > {name}.txt" for name in ("first", "second")]
+        first, second = threads.map(lambda command: provided(tmp_path, command), commands)
+    assert first == second
     home = Path(first.python).parent.parent
-    assert (tmp_path / "first.txt").read_text() == f"{home}/bin/pip\n"
+    assert [*tmp_path.glob("cache/agent-*/")] == [home]
+    for name in ("first", "second"):
+        assert (tmp_path / f"{name}.txt").read_text() == f"{home}/bin/pip\n"
 
     (home / "bin" / "pip").unlink()
     (home / "evalgate-complete").unlink()
     assert provided(tmp_path, "command -v pip > again.txt") == first
     assert (tmp_path / "again.txt").read_text() == f"{home}/bin/pip\n"
-
-
-def test_two_at_the_same_time_make_one_environment(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(2) as threads:
-        first, second = threads.map(lambda command: provided(tmp_path, command), ["pip --version"] * 2)
-    assert first == second
 
 
 @pytest.mark.parametrize(

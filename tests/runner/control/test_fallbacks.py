@@ -19,6 +19,7 @@ from evalgate.runner.control.code_origin import check_environment_files
 from evalgate.runner.control.runs import build_control_in_thread
 from evalgate.runner.control.source import ControlUnavailableError
 from evalgate.runner.plan import build_plan
+from evalgate.system import venv_setup
 from tests.runner.control.projects import AGENT, PULL_REQUEST, build_eval_set, build_settings, git
 
 Change = Callable[[Path], None]
@@ -112,7 +113,13 @@ def test_the_base_commit_must_have_the_agent(folder: Path) -> None:
         ({"kind": "http", "url": "http://localhost:1"}, "name the base's deployment with `gate.control.url`"),
     ],
 )
-def test_an_agent_that_cannot_be_its_control(folder: Path, agent: dict[str, object], reason: str) -> None:
+def test_an_agent_that_cannot_be_its_control(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, agent: dict[str, object], reason: str
+) -> None:
+    # These setups ask for no pip, which takes most of the time of making an environment.
+    quick = venv_setup._MAKE.replace(", with_pip=True", "")
+    assert quick != venv_setup._MAKE
+    monkeypatch.setattr(venv_setup, "_MAKE", quick)
     set_agent(folder, agent)
     assert reason in explain(folder)
 
