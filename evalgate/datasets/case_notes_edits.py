@@ -22,6 +22,7 @@ from evalgate.documents.yaml_edits import (
     find_line_start,
     find_value,
     format_scalar,
+    get_value,
     indent_block,
     parse_mapping,
     set_yaml_value,
@@ -133,8 +134,8 @@ def copy_notes(text: str, name: str, new_name: str, shown_as: str) -> str:
     Raises:
         InvalidInputError: the file has no place for them.
     """
-    cases = (compose_yaml(text, shown_as)[1] or {}).get("cases") or {}
-    return set_yaml_value(text, ("cases", new_name), cases[name], shown_as) if name in cases else text
+    note = get_value(compose_yaml(text, shown_as)[1], ("cases", name))
+    return set_yaml_value(text, ("cases", new_name), note, shown_as)
 
 
 def set_tags(text: str, name: str, tags: tuple[str, ...], shown_as: str, eval_set: str) -> str:

@@ -47,7 +47,7 @@ def set_yaml_value(text: str, path: Sequence[str], value: object, shown_as: str)
         if depth < len(path):
             changed = _add_entry(text, nodes, path, new)
         else:
-            before = _get_value(compose_yaml(text, shown_as)[1], path)
+            before = get_value(compose_yaml(text, shown_as)[1], path)
             changed = _append_items(text, nodes[-1], before, new) or _replace_entry(
                 text, nodes[-2], path[-1], new
             )
@@ -59,7 +59,7 @@ def set_yaml_value(text: str, path: Sequence[str], value: object, shown_as: str)
     return changed
 
 
-def _get_value(root: object, path: Sequence[str]) -> object:
+def get_value(root: object, path: Sequence[str]) -> object:
     """Return the value at a path of keys in decoded YAML; None if there is none."""
     for key in path:
         root = root.get(key) if isinstance(root, Mapping) else None

@@ -21,7 +21,7 @@ from tests.datasets.test_eval_set_file import ADK, FILES, GOALS
 from tests.viewer.serving import create_viewer, open_client, serve_viewer, write_record
 
 if TYPE_CHECKING:
-    from httpx import Response
+    from httpx2 import Response
     from playwright.sync_api import Page
 
 _DID = Reply(
