@@ -4,7 +4,7 @@ from enum import Enum
 from importlib import import_module
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, field_validator
 
 from evalgate.api.adk_types import (
     OPEN,
@@ -187,7 +187,7 @@ class EvalMetric(EvalBaseModel):
 
     metric_name: str
     threshold: float | None = None
-    criterion: BaseCriterion | None = None
+    criterion: SerializeAsAny[BaseCriterion] | None = None
     custom_function_path: str | None = None
 
 
@@ -267,11 +267,14 @@ class EvalSetResult(BaseModel):
 
 # --- Google's own types -------------------------------------------------------------------------------------
 
-ModelName = Literal["EvalCase", "EvalCaseResult", "EvalConfig", "EvalSet", "EvalSetResult", "Invocation"]
+ModelName = Literal[
+    "EvalCase", "EvalCaseResult", "EvalConfig", "EvalMetric", "EvalSet", "EvalSetResult", "Invocation"
+]
 _MODELS: dict[ModelName, tuple[str, type[BaseModel]]] = {
     "EvalCase": ("eval_case", EvalCase),
     "EvalCaseResult": ("eval_result", EvalCaseResult),
     "EvalConfig": ("eval_config", EvalConfig),
+    "EvalMetric": ("eval_metrics", EvalMetric),
     "EvalSet": ("eval_set", EvalSet),
     "EvalSetResult": ("eval_result", EvalSetResult),
     "Invocation": ("eval_case", Invocation),

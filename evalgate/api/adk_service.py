@@ -5,24 +5,26 @@ in sessions of evalgate, so `session_details` is always None.
 """
 
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 from pydantic.alias_generators import to_camel
 
 from evalgate.api.adk_documents import NotFoundError
 from evalgate.api.adk_managers import EvalSetsManager
 from evalgate.api.adk_result_managers import EvalSetResultsManager
-from evalgate.api.adk_results import get_adk_type
+from evalgate.api.adk_results import ModelName, get_adk_type
 from evalgate.api.conversations import iter_conversations
 from evalgate.api.evaluation import evaluate_plan
 from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan, load_sources
 from evalgate.config.loader import parse_adk_config
 from evalgate.core import types
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import join_quoted
 from evalgate.core.types import CaseTurn, EvalSet, Reply, RunResult, UserMessage
 from evalgate.integrations.adk.report import build_eval_set_results
@@ -35,6 +37,11 @@ _USER_ID = "test_user_id"
 
 class _RequestModel(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+
+def _read_model(name: ModelName, value: object) -> Any:
+    """Return an object of ADK's, also from its decoded JSON; that of Google ADK if it is installed."""
+    return get_adk_type(name).model_validate(value) if isinstance(value, Mapping) else value
 
 
 class InferenceConfig(_RequestModel):
@@ -90,6 +97,11 @@ class InferenceResult(_RequestModel):
     status: InferenceStatus = InferenceStatus.UNKNOWN
     error_message: str | None = None
 
+    @field_validator("inferences")
+    @classmethod
+    def _read_invocations(cls, value: list[Any] | None) -> list[Any] | None:
+        return value and [_read_model("Invocation", each) for each in value]
+
 
 class EvaluateConfig(_RequestModel):
     """The metrics, as `EvalMetric` objects.
@@ -101,6 +113,11 @@ class EvaluateConfig(_RequestModel):
     eval_metrics: list[Any]
     parallelism: int = 4
     """Runs that are scored at once."""
+
+    @field_validator("eval_metrics")
+    @classmethod
+    def _read_metrics(cls, value: list[Any]) -> list[Any]:
+        return [_read_model("EvalMetric", each) for each in value]
 
 
 class EvaluateRequest(_RequestModel):
@@ -213,9 +230,11 @@ class LocalEvalService:
 
         Raises:
             NotFoundError: there is no such case.
-            InvalidInputError: a metric is not known, or cannot be used.
+            InvalidInputError: there is no metric, two have the same name, or one is not known or cannot be
+                used.
         """
         config = evaluate_request.evaluate_config
+        _check_metrics(config)
         stored: dict[tuple[str, str], list[Any]] = {}
         results = evaluate_request.inference_results
         for batch in _split_runs(results):
@@ -315,6 +334,14 @@ def _load_replies(eval_set_id: str, inferences: Sequence[InferenceResult]) -> di
     ]
     (said,) = load_sources({"eval_set_id": eval_set_id, "eval_cases": content}, "adk", Path.cwd())
     return {case.eval_id: tuple(turn.expected for turn in case.turns) for case in said.cases}
+
+
+def _check_metrics(config: EvaluateConfig) -> None:
+    counts = Counter(metric.metric_name for metric in config.eval_metrics)
+    if not counts:
+        raise InvalidInputError("`eval_metrics` is empty: nothing would be evaluated")
+    if repeated := [name for name, count in counts.items() if count > 1]:
+        raise InvalidInputError(f"`eval_metrics` has {join_quoted(repeated)} twice: each metric counts once")
 
 
 def _build_config(config: EvaluateConfig) -> dict[str, Any]:

@@ -80,10 +80,7 @@ def _find_wrong_reply(reply: Reply) -> Iterator[str]:
         return
     for event in events:
         if not isinstance(event, Event):
-            yield (
-                "`expected.events` must be `ToolCall`, `ToolResult` and `Message` objects, "
-                f"not {event!r}"
-            )
+            yield (f"`expected.events` must be `ToolCall`, `ToolResult` and `Message` objects, not {event!r}")
         elif isinstance(event, Message):
             if not _is_text(event.text):
                 yield f"the text of a message must be a text, not {event.text!r}"

@@ -606,6 +606,37 @@ class TestService:
         (result_id,) = results.list_eval_set_results("app")
         assert results.get_eval_set_result("app", result_id).eval_case_results == found
 
+    async def test_requests_survive_their_json(self, sets: adk.EvalSetsManager) -> None:
+        service = adk.LocalEvalService(self.answer, sets)
+        calls = adk.ToolTrajectoryCriterion(threshold=1.0, match_type="any order")  # type: ignore[arg-type]
+        metrics = [
+            adk.EvalMetric(metric_name="response_match_score", threshold=0.8),
+            adk.EvalMetric(metric_name="tool_trajectory_avg_score", criterion=calls),
+        ]
+        request = adk.EvaluateRequest(
+            inference_results=list((await self.infer(service)).values()),
+            evaluate_config=adk.EvaluateConfig(eval_metrics=metrics),
+        )
+        read = adk.EvaluateRequest.model_validate_json(request.model_dump_json())
+        found = [each async for each in service.evaluate(read)]
+        assert found == [each async for each in service.evaluate(request)]
+        used = found[0].overall_eval_metric_results[1].criterion
+        assert used.match_type == adk.ToolTrajectoryCriterion.MatchType.ANY_ORDER.value
+
+    @pytest.mark.parametrize(
+        ("names", "message"),
+        [((), "`eval_metrics` is empty"), (("a", "b", "a"), "`eval_metrics` has `a` twice")],
+    )
+    async def test_no_metric_is_added_or_lost(
+        self, sets: adk.EvalSetsManager, names: tuple[str, ...], message: str
+    ) -> None:
+        config = adk.EvaluateConfig(
+            eval_metrics=[adk.EvalMetric(metric_name=name, threshold=1.0) for name in names]
+        )
+        request = adk.EvaluateRequest(inference_results=[], evaluate_config=config)
+        with pytest.raises(InvalidInputError, match=message):
+            [each async for each in adk.LocalEvalService(self.answer, sets).evaluate(request)]
+
     async def test_a_case_that_is_gone_and_an_unknown_metric(self, sets: adk.EvalSetsManager) -> None:
         service = adk.LocalEvalService(self.answer, sets)
         made = list((await self.infer(service, eval_case_ids=["right"])).values())
