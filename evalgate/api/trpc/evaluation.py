@@ -91,6 +91,8 @@ class AgentEvaluator:
         if self._is_closed:
             raise InvalidInputError("the evaluator is closed")
         require_text("eval_set_id", eval_set_id)
+        if isinstance(eval_case_ids, str):  # a sequence, too: of ids with one character
+            raise InvalidInputError(f"`eval_case_ids` must be a list of ids of cases, not {eval_case_ids!r}")
         start = time.monotonic_ns()
         metrics = self._load_metrics(eval_set_id)
         request = InferenceRequest(self._app_name, eval_set_id, list(eval_case_ids))

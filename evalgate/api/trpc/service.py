@@ -4,7 +4,9 @@ import asyncio
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import warnings
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -26,19 +28,20 @@ from evalgate.api.trpc.callbacks import (
     Callbacks,
     Context,
 )
-from evalgate.api.trpc.criteria import require_threshold
+from evalgate.api.trpc.criteria import EvalMetric, require_threshold
 from evalgate.api.trpc.datasets import EvalCase, EvalSet, Invocation
 from evalgate.api.trpc.errors import CallbackError, NotFoundError
 from evalgate.api.trpc.evaluators import BuiltInEvaluator, Registry, provide_judges
 from evalgate.api.trpc.inference import InferenceError, build_core_case, build_invocations, build_runner
 from evalgate.api.trpc.managers import LocalEvalSetManager
-from evalgate.api.trpc.protocols import EvalResultManager, EvalSetManager
+from evalgate.api.trpc.protocols import EvalResultManager, EvalSetManager, Evaluator
 from evalgate.api.trpc.requests import EvaluateRequest, InferenceRequest, InferenceResult
 from evalgate.api.trpc.results import EvalCaseResult, EvalSetResult
 from evalgate.api.trpc.scoring import score_case
 from evalgate.api.trpc.wire import FROM_FILE
 from evalgate.config.schema.judge import JudgeConfig, parse_model_name
 from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import did_you_mean
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.simulated_user.scripted import create_scripted_user
 from evalgate.redaction.live_redactor import LiveRedactor
@@ -149,7 +152,8 @@ class LocalService:
         Raises:
             NotFoundError: there is no such eval set or case.
             CallbackError: a callback of the set failed.
-            InvalidInputError: the supplier of session ids raised an exception, or returned no text.
+            InvalidInputError: two cases have the same id, or the supplier of session ids raised an exception
+                or returned no text.
             EvalgateError: there is no agent, or it cannot be set up.
         """
         where = f"app={request.app_name}, evalSetID={request.eval_set_id}"
@@ -167,10 +171,21 @@ class LocalService:
         return results
 
     async def _infer_cases(self, request: InferenceRequest, context: Context) -> list[InferenceResult]:
-        cases = _select_cases(self._eval_sets.get(request.app_name, request.eval_set_id), request)
+        cases = _select_cases(self._get_eval_set(request), request)
         async with self._open_runner() as runner:
             infer = partial(self._infer_case, request, context, runner)
             return await _map_in_order(infer, cases, self._inferences_at_once)
+
+    def _get_eval_set(self, request: InferenceRequest | EvaluateRequest) -> EvalSet:
+        """Return the eval set of a request.
+
+        Raises:
+            NotFoundError: there is none.
+            InvalidInputError: two cases have the same id, so that one would be judged as the other.
+        """
+        eval_set = self._eval_sets.get(request.app_name, request.eval_set_id)
+        _refuse_repeats(request.eval_set_id, "cases", [case.eval_id for case in eval_set.eval_cases])
+        return eval_set
 
     @asynccontextmanager
     async def _open_runner(self) -> AsyncIterator[CaseRunner | None]:
@@ -250,19 +265,21 @@ class LocalService:
 
         Raises:
             NotFoundError: a metric has no evaluator.
-            InvalidInputError: a threshold is no finite number, or the criterion of a built-in evaluator is
-                wrong.
+            InvalidInputError: a threshold is no finite number, the criterion of a built-in evaluator is
+                wrong, or two metrics have the same name.
         """
+        metrics = request.evaluate_config.eval_metrics
+        _refuse_repeats(request.eval_set_id, "metrics", [metric.metric_name for metric in metrics])
         with provide_judges(self._build_judges(ModelPool(_build_llm_context()))):
-            for metric in request.evaluate_config.eval_metrics:
+            for metric in metrics:
                 require_threshold(metric)
                 evaluator = self._registry.get(metric.evaluator_name or metric.metric_name)
+                _warn_of_unknown_keys(metric, evaluator)
                 if isinstance(evaluator, BuiltInEvaluator):
                     evaluator.check_metric(metric)
 
     async def _evaluate_cases(self, request: EvaluateRequest, context: Context) -> list[EvalCaseResult]:
-        eval_set = self._eval_sets.get(request.app_name, request.eval_set_id)
-        cases = {case.eval_id: case for case in reversed(eval_set.eval_cases)}
+        cases = {case.eval_id: case for case in self._get_eval_set(request).eval_cases}
         for inference in request.inference_results:
             if inference.eval_case_id not in cases:
                 raise NotFoundError(f"{request.eval_set_id} has no case {inference.eval_case_id!r}")
@@ -324,6 +341,28 @@ def _select_cases(eval_set: EvalSet, request: InferenceRequest) -> list[EvalCase
             raise NotFoundError(f"the eval set {eval_set.eval_set_id} has no case {name!r}")
     wanted = set(request.eval_case_ids) or known
     return [case for case in eval_set.eval_cases if case.eval_id in wanted]
+
+
+def _refuse_repeats(eval_set_id: str, what: str, names: Iterable[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InvalidInputError(
+                f"the eval set {eval_set_id} has {count} {what} {name!r}: give each a name of its own"
+            )
+
+
+def _warn_of_unknown_keys(metric: EvalMetric, evaluator: Evaluator) -> None:
+    """Warn of what a file holds beside a metric's fields: a misspelt `threshold` is 0, and all scores pass.
+
+    Evaluators of users may read keys of their own.
+    """
+    known = list(EvalMetric.get_known_keys().values())
+    for key in metric.model_extra or ():
+        hint = did_you_mean(key, known)
+        if hint or isinstance(evaluator, BuiltInEvaluator):
+            warnings.warn(
+                f"the metric {metric.metric_name!r} has an unknown key {key!r}.{hint}", stacklevel=2
+            )
 
 
 async def _map_in_order(

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from math import inf
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import ConfigDict, ValidationInfo, model_validator
 from pydantic.alias_generators import to_camel
@@ -57,6 +57,15 @@ class WireModel(TrpcModel):
                 f"{type(self).__name__} has no field {name!r}.{did_you_mean(name, list(known))}"
             )
         super().__setattr__(name, value)
+
+    @override
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """Copy all but functions: what a method belongs to may hold a lock, or count its calls."""
+        memo = {} if memo is None else memo
+        for name, field in type(self).model_fields.items():
+            if field.exclude:
+                memo[id(getattr(self, name))] = getattr(self, name)
+        return super().__deepcopy__(memo)
 
     def to_wire(self, *, functions: bool = False) -> dict[str, Any]:
         """Return the decoded JSON of this object, with Go's order of keys; Go omits empty members.

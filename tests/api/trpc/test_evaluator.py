@@ -906,6 +906,46 @@ class TestService:
         with pytest.raises(trpc.NotFoundError):
             service.evaluate(request)
 
+    @pytest.mark.parametrize(
+        ("cases", "metrics", "message"),
+        [
+            ([a_case("one"), a_case("one", expected="b")], [a_metric()], "2 cases 'one'"),
+            ([a_case("one")], [a_metric(), a_metric(threshold=0.0)], "2 metrics 'final_response_avg_score'"),
+        ],
+    )
+    def test_nothing_is_judged_by_another_of_the_same_name(
+        self, cases: list[trpc.EvalCase], metrics: list[trpc.EvalMetric], message: str, tmp_path: Path
+    ) -> None:
+        (tmp_path / APP).mkdir()
+        eval_set = trpc.EvalSet(eval_set_id=SET, eval_cases=cases)
+        (tmp_path / APP / f"{SET}.evalset.json").write_text(json.dumps(eval_set.to_wire()))
+        (tmp_path / APP / f"{SET}.metrics.json").write_text(json.dumps([each.to_wire() for each in metrics]))
+        sets, kept = trpc.LocalEvalSetManager(tmp_path), trpc.LocalMetricManager(tmp_path)
+        results = trpc.InMemoryEvalResultManager()
+        evaluator = build(
+            lambda text: "a", eval_set_manager=sets, metric_manager=kept, eval_result_manager=results
+        )
+        with pytest.raises(InvalidInputError, match=f"the eval set {SET} has {message}"):
+            evaluator.evaluate(SET)
+        made = trpc.InferenceResult(APP, SET, "one", status="passed")
+        request = trpc.EvaluateRequest(APP, SET, [made], trpc.EvaluateConfig(metrics))
+        with pytest.raises(InvalidInputError, match=message):
+            trpc.LocalService(eval_set_manager=sets).evaluate(request)
+
+    def test_a_misspelt_threshold_of_a_file_is_warned_of(self, tmp_path: Path) -> None:
+        metric = {**a_metric().to_wire(), "treshold": 1.0, "threshold": 0.0}
+        (tmp_path / APP).mkdir()
+        (tmp_path / APP / f"{SET}.metrics.json").write_text(json.dumps([metric]))
+        evaluator = build(lambda text: "b", metric_manager=trpc.LocalMetricManager(tmp_path))
+        with pytest.warns(UserWarning, match=r"has an unknown key 'treshold'\. Did you mean `threshold`"):
+            evaluator.evaluate(SET)
+
+    def test_ids_are_a_list(self) -> None:
+        with pytest.raises(
+            InvalidInputError, match="`eval_case_ids` must be a list of ids of cases, not 'one'"
+        ):
+            build(lambda text: "a").evaluate(SET, eval_case_ids="one")
+
     def test_a_service_of_the_user_is_used_by_the_evaluator(self) -> None:
         class OwnService:
             async def inference_async(self, request: trpc.InferenceRequest) -> list[trpc.InferenceResult]:

@@ -300,6 +300,30 @@ def test_functions_are_kept_in_memory_only(tmp_path: Path) -> None:
     assert files.list("math", "basic") == []
 
 
+def test_what_a_function_belongs_to_is_not_copied() -> None:
+    """It may hold a lock, which cannot be copied, or count its calls, which a copy would lose."""
+
+    class Comparer:
+        def __init__(self) -> None:
+            self.lock = threading.Lock()
+
+        def compare(self, actual: str, expected: str) -> bool:
+            return actual == expected
+
+    own = Comparer().compare
+    text = trpc.TextCriterion(compare=own, length={"min": 1})
+    kept = trpc.InMemoryMetricManager()
+    criterion = trpc.Criterion(final_response=trpc.FinalResponseCriterion(text=text))
+    kept.add("math", "basic", trpc.EvalMetric(metric_name="a", criterion=criterion))
+    found = kept.get("math", "basic", "a").criterion
+    assert found is not None
+    assert found.final_response is not None
+    assert found.final_response.text == text
+    assert found.final_response.text is not text
+    assert found.final_response.text.length is not text.length
+    assert found.final_response.text.compare is own
+
+
 def run_at_once(functions: Sequence[Callable[[], object]]) -> None:
     failures: list[BaseException] = []
 
