@@ -299,6 +299,20 @@ def test_every_format_can_be_written(tmp_path: Path, to: str) -> None:
     ]
 
 
+def test_conversations_that_the_format_cannot_hold_are_left_out(tmp_path: Path) -> None:
+    silent = [Turn("Bye", "")]
+    write_traces(tmp_path, LATE, silent, SENT)
+    done = invoke(tmp_path, "import", "traces.json", "--to", "orchestrate")
+    assert "Added 2 observed cases" in done.output
+    assert f"{OUT}: bye-" in done.stderr
+    assert "the whole case: it expects neither a call nor a response" in done.stderr
+    invoke(tmp_path, "validate", OUT)
+    write_traces(tmp_path, LATE, silent, SENT, HELLO)
+    assert "Added 1 observed case " in invoke(tmp_path, "import", "traces.json").output
+    assert "Nothing was added" in invoke(tmp_path, "import", "traces.json").output
+    invoke(tmp_path, "validate", OUT)
+
+
 def test_a_case_is_corrected_in_the_editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_traces(tmp_path, LATE, SENT)
     invoke(tmp_path, "import", "traces.json")
