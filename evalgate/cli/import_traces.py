@@ -159,10 +159,12 @@ def _read_source(options: ImportOptions, workspace: Workspace, environ: Mapping[
 def _select(
     found: list[ObservedConversation], options: ImportOptions, counts: list[str]
 ) -> list[ObservedConversation]:
-    steps = [("repeat others exactly", drop_repeats(found))]
-    if options.only:
-        wanted = [each for each in steps[-1][1] if any(TRAITS[name](each) for name in options.only)]
+    steps: list[tuple[str, list[ObservedConversation]]] = []
+    wanted = found
+    if options.only:  # first: a conversation that is wanted may repeat one that is not
+        wanted = [each for each in found if any(TRAITS[name](each) for name in options.only)]
         steps.append((f"are not wanted (--only {', '.join(options.only)})", wanted))
+    steps.append(("repeat others exactly", drop_repeats(wanted)))
     if options.keep_per_path is not None:
         limited = limit_per_path(steps[-1][1], options.keep_per_path)
         steps.append((f"have a tool path with {options.keep_per_path} newer ones", limited))

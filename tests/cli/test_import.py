@@ -264,6 +264,23 @@ def test_errors_and_feedback_select_and_tag(tmp_path: Path) -> None:
     assert [case.tags for case in load(tmp_path).cases] == [("disliked",), ("errors",)]
 
 
+def test_a_repeat_with_feedback_is_kept_for_the_one_without(tmp_path: Path) -> None:
+    traces = [
+        {**trace, "sessionId": f"s{at}"}
+        for at, turns in enumerate((LATE, LATE, HELLO), 1)
+        for trace in list_langfuse_traces(name_traces(turns, at))
+    ]
+    traces[1]["scores"] = [{"name": "user", "value": 0, "dataType": "NUMERIC"}]
+    (tmp_path / "traces.json").write_text(json.dumps(traces))
+    invoke(tmp_path, "import", "traces.json", "--only", "disliked", "--out", "bad.evalset.json")
+    done = invoke(tmp_path, "import", "traces.json")
+    assert "Left out 1 that repeat others exactly." in done.output
+    cases = load(tmp_path).cases
+    assert [case.tags for case in cases] == [("disliked",), ()]
+    kept = load_eval_sets(["bad.evalset.json"], {"adk": AdkFormat()}, base=tmp_path)[0].cases
+    assert [case.eval_id for case in kept] == [cases[0].eval_id]
+
+
 def test_a_table_of_traces_gives_cases_without_calls(tmp_path: Path) -> None:
     """Langfuse's page exports traces without their observations."""
     rows = ["id,timestamp,name,sessionId,userId,input,output,tags"]

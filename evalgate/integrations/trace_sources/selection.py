@@ -45,7 +45,10 @@ def list_traits(conversation: ObservedConversation) -> tuple[Trait, ...]:
 
 
 def drop_repeats(found: Iterable[ObservedConversation]) -> list[ObservedConversation]:
-    """Return the conversations without those that ask, call and answer the same as an earlier one."""
+    """Return the conversations without those that ask, call and answer the same as another.
+
+    Of those that are the same, the first of those with most traits is kept: an error or feedback is not lost.
+    """
     unique: dict[str, ObservedConversation] = {}
     for each in found:
         said = [
@@ -59,8 +62,10 @@ def drop_repeats(found: Iterable[ObservedConversation]) -> list[ObservedConversa
             ]
             for turn in each.turns
         ]
-        unique.setdefault(json.dumps(said, sort_keys=True, default=str), each)
-    return list(unique.values())
+        key = json.dumps(said, sort_keys=True, default=str)
+        if key not in unique or len(list_traits(each)) > len(list_traits(unique[key])):
+            unique[key] = each
+    return sorted(unique.values(), key=lambda each: (each.start, each.key))
 
 
 def limit_per_path(found: Sequence[ObservedConversation], most: int) -> list[ObservedConversation]:
