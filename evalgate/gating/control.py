@@ -23,6 +23,7 @@ from evalgate.gating.control_suspects import (
     SuspectOutcomes,
 )
 from evalgate.gating.score_tables import build_pool_name, build_row_name
+from evalgate.gating.significance import build_case_quote
 from evalgate.metrics.aggregation import group_by_metric
 from evalgate.statistics.control_runs import AverageControl, CaseControl, ControlDecision
 from evalgate.statistics.gate_decision import SEVERITY
@@ -202,6 +203,12 @@ def apply_control(comparison: RunComparison, scored: ScoredRuns, control: Contro
     if decision is None:
         return comparison
     answers = {case.key: case.answer for case in control.cases}
+    quote = build_case_quote(comparison.cases)
+    cleared = tuple(
+        f"{quote(build_row_name(case))} broke: "
+        for case in comparison.cases
+        if _VERDICTS[answers.get(case.key)] == "pass"
+    )
     averages = {build_pool_name(each.name, each.fingerprint): each.answer for each in control.metrics}
     metrics = []
     for key, summary in zip(group_by_metric(comparison.cases), comparison.metrics, strict=True):
@@ -225,7 +232,7 @@ def apply_control(comparison: RunComparison, scored: ScoredRuns, control: Contro
                 if case.gates and _is_broken_by(case, key.name, key.fingerprint)
             ]
             verdicts += [_VERDICTS[answers.get(each)] for each in broken] or ["fail"]
-        metrics.append(_replace_verdict(summary, verdicts))
+        metrics.append(_replace_verdict(_drop_sentences(summary, cleared), verdicts))
     return replace(comparison, metrics=tuple(metrics))
 
 
@@ -238,6 +245,18 @@ def _is_broken_by(case: CaseResult, name: str, fingerprint: str) -> bool:
         and metric.standing.status == "broken"
         for metric in case.metrics
     )
+
+
+def _drop_sentences(summary: MetricSummary, beginnings: tuple[str, ...]) -> MetricSummary:
+    """Return the summary without the sentences about cases that broke and that the control explains."""
+    judgement = summary.judgement
+    if judgement is None:
+        return summary
+    sentences, shared = (
+        tuple(each for each in sentences if not each.startswith(beginnings))
+        for sentences in (judgement.sentences, judgement.shared)
+    )
+    return replace(summary, judgement=replace(judgement, sentences=sentences, shared=shared))
 
 
 def _replace_verdict(summary: MetricSummary, verdicts: list[MetricVerdict]) -> MetricSummary:

@@ -273,7 +273,7 @@ def build_message_context(
         max_runs=parameters.max_runs,
         case_alpha=parameters.case_alpha,
         missing_because=_explain_missing_scores(cases),
-        quote=_build_quote(cases),
+        quote=build_case_quote(cases),
     )
 
 
@@ -295,7 +295,7 @@ def _explain_missing_scores(cases: Sequence[CaseResult]) -> str:
     return ", ".join(why for why, runs in causes.items() if runs) or "judge or API errors"
 
 
-def _build_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
+def build_case_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
     """Return a function that turns a row's key into the case id, with the eval set if there are several."""
     several = len({case.eval_set_id for case in cases}) > 1
 

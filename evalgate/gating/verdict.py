@@ -93,12 +93,13 @@ def _decide_gating_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
         *(each.sentence for each in since_anchor if each.outcome == "fell"),
     )
     missing = tuple(_describe_missing(evidence, policy))
+    explained = tuple(control.iter_sentences("drifted", "recovered")) if control else ()
     # Before the failures: with half of the cases missing, what failed may be all that was reached. The
     # failures are still listed, because they are true of the cases that ran.
     if untrustworthy:
         return Verdict("error", ExitCode.NO_VERDICT, (*untrustworthy, *failures))
     if failures:
-        return Verdict("fail", ExitCode.CLOSED, (*failures, *missing))
+        return Verdict("fail", ExitCode.CLOSED, (*failures, *missing, *explained))
     # After the failures: a metric that could not be evaluated does not make a failed case pass.
     if missing:
         return Verdict("error", ExitCode.NO_VERDICT, missing)
@@ -106,8 +107,7 @@ def _decide_gating_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
     open_cases = _describe_open_cases(evidence) if policy.max_failed_cases is None else ()
     untold = control.iter_sentences("open") if control else ()
     if undecided := (*untold, *_describe_undecided(evidence), *open_cases):
-        return Verdict("inconclusive", _UNDECIDED[policy.on_inconclusive], undecided)
-    explained = control.iter_sentences("drifted", "recovered") if control else ()
+        return Verdict("inconclusive", _UNDECIDED[policy.on_inconclusive], (*undecided, *explained))
     return Verdict("pass", ExitCode.OPEN, (*explained, _describe_pass(evidence, policy)))
 
 

@@ -123,6 +123,18 @@ def test_a_drift_does_not_hide_a_fault_of_the_change(project: Project) -> None:
     assert answers["refund_late"] in ("drifted", "open")
 
 
+def test_a_closed_gate_says_which_cases_fail_on_main_as_well(project: Project) -> None:
+    project.edit_agent("message in provider.split()", 'message == "order" or message in provider.split()')
+    project.set_provider("refund_late")
+    done = project.run(**PULL_REQUEST)
+    assert done.code == 1, done.out + done.err
+    reasons = "\n".join(done.record["verdict"]["reasons"])
+    assert "order broke: control 5 of 5, head 0 of 5 passed today." in reasons
+    assert "score: order broke: failed" in reasons
+    assert "refund_late fails on main today as well (control 0 of 5, head 0 of 5 passed;" in reasons
+    assert "refund_late broke" not in done.out + reasons
+
+
 def test_an_average_that_fell_on_both_sides_is_a_drift_too(project: Project) -> None:
     project.edit_agent("I cannot say", "No idea")
     project.set_provider("refund_late hello order")
