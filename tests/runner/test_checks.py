@@ -135,7 +135,7 @@ def test_without_its_package_a_pattern_is_one_sentence(
         ("{response: {not_contains: sorry}}", ["an agent that refuses, or answers something else, passes: `not_contains` of a response asks for nothing. Say what it `contains`, or a tool to `require`"]),
         ("{response: {not_contains: sorry, max_words: 9}, state: {a: 1}}", []),
         ("{response: {not_contains: sorry, contains: refund}}", []),
-        ("{tools: {require: issue_refnd}}", ["`issue_refnd` is named by no case, recording or declaration of a tool. Did you mean `issue_refund`?"]),
+        ("{tools: {require: issue_refnd}}", ["`issue_refnd` is named by no case, recording, mock or declaration of a tool. Did you mean `issue_refund`?"]),
         ("{tools: {forbid: delete_user}}", []),
         ("{args: {'issue_*': {a: 1}}, calls: if_any}", []),
     ],
@@ -146,6 +146,46 @@ def test_validate_warns(tmp_path: Path, check: str, warnings: list[str]) -> None
     lines = [*check_files(Overrides(), thresholds=None, folder=tmp_path)]
     prefix = "evalgate.yaml:6: `check/it`: "
     assert [line.removeprefix(prefix) for line in lines if line.startswith(prefix)] == warnings
+
+
+def find_unknown_tools(folder: Path, *tools: str) -> list[str]:
+    """The sentences of `validate` about these tools, of a check for each."""
+    found = check_files(Overrides(), thresholds=None, folder=folder)
+    return [line.partition("`: ")[2] for line in found if any(f"`{tool}` is" in line for tool in tools)]
+
+
+def test_tools_of_recordings_and_alternatives_are_known(tmp_path: Path) -> None:
+    checks = "  it: {tools: {require: [get_order, escalate]}}\n"
+    write_project(tmp_path, checks, more="tool_mocks: {from: tools.evalset.json}\n")
+    call = {"tool_uses": [{"name": "get_order", "args": {}}]}
+    turn = {"user_content": {"parts": [{"text": "A-1"}]}, "intermediate_data": call}
+    recorded = {"eval_set_id": "a", "eval_cases": [{"eval_id": "refund_A-1", "conversation": [turn]}]}
+    (tmp_path / "tools.evalset.json").write_text(json.dumps(recorded))
+    (tmp_path / "a.cases.yaml").write_text(
+        "cases: {refund_A-1: {alternatives: [{turns: [{tools: [{name: escalate, args: {}}]}]}]}}\n"
+    )
+    assert find_unknown_tools(tmp_path, "get_order", "escalate") == []
+
+
+def test_tools_of_wrong_ways_are_looked_for_among_declared_tools(tmp_path: Path) -> None:
+    checks = "  it: {none_of: [{tools: {require: delete_usr}}, {args: {delete_user: {id: 1}}}]}\n"
+    write_project(tmp_path, checks)
+    assert find_unknown_tools(tmp_path, "delete_usr", "delete_user") == []
+    path = tmp_path / "a.evalset.json"
+    content = json.loads(path.read_text())
+    content["eval_cases"][0]["conversation"][0]["app_details"] = {
+        "agent_details": {
+            "root": {
+                "name": "root",
+                "instructions": "",
+                "tool_declarations": [{"function_declarations": [{"name": "delete_user"}]}],
+            }
+        }
+    }
+    path.write_text(json.dumps(content))
+    assert find_unknown_tools(tmp_path, "delete_usr", "delete_user") == [
+        "`delete_usr` is not among the declared tools, so that it forbids nothing. Did you mean `delete_user`?"
+    ]
 
 
 CHECKS = """\

@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterable, Iterator
 from fnmatch import fnmatchcase
+from itertools import chain
 
 from evalgate.config.schema.checks import CheckConditions, Conditions, ResponseRule, is_covered
 from evalgate.config.schema.thresholds import Thresholds
@@ -96,26 +97,32 @@ class _KnownTools:
         for glob, is_wanted in dict.fromkeys(_iter_tools(check)):
             known = self._named if is_wanted else self._declared
             if (known or is_wanted) and not any(fnmatchcase(name, glob) for name in known):
-                verb = "is named by no case, recording or declaration of a tool"
+                verb = "is named by no case, recording, mock or declaration of a tool"
                 text = verb if is_wanted else "is not among the declared tools, so that it forbids nothing"
                 yield f"`{glob}` {text}.{did_you_mean(glob, sorted(known))}".removesuffix(".")
 
 
 def _iter_named_tools(case: EvalCase) -> Iterator[str]:
-    for reply in (*(turn.expected for turn in case.turns), *(case.recorded or ())):
+    replies = (*(turn.expected for turn in case.turns), *(case.recorded or ()), *chain(*case.alternatives))
+    for reply in replies:
         yield from (call.name for call in reply.tool_calls)
     yield from (mock.tool for mock in case.tool_mocks)
+    if case.tool_recording is not None:
+        yield from (call.tool for call in case.tool_recording.calls)
     goals: Iterable[Goal] = case.journey.goals if case.journey else ()
     yield from (goal.tool_name for goal in goals if goal.tool_name)
 
 
 def _iter_tools(check: CheckConditions) -> Iterator[tuple[str, bool]]:
     """Yield the tools that a check names, and whether the agent is to call them."""
-    for group in (check, *(check.alternatives or ())):
+    right_ways = (check, *(check.alternatives or ()))
+    for number, group in enumerate((*right_ways, *(check.none_of or ()))):
+        is_right = number < len(right_ways)
         tools = group.tools
         if tools is not None:
             for names in (tools.require, tools.order, tools.only, tools.min):
-                yield from ((name, True) for name in names or ())
-            yield from ((name, is_covered(name, tuple(tools.require or ()))) for name in tools.max or ())
+                yield from ((name, is_right) for name in names or ())
+            required = tuple(tools.require or ()) if is_right else ()
+            yield from ((name, is_covered(name, required)) for name in tools.max or ())
             yield from ((name, False) for name in tools.forbid or ())
-        yield from ((name, group.calls != "if_any") for name in group.args or ())
+        yield from ((name, is_right and group.calls != "if_any") for name in group.args or ())
