@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from evalgate.core.frozen import frozen
-from evalgate.system.files import read_text
+from evalgate.system.files import is_virtual_environment, read_text
 
 _SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "build", "dist"})
 # Enough for a repository; `init` in a home folder must end soon, too.
@@ -56,13 +56,9 @@ def walk_folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:
     for count, (parent, folders, names) in enumerate(os.walk(folder)):
         if count >= _MOST_FOLDERS:
             return
-        folders[:] = sorted(name for name in folders if _is_own(Path(parent, name)))
+        inner = (each for each in folders if not each.startswith(".") and each not in _SKIPPED)
+        folders[:] = sorted(each for each in inner if not is_virtual_environment(Path(parent, each)))
         yield Path(parent), names
-
-
-def _is_own(folder: Path) -> bool:
-    is_environment = os.path.exists(folder / "pyvenv.cfg")  # noqa: PTH110  Path.exists raises where one may not look
-    return not folder.name.startswith(".") and folder.name not in _SKIPPED and not is_environment
 
 
 def _is_adk_agent(folder: Path, names: list[str]) -> bool:

@@ -22,6 +22,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import pluralize
 from evalgate.core.types import CaseKey
+from evalgate.system.files import is_virtual_environment
 
 if TYPE_CHECKING:
     from evalgate.config.cli_overrides import Overrides
@@ -117,7 +118,7 @@ def _iter_states(
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     path = Path(entry.path)
-                    if path != reports and not (path / "pyvenv.cfg").exists():
+                    if path != reports and not is_virtual_environment(path):
                         folders.append(path)
                 elif not entry.name.endswith(_IGNORED_ENDINGS):
                     with suppress(OSError):

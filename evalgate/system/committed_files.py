@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from evalgate.system.files import read_file
+from evalgate.system.files import is_virtual_environment, read_file
 from evalgate.system.git import run_git_bytes
 
 _OTHERS_CODE = frozenset({"__pycache__", "node_modules", "site-packages"})
@@ -57,16 +57,14 @@ class FolderFiles:
         """Return the sizes of files below `folder`, without links that lead out of the workspace."""
         found: dict[str, int] = {}
         for parent, folders, names in os.walk(self._home / folder):
-            folders[:] = sorted(each for each in folders if folder and self._is_own(Path(parent, each)))
+            inner = (each for each in folders if not each.startswith(".") and each not in _OTHERS_CODE)
+            own = [each for each in inner if not is_virtual_environment(Path(parent, each))]
+            folders[:] = sorted(own) if folder else []
             for name in sorted(names):
                 path = Path(parent, name).relative_to(self._home).as_posix()
                 if not name.startswith(".") and self.is_file(path):
                     found[path] = (self._home / path).stat().st_size
         return found
-
-    def _is_own(self, folder: Path) -> bool:
-        is_shown = not folder.name.startswith(".") and folder.name not in _OTHERS_CODE
-        return is_shown and not (folder / "pyvenv.cfg").exists()
 
 
 class CommittedFiles:

@@ -123,6 +123,11 @@ def is_readable_name(path: Path) -> bool:
     return path.exists() and not path.is_dir()
 
 
+def is_virtual_environment(folder: Path) -> bool:
+    """Return True for a virtual environment of Python; False if the folder must not be looked into."""
+    return os.path.exists(folder / "pyvenv.cfg")  # noqa: PTH110  Path.exists raises where one may not look
+
+
 def check_is_regular(path: Path) -> None:
     """Raise an error for a file that `read_file` would refuse, before something else opens it.
 

@@ -15,6 +15,7 @@ from evalgate.__main__ import main
 from evalgate.cli.run import run
 from evalgate.cli.watch import FileWatcher, WatchedCases, build_watch_overrides, compare_snapshots
 from evalgate.config.cli_overrides import Overrides, SelectionOptions
+from tests.forbidden_folders import make_forbidden_folder
 from tests.runner.test_case_selection import build_set
 
 A, B, C = ("s", "a"), ("s", "b"), ("s", "c")
@@ -59,6 +60,15 @@ def test_files_that_tools_leave_behind_are_no_change(tmp_path: Path) -> None:
     (tmp_path / "new.py").write_text("2")
     (tmp_path / "new.py").replace(tmp_path / "agent.py")  # as many editors save a file
     assert watcher.wait_for_change(before) == {str(tmp_path / "agent.py")}
+
+
+def test_files_next_to_a_folder_that_must_not_be_looked_into_are_watched(tmp_path: Path) -> None:
+    folder = make_forbidden_folder(tmp_path).parent
+    names = {f"{number}.py" for number in range(30)}
+    for name in names:
+        (folder / name).write_text("")
+    seen = FileWatcher(tmp_path, tmp_path / "evalgate-report").take_snapshot()
+    assert {Path(path).name for path in seen} == names
 
 
 def test_the_output_of_the_command_is_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from evalgate.core.types import CaseRun, MetricFailure, MetricScore, Reply
 from evalgate.metrics import custom, metric_code
 from evalgate.runner.plan import Plan, build_plan
 from tests.builders import a_case, a_reply, a_turn
+from tests.forbidden_folders import make_forbidden_folder
 from tests.runner.test_base_branch import PULL_REQUEST, git
 
 CASE = a_case("hello", a_turn(expected=a_reply("sunny")))
@@ -245,6 +246,7 @@ async def test_a_file_that_is_not_copied_is_said(desk: Path, name: str, size: in
 async def test_folders_of_others_are_not_kept(desk: Path) -> None:
     for name in ("metrics/.hidden/a", "metrics/node_modules/a", "metrics/venv/pyvenv.cfg", "metrics/venv/a"):
         write(desk, {name: "x"})
+    make_forbidden_folder(desk / "metrics/data")
     write(desk, {"evalgate.json": rules("metrics/refund.py:score"), "metrics/deep/b": "x"})
     commit(desk, is_base=True)
     for plan in (plan_in(desk), plan_in(desk, **PULL_REQUEST)):

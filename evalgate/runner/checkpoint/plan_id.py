@@ -16,7 +16,7 @@ from evalgate.core.types import PlanId
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.plan import Plan
 from evalgate.runner.suites import Suite
-from evalgate.system.files import read_file
+from evalgate.system.files import is_virtual_environment, read_file
 from evalgate.system.git import run_git, run_git_bytes
 
 _SOURCE = frozenset(
@@ -67,7 +67,7 @@ def _iter_source_files(folder: Path) -> Iterator[Path]:
     """Yield source files in a fixed order, without hidden folders and those of installed packages."""
     for parent, folders, names in os.walk(folder):
         inner = (each for each in folders if not each.startswith(".") and each not in _OTHERS_CODE)
-        folders[:] = sorted(each for each in inner if not Path(parent, each, "pyvenv.cfg").exists())
+        folders[:] = sorted(each for each in inner if not is_virtual_environment(Path(parent, each)))
         yield from (Path(parent, name) for name in sorted(names) if Path(name).suffix in _SOURCE)
 
 

@@ -15,6 +15,7 @@ from evalgate.runner.checkpoint import plan_id as identity
 from evalgate.runner.checkpoint.plan_id import compute_local_plan_id, compute_plan_id
 from evalgate.runner.plan import build_plan
 from tests.cli.test_cli import eval_set
+from tests.forbidden_folders import make_forbidden_folder
 
 RULES = """\
 version: 1
@@ -127,6 +128,13 @@ def test_another_python_counts_here_and_not_for_a_shard(
     monkeypatch.setattr(identity, "python_version_tuple", lambda: ("3", "99", "1"))
     assert compute_local_plan_id(plan) != here
     assert compute_plan_id(plan) == everywhere
+
+
+def test_a_folder_that_must_not_be_looked_into_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("")
+    before = identity.hash_code_state(tmp_path)
+    make_forbidden_folder(tmp_path / "data")
+    assert identity.hash_code_state(tmp_path) == before
 
 
 def test_cases_are_hashed_as_lines_of_json(project: Path) -> None:
