@@ -8,8 +8,8 @@ TYPE_CHECKING = False  # `typing` would be the only module that an import of the
 if TYPE_CHECKING:
     from evalgate.api.evaluation import evaluate as evaluate
     from evalgate.api.evaluation import evaluate_async as evaluate_async
-    from evalgate.api.outcome import Outcome as Outcome
     from evalgate.api.record import GateClosedError as GateClosedError
+    from evalgate.api.record import Outcome as Outcome
     from evalgate.api.record import Record as Record
     from evalgate.api.steps import compare as compare
     from evalgate.api.steps import decide as decide
@@ -43,7 +43,7 @@ _PUBLIC_NAMES = {
     "EvalgateError": "core.errors",
     "GateClosedError": "api.record",
     "InvalidInputError": "core.errors",
-    "Outcome": "api.outcome",
+    "Outcome": "api.record",
     "Problem": "core.errors",
     "ProjectEvaluator": "api.testing.project",
     "Record": "api.record",

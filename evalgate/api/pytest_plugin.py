@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from evalgate.api.outcome import Outcome
+    from evalgate.api.record import Outcome
     from evalgate.api.testing.project import ProjectEvaluator
 
 _OPTIONS = {

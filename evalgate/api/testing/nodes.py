@@ -3,20 +3,25 @@
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
-from evalgate.api.outcome import Outcome
-from evalgate.api.testing.failures import describe_failure
+from evalgate.api.record import Outcome
 from evalgate.api.testing.groups import CaseGroup
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.frozen import frozen
-from evalgate.core.sanitize import escape_invisible
-from evalgate.core.types import NON_AGENT_OUTCOMES, CaseKey, CaseResult, EvalCase, EvalSet
-from evalgate.reporting.findings import explain_not_evaluated
+from evalgate.core.sanitize import escape_invisible, shorten_text, to_log_line
+from evalgate.core.types import NON_AGENT_OUTCOMES, CaseKey, CaseResult, EvalCase, EvalSet, TurnResult
+from evalgate.reporting.diff import DiffLimits, describe_odd_turn, find_differences
+from evalgate.reporting.findings import (
+    Finding,
+    count_passed_runs,
+    describe_faults,
+    explain_not_evaluated,
+)
 from evalgate.reporting.summary_lines import explain_exemption
 
 _MARKER_NAME = re.compile(r"[A-Za-z][\w.-]*")
@@ -24,6 +29,11 @@ _PYTEST_MARKERS = frozenset(
     ("skip", "skipif", "xfail", "parametrize", "usefixtures", "filterwarnings", "evalgate")
 )
 """Markers that do something in pytest itself: a tag must not skip its case."""
+_LIMITS = DiffLimits(calls=12, lines=12, width=160)
+_LONGEST_LINE = 500
+_LAST_LINES = 15  # of the agent's traceback
+_MARK = "E   "
+"""What pytest writes before the lines of an assertion."""
 
 
 @frozen
@@ -183,7 +193,7 @@ def _fail_item(item: pytest.Item, case: SelectedCase, outcome: CaseResult) -> No
     again = ["pytest", *list_options(item.config), node]
     commands = [shlex.join(again), case.group.build_run_command(outcome)]
     accept = case.group.build_accept_command(outcome)
-    pytest.fail(describe_failure(outcome, list(filter(None, commands)), accept), pytrace=False)
+    pytest.fail(_describe_failure(outcome, list(filter(None, commands)), accept), pytrace=False)
 
 
 def list_options(config: pytest.Config) -> list[str]:
@@ -193,3 +203,45 @@ def list_options(config: pytest.Config) -> list[str]:
         value: Any = config.getoption(f"--evalgate-{name}")
         found += [f"--evalgate-{name}", value] if value else []
     return found
+
+
+# --- the text of a failing case, as of a failing assertion --------------------------------------------------
+
+
+def _describe_failure(case: CaseResult, commands: Sequence[str], accept: str = "") -> str:
+    """Return the text of a case that failed: its faults, the turn, the differences, and how to repeat it.
+
+    `accept` is the command that makes what the agent did the expectation; "" for none.
+    """
+    again = [f"run it again: {command}" for command in commands]
+    accepted = [f"if the new behaviour is right: {accept}"] if accept else []
+    return "\n".join([*_iter_failure_lines(case), *again, *accepted])
+
+
+def _iter_failure_lines(case: CaseResult) -> Iterator[str]:
+    finding = Finding(case)
+    number, turn = finding.turn or (0, None)
+    faults = list(describe_faults(case)) or [f"the case {case.status}"]
+    yield to_log_line(f"turn {number}: {faults[0]}" if number else faults[0], _LONGEST_LINE)
+    yield from (f"{_MARK}{to_log_line(fault, _LONGEST_LINE)}" for fault in faults[1:])
+    run = finding.run
+    if run is None:
+        return
+    passed, runs = count_passed_runs(case)
+    if runs > 1:
+        yield f"{_MARK}{passed} of {runs} runs passed; this is run {run.run}"
+    if turn is not None:
+        yield f"{_MARK}user: {to_log_line(turn.user, _LONGEST_LINE)}"
+        yield from (f"{_MARK}{sentence}" for sentence in describe_odd_turn(run.turns, number))
+        yield from _iter_difference_lines(turn)
+    if run.failure and run.failure.detail:
+        detail = run.failure.detail.rstrip().split("\n")[-_LAST_LINES:]
+        yield from (f"{_MARK}{shorten_text(escape_invisible(line), _LONGEST_LINE)}" for line in detail)
+
+
+def _iter_difference_lines(turn: TurnResult) -> Iterator[str]:
+    for difference in find_differences(turn, None, _LIMITS):
+        yield f"{_MARK}{difference.what.lower()}, {difference.sides}:"
+        for line in difference.lines:
+            mark = "   <- first divergence" if line.diverges else ""
+            yield f"{_MARK}  {line.sign} {line.text}{mark}"

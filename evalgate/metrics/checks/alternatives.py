@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol
 
-from evalgate.metrics.checks.state import NO_STATE
 from evalgate.metrics.checks.transcript import DoesNotApplyError, Transcript
+from evalgate.metrics.checks.values import NO_STATE
 
 
 class Condition(Protocol):

@@ -22,16 +22,15 @@ from evalgate.metrics.checks.alternatives import (
     ConditionGroup,
     NoneOfCondition,
 )
-from evalgate.metrics.checks.arguments import ArgumentsCondition
 from evalgate.metrics.checks.files import FilesCondition
 from evalgate.metrics.checks.responses import ResponseCondition
-from evalgate.metrics.checks.state import StateCondition
-from evalgate.metrics.checks.tools import ToolsCondition
+from evalgate.metrics.checks.tools import ArgumentsCondition, ToolsCondition
 from evalgate.metrics.checks.transcript import (
     LATEST,
     DoesNotApplyError,
     Transcript,
 )
+from evalgate.metrics.checks.values import StateCondition
 from evalgate.metrics.tool_call_matching import TOO_DEEP
 from evalgate.system.files import read_input_file
 

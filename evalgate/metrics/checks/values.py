@@ -1,4 +1,4 @@
-"""Conditions on one value, and the paths by which values are found in arguments and states."""
+"""Conditions on one value and on the session's final state, and the paths by which values are found."""
 
 import json
 import re
@@ -10,6 +10,7 @@ from evalgate.documents.json_schemas import build_schema_check
 from evalgate.documents.re2_patterns import has_regex_match
 from evalgate.metrics.checks.transcript import StatementQuestion, Transcript
 
+NO_STATE = "the agent reported no session state"
 _LONGEST_VALUE = 80
 _PART = re.compile(r"\[(\*|-?\d+)\]|([^.\[\]]+)")
 _ROUNDING = 1e-12
@@ -148,6 +149,24 @@ class ValueCondition:
         if "equals" in rule.model_fields_set:
             return format_value(rule.equals)
         return f"about {_format_number(rule.approx)}" if rule.approx is not None else "present"
+
+
+class StateCondition:
+    """The conditions of `state`."""
+
+    def __init__(self, rules: Mapping[str, ValueRule]) -> None:
+        self._conditions = [(path, ValueCondition(rule)) for path, rule in rules.items()]
+
+    def find_faults(self, transcript: Transcript) -> Iterator[str]:
+        """Yield a sentence for each key with a wrong value."""
+        state = transcript.run.final_state
+        if state is None:
+            yield NO_STATE
+            return
+        for path, condition in self._conditions:
+            for shown, value in find_values(state, path):
+                if fault := condition.find_fault(value, transcript):
+                    yield f"state `{shown}` {fault}"
 
 
 _Test = tuple[Callable[[object], bool], Callable[[object], str]]
