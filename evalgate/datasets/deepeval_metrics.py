@@ -13,13 +13,13 @@ from evalgate.datasets.python_patterns import translate_full_match
 from evalgate.documents.re2_patterns import InvalidPatternError, RegexEngineMissingError, compile_pattern
 from evalgate.system.files import read_text
 
+_TOOL_CORRECTNESS = "ToolCorrectnessMetric"
 _DEFAULT_THRESHOLD = 0.5
 _LONGEST_SOURCE = 1_000_000
 _GLOBBING = frozenset("*?[")
 _REASONS = {
     "JsonCorrectnessMetric": "its schema is a class, which only its code knows",
     "AgentLoopDetectionMetric": "no check has its measure of repetition",
-    "ToolCorrectnessMetric": "with the order of calls, or with a model that grades them",
 }
 _GRADED = "a model grades it from 0 to 1"
 
@@ -50,35 +50,25 @@ def read_metrics(paths: Iterable[Path], format_path: Callable[[Path], str]) -> D
     for path in paths:
         for name, call in _iter_metrics(path):
             where = f"{format_path(path)}:{call.lineno}: metric {name}"
-            options = dict(zip(_PARAMETERS.get(name, ()), call.args, strict=False))
-            options |= {each.arg: each.value for each in call.keywords if each.arg}
-            if name in _CONVERTERS:
-                try:
-                    check = _CONVERTERS[name](options)
-                except (NotCarriedError, UnknownPatternError) as error:
-                    lost.append(f"{where} {error}")
-                else:
-                    checks.setdefault(name, []).append((where, check))
-                continue
-            if name != "ToolCorrectnessMetric" or {*options} & {
-                "should_consider_ordering",
-                "available_tools",
-            }:
+            if name not in _CONVERTERS and name != _TOOL_CORRECTNESS:
                 lost.append(f"{where} ({_REASONS.get(name, _GRADED)})")
                 continue
-            threshold = (
-                1.0 if _is_true(options.get("strict_mode")) else _get_threshold(options.get("threshold"))
-            )
+            try:
+                options = _read_options(name, call)
+                if name in _CONVERTERS:
+                    check = _CONVERTERS[name](options)
+                    checks.setdefault(name, []).append((where, check))
+                    continue
+                threshold, found = _convert_tool_correctness(options)
+            except (NotCarriedError, UnknownPatternError) as error:
+                lost.append(f"{where} {error}")
+                continue
             if threshold > strictest:
-                strictest = threshold
-                exact = _is_true(options.get("should_exact_match"))
-                has_args = "INPUT_PARAMETERS" in ast.dump(options.get("evaluation_params") or ast.List([]))
-                metric = "trajectory_exact_match" if exact else "trajectory_recall"
-                criteria = {metric: {"threshold": threshold, "ignore_args": not has_args}}
-    for found in checks.values():
-        if any(check != found[0][1] for _, check in found):
-            lost += [f"{where} with other options in other tests" for where, _ in found]
-    kept = {name: found[0][1] for name, found in checks.items() if all(c == found[0][1] for _, c in found)}
+                strictest, criteria = threshold, found
+    for made in checks.values():
+        if any(check != made[0][1] for _, check in made):
+            lost += [f"{where} with other options in other tests" for where, _ in made]
+    kept = {name: made[0][1] for name, made in checks.items() if all(c == made[0][1] for _, c in made)}
     return DeepEvalMetrics(criteria, {_NAMES[name]: check for name, check in kept.items()}, tuple(lost))
 
 
@@ -105,13 +95,35 @@ def _iter_metrics(path: Path) -> Iterator[tuple[str, ast.Call]]:
             yield imported[node.func.id], node
 
 
-def _is_true(value: ast.expr | None) -> bool:
-    return isinstance(value, ast.Constant) and value.value is True
+def _read_options(name: str, call: ast.Call) -> Mapping[str, ast.expr]:
+    """Return the arguments of a construction by the names of the parameters.
+
+    Raises:
+        NotCarriedError: some are in `*args` or `**options`, which only running the code would show.
+    """
+    is_starred = any(isinstance(each, ast.Starred) for each in call.args)
+    if is_starred or any(each.arg is None for each in call.keywords):
+        raise NotCarriedError("with options that are computed")
+    options = dict(zip(_PARAMETERS.get(name, ()), call.args, strict=False))
+    return options | {each.arg: each.value for each in call.keywords if each.arg}
 
 
-def _get_threshold(value: ast.expr | None) -> float:
-    is_number = isinstance(value, ast.Constant) and isinstance(value.value, int | float)
-    return float(value.value) if is_number and isinstance(value, ast.Constant) else _DEFAULT_THRESHOLD  # type: ignore[arg-type]
+def _convert_tool_correctness(options: Mapping[str, ast.expr]) -> tuple[float, dict[str, object]]:
+    """Return the threshold of a `ToolCorrectnessMetric` and its criterion.
+
+    Raises:
+        NotCarriedError: no criterion of evalgate is like it, or only its code knows an option.
+    """
+    if {*options} & {"should_consider_ordering", "available_tools"}:
+        raise NotCarriedError("(with the order of calls, or with a model that grades them)")
+    is_strict = _read_value(options, "strict_mode", default=False)
+    threshold = 1.0 if is_strict else _read_value(options, "threshold", _DEFAULT_THRESHOLD)
+    if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+        raise NotCarriedError(f"with the threshold {threshold}")
+    exact = _read_value(options, "should_exact_match", default=False)
+    has_args = "INPUT_PARAMETERS" in ast.dump(options.get("evaluation_params") or ast.List([]))
+    metric = "trajectory_exact_match" if exact else "trajectory_recall"
+    return threshold, {metric: {"threshold": float(threshold), "ignore_args": not has_args}}
 
 
 # --- checks -------------------------------------------------------------------------------------------------
@@ -160,7 +172,7 @@ def _convert_pattern_match(options: Mapping[str, ast.expr]) -> JsonObject:
 
 
 def _convert_permission(options: Mapping[str, ast.expr]) -> JsonObject:
-    if not _is_true(options.get("strict_mode")):
+    if not _read_value(options, "strict_mode", default=False):
         _require_threshold(options, 1 - 1e-9)
     allowed = _read_value(options, "allowed_tools", None)
     denied = _read_value(options, "denied_tools", None)

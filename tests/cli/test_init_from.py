@@ -220,6 +220,29 @@ def test_options_of_tool_correctness_are_read(options: str, criterion: object, t
     assert (found.criteria, found.lost) == (criterion, ())
 
 
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("threshold=LEAST", "with a `threshold` that is computed"),
+        ("threshold='high'", "with the threshold high"),
+        ("strict_mode=STRICT", "with a `strict_mode` that is computed"),
+        ("should_exact_match=EXACT", "with a `should_exact_match` that is computed"),
+        ("**OPTIONS", "with options that are computed"),
+        ("*ARGUMENTS", "with options that are computed"),
+        ("available_tools=[]", "(with the order of calls, or with a model that grades them)"),
+    ],
+)
+def test_a_tool_correctness_that_only_its_code_knows_is_lost(
+    options: str, reason: str, tmp_path: Path
+) -> None:
+    from evalgate.datasets.deepeval_metrics import read_metrics
+
+    text = f"from deepeval.metrics import ToolCorrectnessMetric\nMETRIC = ToolCorrectnessMetric({options})\n"
+    write(tmp_path, {"test_desk.py": text})
+    found = read_metrics([tmp_path / "test_desk.py"], lambda path: path.name)
+    assert (found.criteria, found.lost) == ({}, (f"test_desk.py:2: metric ToolCorrectnessMetric {reason}",))
+
+
 def test_metrics_of_deepeval_without_a_model_become_checks(tmp_path: Path) -> None:
     metrics = dedent("""\
         from deepeval.metrics import ExactMatchMetric, PatternMatchMetric, ToolPermissionMetric
