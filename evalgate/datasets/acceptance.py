@@ -96,12 +96,10 @@ def is_acceptable(result: CaseResult) -> bool:
             _refuse_hidden(result.eval_id, at, actual)
     except InvalidInputError:
         return False
-    return any(_differs(expected, actual) for expected, actual in pairs)
-
-
-def _differs(expected: Reply, actual: Reply) -> bool:
-    return _describe_calls(expected) != _describe_calls(actual) or (
-        expected.response not in {None, actual.response}
+    return any(
+        _describe_calls(expected) != _describe_calls(actual)
+        or expected.response not in {None, actual.response}
+        for expected, actual in pairs
     )
 
 

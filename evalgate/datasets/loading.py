@@ -219,16 +219,13 @@ def _refuse_dataset(file: EvalFile) -> None:
 
 def _describe_unrecognized(document: Document, formats: Mapping[str, EvalFormat]) -> str:
     value = document.value
+    kinds = {dict: "an object", str: "a text", type(None): "null"}
+    kind = "a list" if as_sequence(value) is not None else kinds.get(type(value), "a number, true or false")
     keys = f" with the keys {', '.join(list(value)[:5])}" if isinstance(value, dict) and value else ""
     return (
-        f"this is no eval set of a format that evalgate knows ({', '.join(formats)}): "
-        f"{_describe_kind(value)}{keys}. Name eval sets only."
+        f"this is no eval set of a format that evalgate knows ({', '.join(formats)}): {kind}{keys}. "
+        "Name eval sets only."
     )
-
-
-def _describe_kind(value: object) -> str:
-    kinds = {dict: "an object", str: "a text", type(None): "null"}
-    return "a list" if as_sequence(value) is not None else kinds.get(type(value), "a number, true or false")
 
 
 def _select_cases(eval_set: EvalSet, file: EvalFile) -> EvalSet:

@@ -8,6 +8,8 @@ from itertools import islice
 from json.decoder import JSONDecodeError
 from typing import TypeAlias
 
+from evalgate.core.sanitize import shorten_text
+
 LineColumn: TypeAlias = tuple[int, int]
 """Line and column, 1-based."""
 
@@ -51,7 +53,7 @@ def find_error_position(error: JSONDecodeError) -> LineColumn:
     text, at = error.doc, error.pos
     before = _skip_blanks_back(text, at)
     trailing = text[at : at + 1] in {"]", "}"} and before and text[before - 1] == ","
-    return _get_line_column(text, before - 1 if trailing else at)
+    return get_line_column(text, before - 1 if trailing else at)
 
 
 def _explain_unexpected(text: str, at: int, complaint: str) -> str:
@@ -92,6 +94,7 @@ def _skip_blanks_back(text: str, at: int) -> int:
 # --- values -------------------------------------------------------------------------------------------------
 
 _MOST_REPORTED = 100
+_LONGEST_LITERAL = 60
 _MOST_DIGITS = 4300  # Python's own limit: reading more takes quadratic time
 
 _token = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:]|[^\s{}\[\]:,"]+', re.DOTALL)
@@ -121,7 +124,7 @@ def find_value_problems(text: str, deepest: int) -> list[tuple[LineColumn, str]]
             for half in islice(find_lone_surrogates(text), _MOST_REPORTED)
         ),
     ]
-    return [(_get_line_column(text, offset), message) for offset, message in sorted(found)[:_MOST_REPORTED]]
+    return [(get_line_column(text, offset), message) for offset, message in sorted(found)[:_MOST_REPORTED]]
 
 
 def _find_bad_tokens(text: str, deepest: int) -> Iterator[tuple[int, str]]:
@@ -142,7 +145,8 @@ def _find_bad_tokens(text: str, deepest: int) -> Iterator[tuple[int, str]]:
                 decoded = str(json.loads(literal)) if "\\" in literal else literal[1:-1]
                 first = open_objects[-1].setdefault(decoded, start)
                 if first != start:
-                    key, (line, column) = _truncate_text(literal), _get_line_column(text, first)
+                    key = shorten_text(literal, _LONGEST_LITERAL)
+                    line, column = get_line_column(text, first)
                     yield start, f"the key {key} is given twice in this object, first at {line}:{column}"
             case '"':
                 last = token
@@ -160,13 +164,11 @@ def _describe_bad_number(literal: str) -> str:
         too_long = f"a whole number of {digits:,} digits is too long to read: the limit is {_MOST_DIGITS:,}"
         return too_long if digits > _MOST_DIGITS else ""
     if literal[-1].isdigit() and not math.isfinite(float(literal)):
-        return f"`{_truncate_text(literal)}` is beyond the largest number that can be read, about 1.8e308"
+        number = shorten_text(literal, _LONGEST_LITERAL)
+        return f"`{number}` is beyond the largest number that can be read, about 1.8e308"
     return ""
 
 
-def _get_line_column(text: str, offset: int) -> LineColumn:
+def get_line_column(text: str, offset: int) -> LineColumn:
+    """Return line and column of a character, both from 1."""
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
-
-
-def _truncate_text(text: str) -> str:
-    return text if len(text) <= 60 else text[:59] + "…"

@@ -38,6 +38,11 @@ def get_items(value: object, key: str) -> Sequence[Any]:
     return (as_sequence(value.get(key)) if isinstance(value, dict) else None) or ()
 
 
+def filter_objects(value: object) -> list[dict[str, Any]]:
+    """Return the objects in a list, without its other items; empty for any other value."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
 def clear_items(value: object, key: str) -> object:
     """Return a copy of the object with an empty list at the key; `value` itself if there is no list."""
     if not isinstance(value, dict) or as_sequence(value.get(key)) is None:
@@ -109,16 +114,13 @@ class JsonDocument:
         """
         offset = skip_blanks(self._text, 0)
         for part in location:
-            inner = self._locate_members(offset).get(part)
+            if offset not in self._offsets and self._text[offset] in "{[":
+                _decode_value(self._text, offset, 1, _LENIENT, self._offsets)
+            inner = self._offsets.get(offset, {}).get(part)
             if inner is None:
                 break
             offset = inner
         return self._to_line_column(offset)
-
-    def _locate_members(self, offset: int) -> dict[str | int, int]:
-        if offset not in self._offsets and self._text[offset] in "{[":
-            _decode_value(self._text, offset, 1, _LENIENT, self._offsets)
-        return self._offsets.get(offset, {})
 
     def _to_line_column(self, offset: int) -> tuple[int, int]:
         known, line, start = self._found if self._found[0] <= offset else (0, 1, 0)

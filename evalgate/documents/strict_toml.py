@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Iterator
 
 from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.documents.json_errors import get_line_column
 
 DEEPEST = 200
 """Maximum depth of nesting, and maximum number of parts of a dotted key; the same limit as for JSON.
@@ -27,14 +28,14 @@ def load_toml(text: str, shown_as: str) -> dict[str, object]:
         InvalidInputError: the text is not TOML, or exceeds a limit of this module. Contains the position.
     """
     extremes = [
-        Problem(shown_as, *_get_line_column(text, at), message) for at, message in _find_extremes(text)
+        Problem(shown_as, *get_line_column(text, at), message) for at, message in _find_extremes(text)
     ]
     try:
         if not extremes:
             return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = _own_position.search(str(error))
-        position = (int(found[1]), int(found[2])) if found and found[1] else _get_line_column(text, len(text))
+        position = (int(found[1]), int(found[2])) if found and found[1] else get_line_column(text, len(text))
         extremes = [Problem(shown_as, *position, f"not TOML: {_own_position.sub('', str(error))}")]
     except (RecursionError, ValueError):
         extremes = [Problem(shown_as, 1, 1, "not TOML that can be read")]
@@ -74,7 +75,3 @@ def _describe_extreme_word(word: str) -> str:
         )
     parts = len(re.findall(_word, word))
     return f"a key of {parts:,} parts is nested more than {DEEPEST} levels deep" if parts > DEEPEST else ""
-
-
-def _get_line_column(text: str, offset: int) -> tuple[int, int]:
-    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)

@@ -207,7 +207,9 @@ def explain_file(rules: ChangeRules, path: str) -> FileEffect:
         names = tuple(name for name in rules.names if name in known or name in blind)
         return FileEffect(path, names, "; ".join(reasons))
     if ignoring:
-        near = tuple(suite.name for suite in rules.planned if _has_neighbour(suite, path))
+        # An agent that opens a file may open all files with its ending in its folder.
+        kind = None if path.endswith(".py") else _get_kind(path)
+        near = tuple(suite.name for suite in rules.planned if kind in _list_kinds(suite.opened))
         beside = "lies next to files with the same ending that the agent opens"
         return FileEffect(path, near, beside if near else f"is ignored by `{ignoring}`")
     return FileEffect(path, rules.names, "matches no `affects` and no `ignored`", is_global=True)
@@ -236,11 +238,6 @@ def _fold_with_parents(files: frozenset[str]) -> frozenset[str]:
     """Return the paths and all folders above them, in lower case: a change may touch thousands of files."""
     parts = (path.casefold().split("/") for path in files)
     return frozenset("/".join(each[:count]) for each in parts for count in range(1, len(each) + 1))
-
-
-def _has_neighbour(suite: SuiteScope, path: str) -> bool:
-    """Return True if the agent opens files with the same ending in the same folder, perhaps all of them."""
-    return not path.endswith(".py") and _get_kind(path) in _list_kinds(suite.opened)
 
 
 @lru_cache(maxsize=4_096)

@@ -8,6 +8,7 @@ import yaml
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.types import Quarantine
 from evalgate.documents.strict_yaml import compose_yaml
+from evalgate.documents.yaml_edits import end_line
 
 
 def find_quarantine(text: str, pattern: str, shown_as: str) -> Quarantine | None:
@@ -28,9 +29,9 @@ def set_quarantine(text: str, pattern: str, quarantine: Quarantine | None, shown
     entry = "" if quarantine is None else _format_entry(pattern, quarantine, shown_as)
     root, _ = compose_yaml(text, shown_as)
     if root is None:
-        return _end_line(text) + entry
+        return end_line(text) + entry
     if isinstance(root, yaml.SequenceNode) and not root.value:
-        return _end_line(text[: root.start_mark.index] + text[root.end_mark.index :].lstrip()) + entry
+        return end_line(text[: root.start_mark.index] + text[root.end_mark.index :].lstrip()) + entry
     if not isinstance(root, yaml.SequenceNode) or root.flow_style:
         raise InvalidInputError([Problem(shown_as, 1, 1, "must be a list with `- case:` for each entry")])
     pad = " " * root.start_mark.column
@@ -42,7 +43,7 @@ def set_quarantine(text: str, pattern: str, quarantine: Quarantine | None, shown
             end = text.find("\n", last.end_mark.index)
             rest = "" if end < 0 else text[end + 1 :]
             return text[:start] + entry + rest
-    return _end_line(text) + entry
+    return end_line(text) + entry
 
 
 def _get_case(node: yaml.Node) -> object:
@@ -62,7 +63,3 @@ def _format_entry(pattern: str, quarantine: Quarantine, shown_as: str) -> str:
     values = {"case": pattern, "owner": quarantine.owner.strip(), "reason": quarantine.reason.strip()}
     lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
     return "- " + "\n  ".join([*lines, f"expires: {expires.isoformat()}"]) + "\n"
-
-
-def _end_line(text: str) -> str:
-    return text if not text or text.endswith("\n") else f"{text}\n"

@@ -153,7 +153,9 @@ async def _score_nearest_way(
     for way in _iter_ways(case):
         scored: list[tuple[BoundMetric, MetricResult]] = []
         for bound, before in zip_longest(metrics, found):
-            known = before and _ignores_reference(bound.metric)
+            metric = bound.metric
+            ignores_reference = isinstance(metric, LlmJudged) and not isinstance(metric, RequiresReference)
+            known = before and ignores_reference
             scored += [before] if known else await _score_metrics(way, run, (bound,))
         built = [_build_run_metric(bound, result) for bound, result in scored]
         passed = sum(metric.status == "passed" for metric in built)
@@ -170,10 +172,6 @@ def _iter_ways(case: EvalCase) -> Iterator[EvalCase]:
     for replies in case.alternatives:
         turns = [replace(turn, expected=reply) for turn, reply in zip(case.turns, replies, strict=True)]
         yield replace(case, turns=tuple(turns))
-
-
-def _ignores_reference(metric: Metric) -> bool:
-    return isinstance(metric, LlmJudged) and not isinstance(metric, RequiresReference)
 
 
 async def _score_metrics(
@@ -254,7 +252,10 @@ def score_case(
     # questions would otherwise raise it.
     unanswered = [run for run in counting if run.outcome != "answered"]
     if unanswered:
-        case_metrics = tuple([_build_unanswered_metric(bound, unanswered[0]) for bound in metrics])
+        first = unanswered[0]
+        without: Status = "not_evaluated" if first.outcome in NON_AGENT_OUTCOMES else "errored"
+        reason = first.failure.message if first.failure else first.outcome.replace("_", " ")
+        case_metrics = tuple([_create_case_metric(bound, None, without, reason) for bound in metrics])
     else:
         case_metrics = tuple([_summarize_case_metric(bound, counting) for bound in metrics])
     return CaseResult(
@@ -273,12 +274,6 @@ def score_case(
         observed=case.status == "observed",
         source=case.source,
     )
-
-
-def _build_unanswered_metric(bound: BoundMetric, run: RunResult) -> CaseMetric:
-    status: Status = "not_evaluated" if run.outcome in NON_AGENT_OUTCOMES else "errored"
-    reason = run.failure.message if run.failure else run.outcome.replace("_", " ")
-    return _create_case_metric(bound, None, status, reason)
 
 
 def _summarize_case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> CaseMetric:

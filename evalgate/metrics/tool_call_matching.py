@@ -162,12 +162,8 @@ def format_call(call: ToolCall) -> str:
     texts = {
         key: json.dumps(value, ensure_ascii=False, default=str) for key, value in (call.args or {}).items()
     }
-    pairs = ", ".join(f"{key}={_truncate_text(text, _LONGEST_VALUE)}" for key, text in texts.items())
-    return f"`{_truncate_text(f'{call.name}({pairs})', _LONGEST_CALL)}`"
-
-
-def _truncate_text(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
+    pairs = ", ".join(f"{key}={shorten_text(text, _LONGEST_VALUE)}" for key, text in texts.items())
+    return f"`{shorten_text(f'{call.name}({pairs})', _LONGEST_CALL)}`"
 
 
 Sign: TypeAlias = Literal[" ", "-", "+"]

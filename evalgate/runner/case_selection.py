@@ -1,7 +1,7 @@
 """Select cases of a plan by the options `--tag`, `-k`, `--failed` and `--sample`."""
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -29,10 +29,9 @@ class Candidate:
     key: CaseKey
     tags: tuple[str, ...]
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return the texts that `-k` looks into."""
-        return (*self.key, *self.tags)
+    def contains_name(self, name: str) -> bool:
+        """Return True if id, eval set or a tag contains a name of `-k`, in upper or lower case."""
+        return any(name.lower() in word.lower() for word in (*self.key, *self.tags))
 
 
 def select_plan_cases(
@@ -117,12 +116,7 @@ def _select_matching(cases: Sequence[Candidate], keyword: str) -> Sequence[Candi
         matches = parse_keyword_expression(keyword)
     except KeywordExpressionError as error:
         raise InvalidInputError(f"-k {keyword!r}: {error}") from None
-    return [case for case in cases if matches(_build_finder(case.words))]
-
-
-def _build_finder(words: Iterable[str]) -> Callable[[str], bool]:
-    lowered = [word.lower() for word in words]
-    return lambda name: any(name.lower() in word for word in lowered)
+    return [case for case in cases if matches(case.contains_name)]
 
 
 def _select_failed(cases: Sequence[Candidate], results: str, folder: Path) -> Sequence[Candidate]:

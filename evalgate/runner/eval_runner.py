@@ -351,10 +351,13 @@ class Evaluation:
     def _score_case(
         self, index: int, suite: Suite, case: EvalCase, rounds: int | None = None, fingerprint: str = ""
     ) -> CaseResult:
+        runs = _sort_runs(self._results[index])
+        if rounds is not None and any(run.run > rounds for run in runs):
+            runs = tuple(run if run.run <= rounds else replace(run, confirms=True) for run in runs)
         return score_case(
             suite.eval_set.eval_set_id,
             case,
-            _mark_confirming_runs(_sort_runs(self._results[index]), rounds),
+            runs,
             suite.get_metrics(case),
             path=suite.eval_set.path,
             fingerprint=fingerprint,
@@ -400,12 +403,6 @@ def _sort_runs(runs: tuple[RunResult, ...]) -> tuple[RunResult, ...]:
     if numbers == sorted(numbers):
         return runs
     return tuple(sorted(runs, key=lambda run: run.run))
-
-
-def _mark_confirming_runs(runs: tuple[RunResult, ...], rounds: int | None) -> tuple[RunResult, ...]:
-    if rounds is None or all(run.run <= rounds for run in runs):
-        return runs
-    return tuple(run if run.run <= rounds else replace(run, confirms=True) for run in runs)
 
 
 @asynccontextmanager

@@ -236,7 +236,11 @@ def measure_variants(
     """
     with ExitStack() as stack:
         # Before anything of the agents runs, which could replace a folder by a link.
-        journals = [_open_journal(variant, options, options.published or stack) for variant in variants]
+        journals = []
+        for each in variants:
+            folder = None if options.journal is None else options.journal / each.folder
+            journal = Checkpoint(each.plan, folder, resume=options.resume, redactor=options.redactor)
+            journals.append((options.published or stack).enter_context(journal))
         scopes = _build_scopes(journals)
         agents = [
             build_agent(each.plan.agent, each.plan.workspace, each.plan.environ, each.plan.executor)
@@ -254,12 +258,6 @@ def measure_variants(
         notices = dict.fromkeys(notice for journal in journals for notice in journal.notices)
         measured = replace(stage.build_result(), notices=tuple(notices))
         return measured, None if again is None else again.build_result()
-
-
-def _open_journal(variant: Variant, options: RunOptions, stack: ExitStack) -> Checkpoint:
-    folder = None if options.journal is None else options.journal / variant.folder
-    checkpoint = Checkpoint(variant.plan, folder, resume=options.resume, redactor=options.redactor)
-    return stack.enter_context(checkpoint)
 
 
 def _build_scopes(journals: Sequence[Checkpoint]) -> list[RunScope]:

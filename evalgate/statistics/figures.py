@@ -47,7 +47,10 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
     largest that a case needs: shares are rounded to thousandths, and a smaller width loses less. Figures that
     are not above `-offset` have no logarithm and count as None.
     """
-    logs = {name: _take_logarithms(row, offset) for name, row in cases.items()}
+    logs: dict[str, dict[float, float]] = {}
+    for name, row in cases.items():
+        given = (each for each in (*(row.baseline or ()), *row.candidate) if each is not None)
+        logs[name] = {each: math.log(each + offset) for each in given if each + offset > 0}
     centres = {
         name: (min(found.values()) + max(found.values())) / 2 if found else 0.0
         for name, found in logs.items()
@@ -75,11 +78,6 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
         for name, row in cases.items()
     }
     return LogShares(shares, width)
-
-
-def _take_logarithms(row: CaseFigures, offset: float) -> dict[float, float]:
-    figures = (*(row.baseline or ()), *row.candidate)
-    return {each: math.log(each + offset) for each in figures if each is not None and each + offset > 0}
 
 
 def count_needed_runs(alpha: float, share: float = PERCENTILE) -> int:

@@ -9,6 +9,7 @@ from evalgate.agents.http.dialect import Attachment, read_attachments
 from evalgate.agents.http.errors import build_format_error
 from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject, UserMessage
+from evalgate.documents.strict_json import filter_objects
 
 Release: TypeAlias = Literal["0.3", "1.0"]
 TaskState: TypeAlias = Literal[
@@ -40,7 +41,7 @@ def parse_agent_card(card: object, base_url: str) -> A2aEndpoint:
         raise build_format_error("the agent card is not a JSON object")
     capabilities = card.get("capabilities")
     streaming = isinstance(capabilities, dict) and capabilities.get("streaming") is True
-    offers = _filter_objects(card.get("supportedInterfaces"))
+    offers = filter_objects(card.get("supportedInterfaces"))
     for release in ("1.0", "0.3"):
         for offer in offers:
             version = str(offer.get("protocolVersion") or "1.0")
@@ -48,7 +49,7 @@ def parse_agent_card(card: object, base_url: str) -> A2aEndpoint:
                 return A2aEndpoint(str(offer.get("url") or base_url), release, streaming)
     # A card of 0.3 has its main interface in `url`, and all others in `additionalInterfaces`.
     older = [{"url": card.get("url"), "transport": card.get("preferredTransport") or "JSONRPC"}]
-    for offer in [*older, *_filter_objects(card.get("additionalInterfaces"))]:
+    for offer in [*older, *filter_objects(card.get("additionalInterfaces"))]:
         if offer.get("transport") == "JSONRPC" and isinstance(offer.get("url"), str):
             return A2aEndpoint(offer["url"], "0.3", streaming)
     raise build_format_error("the agent card offers no JSON-RPC interface of A2A 1.0 or 0.3")
@@ -154,9 +155,7 @@ def _parse_object(kind: _Kind, found: dict[str, Any]) -> A2aResult:
     status = found.get("status") if isinstance(found.get("status"), dict) else {}
     task = found.get("id") if kind == "task" else found.get("taskId")
     artifacts = (
-        _filter_objects(found.get("artifacts"))
-        if kind == "task"
-        else _filter_objects([found.get("artifact")])
+        filter_objects(found.get("artifacts")) if kind == "task" else filter_objects([found.get("artifact")])
     )
     latest = found if kind == "message" else (status or {}).get("message")
     return A2aResult(
@@ -166,7 +165,7 @@ def _parse_object(kind: _Kind, found: dict[str, Any]) -> A2aResult:
         state=_parse_state((status or {}).get("state")) if kind in ("task", "status") else None,
         messages=tuple(
             A2aMessage(str(each.get("messageId") or ""), _parse_parts(each))
-            for each in _filter_objects([*_filter_objects(found.get("history")), latest])
+            for each in filter_objects([*filter_objects(found.get("history")), latest])
             if each.get("role") in ("agent", "ROLE_AGENT")
         ),
         artifacts=tuple((str(each.get("artifactId") or ""), _parse_parts(each)) for each in artifacts),
@@ -184,7 +183,7 @@ def _parse_state(name: object) -> TaskState:
 
 
 def _parse_parts(found: object) -> tuple[A2aPart, ...]:
-    parts = _filter_objects(found.get("parts")) if isinstance(found, dict) else []
+    parts = filter_objects(found.get("parts")) if isinstance(found, dict) else []
     return tuple(
         A2aPart(
             part["text"] if isinstance(part.get("text"), str) else None,
@@ -193,10 +192,6 @@ def _parse_parts(found: object) -> tuple[A2aPart, ...]:
         )
         for part in parts
     )
-
-
-def _filter_objects(found: object) -> list[dict[str, Any]]:
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _add_kind(kind: str, **fields: object) -> JsonObject:

@@ -4,7 +4,7 @@ import asyncio
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from pydantic.alias_generators import to_camel
@@ -30,9 +30,6 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
-
-if TYPE_CHECKING:
-    from evalgate.agents.http.adk_server_trace import AdkServerTrace
 
 
 def read_adk_reply(events: Iterable[object]) -> tuple[Reply, Usage | None]:
@@ -243,7 +240,11 @@ class AdkServerConversation:
         self.user_id = case.session.user_id or f"evalgate-{uuid.uuid4()}"
         self.session_id = ""
         """Id that the server gave the session; "" before the first turn."""
-        self._trace = _create_trace(connection) if is_trace_wanted.get() else None
+        self._trace = None
+        if is_trace_wanted.get():
+            from evalgate.agents.http.adk_server_trace import AdkServerTrace
+
+            self._trace = AdkServerTrace(connection)
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
         """Run the turn in the session and return its reply, its usage and the session's state.
@@ -318,12 +319,6 @@ class AdkServerConversation:
             "newMessage": {"role": "user", "parts": parts},
             "streaming": self._options.stream,
         }
-
-
-def _create_trace(connection: AgentConnection) -> "AdkServerTrace":
-    from evalgate.agents.http.adk_server_trace import AdkServerTrace
-
-    return AdkServerTrace(connection)
 
 
 def _parse_events(body: bytes) -> list[object]:

@@ -29,6 +29,7 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
+from evalgate.documents.strict_json import filter_objects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +191,7 @@ class Completion:
     @property
     def size(self) -> int:
         """Return the number of characters in the arguments of all tool calls in the message."""
-        functions = (call.get("function") for call in _filter_objects(self.message.get("tool_calls")))
+        functions = (call.get("function") for call in filter_objects(self.message.get("tool_calls")))
         texts = (each.get("arguments") for each in functions if isinstance(each, dict))
         return sum(len(text) for text in texts if isinstance(text, str))
 
@@ -273,7 +274,7 @@ class CompletionAssembler:
         if not isinstance(chunk, dict) or chunk.get("error"):
             raise build_format_error("the agent broke its answer off with an error", _dump_excerpt(chunk))
         self._usage = _parse_usage(chunk.get("usage")) or self._usage
-        for choice in _filter_objects(chunk.get("choices"))[:1]:
+        for choice in filter_objects(chunk.get("choices"))[:1]:
             self._is_over = self._is_over or choice.get("finish_reason") is not None
             delta = choice.get("delta")
             if isinstance(delta, dict):
@@ -305,7 +306,7 @@ class CompletionAssembler:
         for name, parts in self._texts.items():
             if isinstance(piece := delta.get(name), str):
                 parts.append(piece)
-        for position, piece in enumerate(_filter_objects(delta.get("tool_calls"))):
+        for position, piece in enumerate(filter_objects(delta.get("tool_calls"))):
             call = self._find_call(piece, position)
             function = piece.get("function")
             for name in ("name", "arguments"):
@@ -337,10 +338,6 @@ def _parse_usage(found: object) -> Usage | None:
     counts = [found.get(name) for name in ("prompt_tokens", "completion_tokens")]
     input_tokens, output_tokens = (count if isinstance(count, int) else 0 for count in counts)
     return Usage.from_tokens(input_tokens, output_tokens) if min(input_tokens, output_tokens) >= 0 else None
-
-
-def _filter_objects(found: object) -> list[dict[str, object]]:
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _dump_excerpt(found: object) -> str:

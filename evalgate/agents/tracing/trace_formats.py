@@ -10,6 +10,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject
+from evalgate.documents.strict_json import filter_objects
 
 _SNIFFED = 64 * 1024  # a recording may be of any kind and any size, and most are no traces
 _MARKS = (b'"resourceSpans"', b'"traceID"')
@@ -94,12 +95,12 @@ def read_otlp_protobuf(body: bytes) -> list[Span]:
 
 
 def _iter_otlp_spans(request: dict[str, Any]) -> Iterator[Span]:
-    for group in _filter_objects(request.get("resourceSpans")):
+    for group in filter_objects(request.get("resourceSpans")):
         resource = group.get("resource")
         program = read_attributes(resource.get("attributes")) if isinstance(resource, dict) else {}
         # Before OTLP 0.15 a scope was called an instrumentation library.
-        for scope in _filter_objects(group.get("scopeSpans") or group.get("instrumentationLibrarySpans")):
-            for span in _filter_objects(scope.get("spans")):
+        for scope in filter_objects(group.get("scopeSpans") or group.get("instrumentationLibrarySpans")):
+            for span in filter_objects(scope.get("spans")):
                 yield _build_span(span, program)
 
 
@@ -115,7 +116,7 @@ def _build_span(found: dict[str, Any], program: dict[str, object]) -> Span:
         resource=program,
         events=tuple(
             SpanEvent(str(event.get("name") or ""), read_attributes(event.get("attributes")))
-            for event in _filter_objects(found.get("events"))
+            for event in filter_objects(found.get("events"))
         ),
         error=_read_error(found.get("status")),
     )
@@ -130,7 +131,7 @@ def _read_error(status: object) -> str:
 
 def read_attributes(found: object) -> dict[str, object]:
     """Return the attributes of an OTLP list of keys and `AnyValue` objects."""
-    return {str(each.get("key")): _read_value(each.get("value")) for each in _filter_objects(found)}
+    return {str(each.get("key")): _read_value(each.get("value")) for each in filter_objects(found)}
 
 
 def _read_value(found: object) -> object:
@@ -141,7 +142,7 @@ def _read_value(found: object) -> object:
             case "intValue":
                 return int(value) if str(value).lstrip("-").isdecimal() else None
             case "arrayValue":
-                return [_read_value(each) for each in _filter_objects(_get_field(value, "values"))]
+                return [_read_value(each) for each in filter_objects(_get_field(value, "values"))]
             case "kvlistValue":
                 return read_attributes(_get_field(value, "values"))
             case _:
@@ -151,10 +152,6 @@ def _read_value(found: object) -> object:
 
 def _get_field(found: object, key: str) -> object:
     return found.get(key) if isinstance(found, dict) else None
-
-
-def _filter_objects(found: object) -> list[dict[str, Any]]:
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _normalize_id(found: object, size: int) -> str:
@@ -187,12 +184,12 @@ def read_jaeger_spans(found: dict[str, Any]) -> list[Span]:
 
 def _iter_jaeger_spans(trace: dict[str, Any]) -> Iterator[Span]:
     processes = trace.get("processes")
-    for span in _filter_objects(trace.get("spans")):
+    for span in filter_objects(trace.get("spans")):
         process = processes.get(str(span.get("processID"))) if isinstance(processes, dict) else None
         tags = process.get("tags") if isinstance(process, dict) else None
         start, took = _read_int(span.get("startTime")), _read_int(span.get("duration"))
         references, tags_of_span = (
-            _filter_objects(span.get("references")),
+            filter_objects(span.get("references")),
             _read_jaeger_tags(span.get("tags")),
         )
         is_error = (
@@ -215,14 +212,14 @@ def _iter_jaeger_spans(trace: dict[str, Any]) -> Iterator[Span]:
 
 
 def _iter_jaeger_events(span: dict[str, Any]) -> Iterator[SpanEvent]:
-    for log in _filter_objects(span.get("logs")):
+    for log in filter_objects(span.get("logs")):
         fields = _read_jaeger_tags(log.get("fields"))
         name = fields.pop("event", "")
         yield SpanEvent(str(name), fields)
 
 
 def _read_jaeger_tags(tags: object) -> dict[str, object]:
-    return {str(tag.get("key")): tag.get("value") for tag in _filter_objects(tags)}
+    return {str(tag.get("key")): tag.get("value") for tag in filter_objects(tags)}
 
 
 def _read_int(found: object) -> int:

@@ -4,7 +4,7 @@ import asyncio
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from evalgate.agents.workers.process import AgentProcess, LaunchSpec, ProcessListener
 from evalgate.agents.workers.session import WorkerSession
@@ -13,9 +13,6 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.protocols import AgentUnreachableError
 from evalgate.core.types import ENTRY_NOT_FOUND, EvalCase
-
-if TYPE_CHECKING:
-    from evalgate.agents.workers.opened_files import OpenedFiles
 
 EXIT_GRACE_S = 1.0
 """Seconds that workers may take to end once their stdin is closed, and again after SIGTERM."""
@@ -59,7 +56,11 @@ class WorkerPool:
         self._processes: set[Worker] = set()
         self._starting: set[asyncio.Task[None]] = set()
         self._waiting: list[asyncio.Future[None]] = []
-        self._files = _create_opened_files() if options.track_files else None
+        self._files = None
+        if options.track_files:
+            from evalgate.agents.workers.opened_files import OpenedFiles  # few runs track files
+
+            self._files = OpenedFiles()
         self._dropped_spans: list[int] = []
         """Number of dropped spans of each turn that exceeded its size limit."""
 
@@ -226,12 +227,6 @@ class WorkerPool:
         ends = [worker.process.ended for worker in self._processes]
         if ends:
             await asyncio.wait(ends, timeout=seconds)
-
-
-def _create_opened_files() -> "OpenedFiles":
-    from evalgate.agents.workers.opened_files import OpenedFiles  # few runs track files
-
-    return OpenedFiles()
 
 
 class _SessionContext:

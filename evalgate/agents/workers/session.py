@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from evalgate.agents.tracing.context import current_turn, is_trace_wanted
 from evalgate.agents.workers import protocol
@@ -22,9 +22,6 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.system.loop_timer import LoopTimer
-
-if TYPE_CHECKING:
-    from evalgate.agents.workers.span_messages import ReportedSpans
 
 STALL_S = 0.5
 """Seconds without an answer to a cancel that show that the worker had blocked all its sessions."""
@@ -118,8 +115,12 @@ class WorkerSession:
         self._broken: AgentError | SessionLostError | None = None
         self._usage: Usage | None = None
         self._final_state: JsonObject | None = None
-        self._spans = _create_spans() if is_trace_wanted.get() else None
+        self._spans = None
         """Steps of the turn in progress; None unless the run keeps a trace."""
+        if is_trace_wanted.get():
+            from evalgate.agents.workers.span_messages import ReportedSpans
+
+            self._spans = ReportedSpans()
 
     @property
     def eval_set_id(self) -> str:
@@ -370,12 +371,6 @@ class WorkerSession:
         self._broken = error
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
-
-
-def _create_spans() -> "ReportedSpans":
-    from evalgate.agents.workers.span_messages import ReportedSpans
-
-    return ReportedSpans()
 
 
 class TurnLimits:

@@ -308,7 +308,10 @@ class LongDocument:
         """Return line and column of the value at a location, or of the nearest value around it."""
         value, span = self.value, self._top
         for depth, part in enumerate(location, start=1):
-            found = self._find_span(value, part)
+            if isinstance(value, LongList):
+                found = value.get_span(part) if isinstance(part, int) and 0 <= part < len(value) else None
+            else:
+                found = self._members.get(part) if isinstance(part, str) else None
             if found is None:
                 break
             span = found
@@ -316,11 +319,6 @@ class LongDocument:
             if not isinstance(value, LongList):
                 return self._find_inner_position(span, location[depth:])
         return span.line, span.column
-
-    def _find_span(self, value: object, part: str | int) -> ValueSpan | None:
-        if isinstance(value, LongList):
-            return value.get_span(part) if isinstance(part, int) and 0 <= part < len(value) else None
-        return self._members.get(part) if isinstance(part, str) else None
 
     def _find_inner_position(self, span: ValueSpan, location: Location) -> tuple[int, int]:
         if not location:
@@ -362,6 +360,7 @@ def _scan_document(window: JsonWindow, file: _SourceFile) -> LongDocument:
 
 
 def _scan_object(window: JsonWindow, file: _SourceFile, spans: dict[str, ValueSpan]) -> dict[str, Any]:
+    """Return the members of the object; lists shorter than one step are decoded."""
     members: dict[str, Any] = {}
     window.take("{")
     while window.peek() != "}" or members:
@@ -371,7 +370,11 @@ def _scan_object(window: JsonWindow, file: _SourceFile, spans: dict[str, ValueSp
         window.take(":")
         opening = window.peek()
         start, line, column = window.get_position()
-        members[key] = _scan_list(window, file) if opening == "[" else window.read_value()
+        if opening == "[":
+            found = _scan_items(window, file)
+            members[key] = list(found) if found.size < file.step else found
+        else:
+            members[key] = window.read_value()
         spans[key] = ValueSpan(start, window.get_position()[0], line, column)
         window.discard_passed()
         if window.peek() != ",":
@@ -379,12 +382,6 @@ def _scan_object(window: JsonWindow, file: _SourceFile, spans: dict[str, ValueSp
         window.take(",")
     window.take("}")
     return members
-
-
-def _scan_list(window: JsonWindow, file: _SourceFile) -> LongList | list[Any]:
-    """Return the next list; a list shorter than one step is decoded."""
-    found = _scan_items(window, file)
-    return list(found) if found.size < file.step else found
 
 
 def _scan_items(window: JsonWindow, file: _SourceFile) -> LongList:

@@ -174,7 +174,7 @@ def _build_cases(
         if keys.is_open:
             keys.check_value(_LegacyCase, raw, (index,))
         try:
-            return _build_case(raw, line)
+            wire = _LegacyCase.model_validate(raw)
         except ValidationError as error:
             problems.extend(
                 translate_validation_error(
@@ -182,14 +182,10 @@ def _build_cases(
                 )
             )
             return None
+        session = wire.initial_session.to_session_input() if wire.initial_session else SessionInput()
+        return EvalCase(wire.name, _build_turns(wire.data), session=session, line=line)
 
     return build_cases(listed, make_case)
-
-
-def _build_case(raw: object, line: int) -> EvalCase:
-    wire = _LegacyCase.model_validate(raw)
-    session = wire.initial_session.to_session_input() if wire.initial_session else SessionInput()
-    return EvalCase(wire.name, _build_turns(wire.data), session=session, line=line)
 
 
 def _build_turns(turns: Sequence[_LegacyTurn]) -> tuple[CaseTurn, ...]:

@@ -98,6 +98,8 @@ def build_summary_row(case: CaseResult, run: RunResult) -> JsonObject:
     """Return the values of one run under watsonx Orchestrate's names; others under the metric's own name."""
     metrics = {metric.name.removeprefix(_PREFIX): metric for metric in run.metrics}
     messages = list(_iter_messages(run))
+    details = [metric.details for metric in run.metrics if metric.details and metric.name.startswith(_PREFIX)]
+    counts = next((each for each in details if _COUNTS[0] in each), {})
     success = metrics.pop(_SUCCESS, None)
     status = success.status if success else decide_status([run], run.metrics)
     is_error = run.outcome != "answered" or any(each.gating_status == "errored" for each in run.metrics)
@@ -105,7 +107,7 @@ def build_summary_row(case: CaseResult, run: RunResult) -> JsonObject:
         "run_idx": run.run,
         "total_steps": len(messages),
         "llm_steps": sum(each["role"] == "assistant" and each["type"] in _LLM_STEPS for each in messages),
-        **_get_counts(run),
+        **{name: counts[name] for name in _COUNTS if name in counts},
         **{name: _to_value(name, metric) for name, metric in metrics.items()},
         "is_success": status == "passed",
         "dataset_name": case.eval_id,
@@ -116,12 +118,6 @@ def build_summary_row(case: CaseResult, run: RunResult) -> JsonObject:
             if metric.reason
         },
     }
-
-
-def _get_counts(run: RunResult) -> dict[str, object]:
-    details = [metric.details for metric in run.metrics if metric.details and metric.name.startswith(_PREFIX)]
-    found = next((each for each in details if _COUNTS[0] in each), {})
-    return {name: found[name] for name in _COUNTS if name in found}
 
 
 def _to_value(name: str, metric: RunMetric) -> object:

@@ -1,6 +1,6 @@
 """Editor of tRPC-Agent-Go's eval sets, of every release."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from operator import eq
@@ -14,7 +14,6 @@ from evalgate.core.types import (
     Message,
     Reply,
     Rubric,
-    Scenario,
     ToolCall,
     ToolResult,
     UserMessage,
@@ -54,7 +53,11 @@ class TrpcEditor:
             edited = _edit_turns(edited, old, new)
         if new.scenario != old.scenario and new.scenario is not None:
             key = find_key_in_any_case(raw, "conversationScenario")
-            edited[key] = _edit_scenario(edited.get(key), new.scenario)
+            plan: Any = edited.get(key) or {}
+            plan = set_key(plan, find_key_in_any_case(plan, "startingPrompt"), new.scenario.starting_prompt)
+            edited[key] = set_key(
+                plan, find_key_in_any_case(plan, "conversationPlan"), new.scenario.conversation_plan
+            )
         if not is_same_data(new.session.state, old.session.state):
             key = find_key_in_any_case(raw, "sessionInput")
             held: Any = edited.get(key) or {}
@@ -200,12 +203,6 @@ def _edit_tool(raw: JsonObject, old: _Pair, new: _Pair) -> JsonObject:
     if not is_same_data(results[0], results[1]):
         edited = set_key(edited, find_key_in_any_case(raw, "result"), results[1])
     return edited
-
-
-def _edit_scenario(raw: Any, new: Scenario) -> JsonObject:
-    held: JsonObject = raw if isinstance(raw, Mapping) else {}
-    edited = set_key(held, find_key_in_any_case(held, "startingPrompt"), new.starting_prompt)
-    return set_key(edited, find_key_in_any_case(held, "conversationPlan"), new.conversation_plan)
 
 
 def _edit_rubric(raw: JsonObject, old: Rubric, new: Rubric) -> JsonObject:

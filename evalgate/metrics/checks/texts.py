@@ -8,6 +8,7 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.sanitize import shorten_text, to_one_line
 from evalgate.documents.json_schemas import build_schema_check
 from evalgate.documents.re2_patterns import has_regex_match
+from evalgate.documents.strict_json import NotStrictJsonError, reject_constant
 
 _LONGEST_TEXT = 100
 
@@ -19,10 +20,6 @@ def quote_text(text: str) -> str:
 
 def _describe_texts(texts: Sequence[str]) -> str:
     return quote_text(texts[0]) if len(texts) == 1 else f"none in {pluralize(len(texts), 'response')}"
-
-
-def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")
 
 
 class TextCondition:
@@ -90,8 +87,8 @@ class TextCondition:
         if self._complain is None:
             return ""
         try:
-            value = json.loads(text, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError):
+            value = json.loads(text, parse_constant=reject_constant)
+        except (ValueError, RecursionError, NotStrictJsonError):
             return f"should be JSON, found {quote_text(text)}"
         complaint = self._complain(value)
         return f"should fit its JSON Schema: {complaint}, found {quote_text(text)}" if complaint else ""

@@ -151,21 +151,22 @@ def rank_cases(
     listed = {id(finding.case) for finding in bad}
     alike = {id(group.first.case): group.cases for group in group_findings(bad)}
     rest = [Finding(case) for case in record.cases if id(case) not in listed]
+    findings = [*bad, *rest]
+    if earlier:
+        findings = [
+            replace(each, baseline_replies=each.baseline_replies or earlier.get(each.case.key, ()))
+            for each in findings
+        ]
     entries = [
         CaseEntry(
-            _add_replies(finding, earlier) if earlier else finding,
+            finding,
             tuple(_list_kinds(finding, id(finding.case) in flaky)),
             flaky.get(id(finding.case), 0),
             alike.get(id(finding.case), ()),
         )
-        for finding in (*bad, *rest)
+        for finding in findings
     ]
     return sorted(entries, key=lambda entry: entry.rank)
-
-
-def _add_replies(finding: Finding, earlier: Mapping[CaseKey, tuple[Reply | None, ...]]) -> Finding:
-    replies = finding.baseline_replies or earlier.get(finding.case.key, ())
-    return replace(finding, baseline_replies=replies)
 
 
 def count_kinds(entries: list[CaseEntry]) -> dict[CaseKind, int]:

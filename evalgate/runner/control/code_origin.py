@@ -93,7 +93,8 @@ def check_code_origin(
             "`agent.setup` installs into `agent.python`, the environment of the change: leave out "
             "`agent.python`"
         )
-    env, words = build_agent_environment(environ, settings.env), _list_command(spec)
+    env, command = build_agent_environment(environ, settings.env), getattr(spec.options, "command", None)
+    words = shlex.split(command) if isinstance(command, str) else tuple(command or ())
     _check_names(env, words, top)
     if settings.setup is not None:
         return  # it has an environment of its own
@@ -197,11 +198,6 @@ def _find_program_python(words: Sequence[str], env: Mapping[str, str], top: Path
 
 def _is_shell(program: str) -> bool:
     return Path(program).name in {"bash", "dash", "env", "sh", "zsh"}
-
-
-def _list_command(spec: AgentSpec) -> Sequence[str]:
-    command = getattr(spec.options, "command", None)
-    return shlex.split(command) if isinstance(command, str) else tuple(command or ())
 
 
 def _is_inside(path: str, folder: Path) -> bool:
