@@ -15,12 +15,12 @@ from pydantic import ValidationError
 from evalgate.agents.adapters.in_process import InProcessOptions, describe_object
 from evalgate.agents.factory import AgentSpec
 from evalgate.api.arguments import check_arguments
-from evalgate.api.case_objects import find_wrong_cases
 from evalgate.config.cli_overrides import Overrides, SelectionOptions
 from evalgate.config.loader import parse_thresholds
 from evalgate.config.schema.agent import AgentConfig
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core import registry
+from evalgate.core.case_objects import find_wrong_cases
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, EvalSet

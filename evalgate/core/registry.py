@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from urllib.parse import unquote, urlsplit
 
 from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
+from evalgate.core.foreign_plugins import ForeignFormat, build_plugin, check_file_name, describe_error
 from evalgate.core.formatting import did_you_mean, join_quoted
 from evalgate.core.protocols import (
     AgentType,
@@ -29,7 +30,6 @@ from evalgate.core.protocols import (
     MetricType,
     StoreContext,
 )
-from evalgate.core.sanitize import to_one_line
 from evalgate.core.score_ranges import BUDGETS
 from evalgate.core.types import EvalSet
 
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 
 Family: TypeAlias = Literal["formats", "metrics", "agents", "reporters", "baselines"]
-
-_QUOTED = 400  # characters of another package's own words
 
 
 def find_third_party_plugins(family: Family, own: Collection[str]) -> Mapping[str, "EntryPoint"]:
@@ -95,7 +93,7 @@ def load_entry_point(point: "EntryPoint") -> Any:
         return point.load()
     except Exception as error:  # the code of another package may raise anything
         raise InvalidInputError(
-            f"{_describe_plugin(point)} cannot be loaded: {_describe_error(error)}"
+            f"{_describe_plugin(point)} cannot be loaded: {describe_error(error)}"
         ) from error
 
 
@@ -119,7 +117,7 @@ def translate_plugin_errors(
         point = None if name in own else find_third_party_plugins(family, own).get(name)
         if point is None:
             raise
-        sentence = f"{where.message}: {_describe_plugin(point)} cannot be used: {_describe_error(error)}"
+        sentence = f"{where.message}: {_describe_plugin(point)} cannot be used: {describe_error(error)}"
         raise InvalidInputError([replace(where, message=sentence)]) from error
 
 
@@ -134,10 +132,6 @@ def _list_entry_points(family: Family) -> tuple["EntryPoint", ...]:
 
 def _describe_plugin(point: "EntryPoint") -> str:
     return f"the plugin `{point.name}` of {_describe_package(point)}"
-
-
-def _describe_error(error: Exception) -> str:
-    return to_one_line(f"{type(error).__name__}: {error}", _QUOTED)
 
 
 def _describe_package(point: "EntryPoint") -> str:
@@ -283,11 +277,12 @@ class _Formats(Mapping[str, EvalFormat]):
     """Formats by name, each loaded on access; formats of other packages come after evalgate's own."""
 
     def __getitem__(self, name: str) -> EvalFormat:
-        found = _find_plugin("formats", FORMATS, name)
-        if found is None:
-            raise KeyError(name)
-        read: EvalFormat = found()
-        return read
+        if name in FORMATS:
+            own: EvalFormat = load_object(FORMATS[name])()
+            return own
+        point = find_third_party_plugins("formats", FORMATS)[name]
+        plugin = _describe_plugin(point)
+        return ForeignFormat(build_plugin(load_entry_point(point), plugin), plugin)
 
     def __iter__(self) -> Iterator[str]:
         yield from FORMATS
@@ -368,12 +363,21 @@ def find_lint_warnings(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list
 
 
 def get_reporters(requested: Collection[str] = ()) -> tuple[AnyReporter, ...]:
-    """Return every reporter but those on request that are not in `requested`; other packages' come last."""
-    others = (
-        load_entry_point(point)() for point in find_third_party_plugins("reporters", REPORTERS).values()
-    )
-    wanted = (name for name in REPORTERS if name in requested or name not in ON_REQUEST)
-    return (*map(get_reporter, wanted), *others)
+    """Return every reporter but those on request that are not in `requested`; other packages' come last.
+
+    Raises:
+        InvalidInputError: that of another package cannot be created, or writes the file of another reporter.
+    """
+    wanted = [name for name in REPORTERS if name in requested or name not in ON_REQUEST]
+    own = tuple(map(get_reporter, wanted))
+    taken = {*(each.file_name for each in own), *ON_REQUEST.values()}
+    others = find_third_party_plugins("reporters", REPORTERS).values()
+    return (*own, *(check_file_name(_build_reporter(each), taken, _describe_plugin(each)) for each in others))
+
+
+def _build_reporter(point: "EntryPoint") -> AnyReporter:
+    found: AnyReporter = build_plugin(load_entry_point(point), _describe_plugin(point))
+    return found
 
 
 def list_report_files() -> list[str]:
@@ -389,9 +393,10 @@ def get_reporter(name: str) -> AnyReporter:
 
 def find_reporter(name: str) -> AnyReporter | None:
     """Return the reporter of that name, evalgate's or another package's, or None."""
-    build = _find_plugin("reporters", REPORTERS, name)
-    found: AnyReporter | None = build() if build else None
-    return found
+    if name in REPORTERS:
+        return get_reporter(name)
+    point = find_third_party_plugins("reporters", REPORTERS).get(name)
+    return _build_reporter(point) if point else None
 
 
 def get_agent_type(kind: str) -> AgentType:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.exit_codes import ExitCode
+from evalgate.core.foreign_plugins import describe_error, is_foreign
 from evalgate.core.protocols import (
     AnyReporter,
     ContextualReporter,
@@ -148,14 +149,19 @@ def write_reports(
                     written.add(reporter.file_name)
                 except OSError as error:
                     failed[reporter.file_name] = f"{out.path / reporter.file_name}: {_describe_error(error)}"
+                except (Exception, SystemExit) as error:
+                    if not is_foreign(reporter):
+                        raise
+                    why = f"the plugin that writes it cannot be used: {describe_error(error)}"
+                    failed[reporter.file_name] = f"{out.path / reporter.file_name}: {why}"
     except OSError as error:
         failed[""] = f"{out.path}: {_describe_error(error)}"
     paths = tuple(out.path / name for name in names if name in written)
     if failed:
         problems = "\n".join(failed.values())
         raise ReportWriteError(
-            "The run is over, but not every report could be written. Make room, or choose another folder "
-            f"with --out, and run again.\n{problems}",
+            "The run is over, but not every report could be written. Correct the cause, such as a full disk, "
+            f"or choose another folder with --out, and run again.\n{problems}",
             paths,
         )
     return paths

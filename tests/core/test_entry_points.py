@@ -4,17 +4,22 @@ import json
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+import evalgate as library
 from evalgate.config.schema.thresholds import NEWEST_ADK, Config, Thresholds
 from evalgate.core import registry
 from evalgate.core import registry as thirdparty
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import Metric, MetricContext, MetricEnvironment, StoreContext
-from evalgate.core.types import Criterion
+from evalgate.core.types import CaseTurn, Criterion, EvalCase, EvalSet, Record, UserMessage
+from evalgate.reporting.report_files import ReportWriteError
 from evalgate.runner import metric_binding
+from evalgate.runner.publish import Publisher
+from evalgate.system.workspace import resolve_workspace
 from tests.cli.test_cli import ROOT
 from tests.commands import Done, evalgate
 
@@ -131,6 +136,111 @@ class Broken:
     @classmethod
     def build(cls, criterion: Criterion, context: object) -> Metric:
         raise KeyError(criterion.metric)
+
+
+class Report:
+    """A reporter of another package, with a name and a text as a test wants them."""
+
+    file_name: object = "mine.txt"
+    error: type[BaseException] | None = None
+
+    def render(self, record: Record) -> object:
+        if self.error:
+            raise self.error("no luck")
+        return record.cases[0].eval_id  # there is always a case: evalgate renders no empty record
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "results.json",
+            r"`mine` of `.*:Report` writes `results\.json`, which is the file of another report",
+        ),
+        ("report.html", "which is the file of another report"),
+        ("", "has no text as its `file_name`, but ''"),
+        (None, "has no text as its `file_name`, but None"),
+    ],
+)
+def test_a_reporter_has_a_file_of_its_own(
+    bring: list[EntryPoint], monkeypatch: pytest.MonkeyPatch, name: object, message: str
+) -> None:
+    bring.append(EntryPoint("mine", f"{__name__}:Report", "evalgate.reporters"))
+    assert registry.get_reporters()[-1].file_name == "mine.txt"
+    monkeypatch.setattr(Report, "file_name", name)
+    with pytest.raises(InvalidInputError, match=message):
+        registry.get_reporters()
+
+
+def test_two_packages_must_not_write_the_same_file(bring: list[EntryPoint]) -> None:
+    bring += [EntryPoint(name, f"{__name__}:Report", "evalgate.reporters") for name in ("mine", "other")]
+    with pytest.raises(InvalidInputError, match=r"plugin `other` of .* writes `mine.txt`"):
+        registry.get_reporters()
+
+
+@pytest.mark.parametrize("error", [KeyError, SystemExit])
+def test_a_reporter_that_fails_stops_no_other(
+    bring: list[EntryPoint], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: type[BaseException]
+) -> None:
+    bring.append(EntryPoint("mine", f"{__name__}:Report", "evalgate.reporters"))
+    record = library.evaluate(
+        [{"query": "Hi", "reference": "Hi"}], lambda text: text, criteria={"response_match_score": 1.0}
+    )
+    files = record.write(tmp_path / "good")
+    assert files[-1].read_text() == record.cases[0].eval_id
+    monkeypatch.setattr(Report, "error", error)
+    with pytest.raises(
+        ReportWriteError, match=rf"mine\.txt: the plugin .* cannot be used: {error.__name__}: "
+    ) as caught:
+        record.write(tmp_path / "bad")
+    assert [file.name for file in caught.value.written] == [file.name for file in files[:-1]]
+
+
+def test_a_run_renders_no_empty_record_with_a_plugin(bring: list[EntryPoint], tmp_path: Path) -> None:
+    bring.append(EntryPoint("mine", f"{__name__}:Report", "evalgate.reporters"))
+    Publisher(resolve_workspace(tmp_path), "report", {}, StringIO(), StringIO()).preload_reporting()
+
+
+class Format:
+    """A format of another package that fails in one of its methods, or returns a wrong object."""
+
+    fault: object = None
+
+    def matches_document(self, document: object) -> bool:
+        if self.fault == "match":
+            raise KeyError("pairs")
+        return True
+
+    def read_eval_set(self, document: object) -> object:
+        if self.fault == "read":
+            raise KeyError("pairs")
+        return self.fault
+
+
+TURNS = (CaseTurn(UserMessage("Hi")),)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("match", "cannot be used: KeyError: 'pairs'"),
+        ("read", "cannot be used: KeyError: 'pairs'"),
+        (None, "returned a NoneType and no `EvalSet`"),
+        (
+            EvalSet("s", (EvalCase("a", TURNS),) * 2),
+            "returned a wrong eval set 's': 'a' is the id of several cases",
+        ),
+    ],
+)
+def test_a_fault_of_a_format_is_told_as_its_own(
+    bring: list[EntryPoint], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fault: object, message: str
+) -> None:
+    bring.append(EntryPoint("pairs", f"{__name__}:Format", "evalgate.formats"))
+    (tmp_path / "a.json").write_text('{"pairs": []}')
+    monkeypatch.setattr(Format, "fault", fault)
+    with pytest.raises(InvalidInputError) as caught:
+        library.load("a.json", folder=tmp_path)
+    assert str(caught.value).startswith(f"a.json:1:1: the plugin `pairs` of `{__name__}:Format` {message}")
 
 
 def rules_with(metric: str) -> Thresholds:

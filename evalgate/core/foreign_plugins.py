@@ -1,0 +1,96 @@
+"""Guards of other packages' plugins: a fault of theirs is told as theirs, and never as a bug in evalgate."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from evalgate.core.case_objects import find_wrong_cases
+from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
+from evalgate.core.protocols import AnyReporter, Document, EvalFormat, ReportsIgnoredKeys
+from evalgate.core.sanitize import to_one_line
+from evalgate.core.types import EvalSet
+
+_Built = TypeVar("_Built")
+_QUOTED = 400  # characters of another package's own words
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an exception as one line."""
+    return to_one_line(f"{type(error).__name__}: {error}", _QUOTED)
+
+
+def build_plugin(build: Callable[[], _Built], plugin: str) -> _Built:
+    """Return what another package's class or function creates; `plugin` names it in errors.
+
+    Raises:
+        InvalidInputError: it raised an exception.
+    """
+    with _blame(plugin, ""):
+        return build()
+
+
+@contextmanager
+def _blame(plugin: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except EvalgateError:
+        raise
+    except (Exception, SystemExit) as error:
+        message = f"{plugin} cannot be used: {describe_error(error)}"
+        raise InvalidInputError([Problem(path, 1 if path else 0, 1 if path else 0, message)]) from error
+
+
+class ForeignFormat:
+    """A format of another package."""
+
+    def __init__(self, found: EvalFormat, plugin: str) -> None:
+        self._format = found
+        self._plugin = plugin
+        if isinstance(found, ReportsIgnoredKeys):
+            self.find_ignored_keys = found.find_ignored_keys
+
+    def matches_document(self, document: Document) -> bool:
+        """Return True if the document is of this format.
+
+        Raises:
+            InvalidInputError: the plugin raised an exception.
+        """
+        with _blame(self._plugin, document.path):
+            return self._format.matches_document(document)
+
+    def read_eval_set(self, document: Document) -> EvalSet:
+        """Return the eval set of a document.
+
+        Raises:
+            InvalidInputError: with every problem; or the plugin raised an exception, or returned a wrong
+                object.
+        """
+        with _blame(self._plugin, document.path):
+            found: object = self._format.read_eval_set(document)
+        if not isinstance(found, EvalSet):
+            wrong = [f"returned a {type(found).__name__} and no `EvalSet`"]
+        else:
+            wrong = [f"returned a wrong {each}" for each in find_wrong_cases(found.eval_set_id, found.cases)]
+        if wrong or not isinstance(found, EvalSet):
+            raise InvalidInputError(Problem(document.path, 1, 1, f"{self._plugin} {each}") for each in wrong)
+        return found
+
+
+def is_foreign(plugin: object) -> bool:
+    """Return True if another package defines the class of a plugin."""
+    return type(plugin).__module__.partition(".")[0] != "evalgate"
+
+
+def check_file_name(reporter: AnyReporter, taken: set[str], plugin: str) -> AnyReporter:
+    """Return a reporter whose file is that of no other, and add its name to `taken`.
+
+    Raises:
+        InvalidInputError: it has no file name, or that of another reporter, whose file would be lost.
+    """
+    name: object = getattr(reporter, "file_name", None)
+    if not isinstance(name, str) or not name:
+        raise InvalidInputError(f"{plugin} has no text as its `file_name`, but {name!r}")
+    if name in taken:
+        raise InvalidInputError(f"{plugin} writes `{name}`, which is the file of another report: rename it")
+    taken.add(name)
+    return reporter
