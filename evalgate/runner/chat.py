@@ -243,6 +243,27 @@ class Chat:
         self.turns.clear()
         self.failed_trace = ()
 
+    async def repeat_turns(self) -> None:
+        """Begin another conversation with the messages of this one.
+
+        Without a reply to one of them, the turns stay as they were, and the conversation is cut off again.
+
+        Raises:
+            ChatError: a message has no reply.
+        """
+        before, number = list(self.turns), 0
+        try:
+            await self.begin_again()
+            for number, turn in enumerate(before, start=1):  # noqa: B007  the number is for the message
+                await self.send_message(turn.message.text)
+        except BaseException as error:
+            await self._close_session(None)
+            self.turns[:] = before
+            if isinstance(error, ChatError):
+                why = f"your earlier message {number}, sent again, got none: {error.failure.message}"
+                raise ChatError(replace(error.failure, message=why)) from error
+            raise
+
     async def _open_session(self) -> AgentSession:
         # Alone in its process: then a worker that dies is the fault of this conversation.
         self._context = self._agent.open_session(self._start, 1, alone=True)

@@ -201,7 +201,7 @@ class PageChat:
         try:
             chat = self._chat or await self._start_agent()
             if chat.is_cut_off:
-                await self._repeat_turns(chat)
+                await chat.repeat_turns()
             await chat.send_message(text, self._events.append)
         except ChatError as error:
             self._failure = error.failure
@@ -214,13 +214,6 @@ class PageChat:
         if self._failure is not None:
             self._unsent = text
         self._message = ""
-
-    async def _repeat_turns(self, chat: Chat) -> None:
-        """Send the earlier messages again: the agent's conversation ended with the last message."""
-        messages = [turn.message.text for turn in chat.turns]
-        await chat.begin_again()
-        for each in messages:
-            await chat.send_message(each)
 
     async def _start_agent(self) -> Chat:
         if self._setup is None:

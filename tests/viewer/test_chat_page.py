@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 AGENT = """
+import os
 import time
 
 def answer(text, session):
     session.tool_call("look", {"text": text})
     if text == "wait":
         time.sleep(600)
-    if text == "crash":
+    if text == "crash" or (text == "buy" and os.path.exists("sold-out")):
         raise RuntimeError("out of order")
     return f"<b>You said</b> {text}"
 """
@@ -83,6 +84,21 @@ def test_a_conversation_is_had_stopped_and_saved(tmp_path: Path) -> None:
     (case,) = open_eval_set(tmp_path / "evals/a.json", "a.json").eval_set.cases
     assert case.eval_id == "mine"
     assert [turn.user.text for turn in case.turns] == ["hello"]
+
+
+def test_turns_are_kept_if_one_that_is_sent_again_has_no_reply(tmp_path: Path) -> None:
+    viewer = create_viewer(write_project(tmp_path))
+    with open_client(viewer) as client:
+        for text in ("hello", "buy", "crash"):
+            post(client, viewer, "send", text=text)
+        (tmp_path / "sold-out").touch()
+        failed = post(client, viewer, "send", text="thanks")
+        assert "your earlier message 2, sent again, got none: the agent raised RuntimeError" in failed
+        assert "You said&lt;/b&gt; buy" in failed
+        assert "thanks</textarea>" in failed
+        (tmp_path / "sold-out").unlink()
+        again = post(client, viewer, "send", text="thanks")
+        assert again.count("You said&lt;/b&gt;") == 3
 
 
 def test_the_page_in_a_browser(page: "Page", tmp_path: Path) -> None:
