@@ -119,7 +119,8 @@ class EvalSetStore:
         """Write a new eval set at a path below the folder.
 
         Raises:
-            InvalidInputError: the path leads elsewhere, the file exists, or the format cannot hold the set.
+            InvalidInputError: the path leads elsewhere, the file exists, no run would read it, or the format
+                cannot hold the set.
         """
         path = PurePosixPath(name.strip())
         if not path.name or path.is_absolute() or ".." in path.parts or "\0" in name:
@@ -129,7 +130,12 @@ class EvalSetStore:
         target = self._folder / path
         if not target.resolve().is_relative_to(self._folder.resolve()):
             raise InvalidInputError(f"{name!r} leads out of the project's folder")
-        return create_eval_set(target, str(path), format_name, eval_set)
+        created = create_eval_set(target, str(path), format_name, eval_set)
+        if all(file.shown_as != created.shown_as for file in self.list_files()):
+            target.unlink()
+            patterns = ", ".join(self._list_patterns())
+            raise InvalidInputError(f"{name!r} is not among the eval sets that a run reads ({patterns})")
+        return created
 
 
 def build_edit_address(case: CaseResult, record_id: str = "", run: RunResult | None = None) -> str:

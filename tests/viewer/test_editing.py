@@ -545,6 +545,18 @@ def test_observed_cases_are_reviewed_one_by_one(page: "Page", tmp_path: Path) ->
         assert "case notes cannot be read" in page.get_by_role("alert").inner_text()
 
 
+@pytest.mark.parametrize("name", ["other/new.evalset.json", "evals/.new.evalset.json"])
+def test_no_eval_set_is_created_where_no_run_reads_it(name: str, tmp_path: Path) -> None:
+    _write_project(tmp_path)
+    (tmp_path / "evalgate.yaml").write_text("eval_sets: ['evals/**/*.evalset.json']\n")
+    viewer = create_viewer(tmp_path)
+    fields = {"csrf": viewer.access.csrf_token, "name": name, "format": "adk"}
+    refused = open_client(viewer).post("/sets/new", data=fields)
+    assert refused.status_code == 422
+    assert "is not among the eval sets that a run reads (evals/**/*.evalset.json)" in refused.text
+    assert not (tmp_path / name).exists()
+
+
 def test_only_listed_files_are_opened(tmp_path: Path) -> None:
     _write_project(tmp_path)
     (tmp_path / "secret.json").write_text(ADK)
