@@ -86,7 +86,7 @@ async def load_eval_set_from_file(path: str | Path) -> EvalSet:
     """Read an eval set from a JSON file.
 
     Raises:
-        InvalidInputError: the file cannot be read, or with every problem of it.
+        InvalidInputError: the file cannot be read or is invalid; the error lists every problem.
 
     >>> import asyncio, pathlib
     >>> _ = pathlib.Path("hello.evalset.json").write_text('{"eval_set_id": "hello", "eval_cases": []}')

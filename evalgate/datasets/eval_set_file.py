@@ -280,7 +280,7 @@ def _normalize_replies(wanted: Reply, found: Reply) -> tuple[object, object]:
 
 
 def _normalize_events(wanted: Event, found: Event) -> tuple[Event, Event]:
-    """Return both events without an id that the edit left open or that is a number by place."""
+    """Return both events without ids if the wanted id is absent or a number, which the format may set."""
     if isinstance(wanted, ToolCall | ToolResult) and isinstance(found, ToolCall | ToolResult):
         has_no_id = wanted.id is None or (wanted.id.isdigit() and (found.id or "1").isdigit())
         if has_no_id:

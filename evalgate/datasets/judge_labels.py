@@ -68,7 +68,7 @@ class SampledAnswer(BaseModel):
 
 
 class DrawnSample(BaseModel):
-    """Numbers of the answers of one metric that a sample was drawn from."""
+    """Counts of all judged answers of one metric, from which a sample for people was drawn."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

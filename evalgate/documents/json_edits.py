@@ -153,7 +153,10 @@ class _Editor:
         self._text = text
 
     def update(self, start: int, end: int, old: object, new: object, *, is_inline: bool) -> str:
-        """Return the new text of the value at `start`."""
+        """Return the text from `start` to `end`, which is the value `old`, changed to the value `new`.
+
+        Parts that stay equal keep their text. `is_inline` writes added values on one line.
+        """
         text = self._text
         if is_same_json(old, new):
             return text[start:end]

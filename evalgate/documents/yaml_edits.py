@@ -239,7 +239,7 @@ def dump_inline(value: object) -> str:
 
 
 def _dump_escaped(value: object) -> str:
-    """Return JSON as YAML on one line, with escapes for all breaks."""
+    """Return a JSON value as YAML on one line, with line breaks and control characters escaped."""
     if isinstance(value, str):
         return _BREAK.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
     if isinstance(value, Mapping):

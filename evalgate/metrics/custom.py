@@ -41,7 +41,7 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
-from evalgate.metrics.metric_code import read_place_code, strip_python_path, write_metric_code
+from evalgate.metrics.metric_code import read_current_code, strip_python_path, write_metric_code
 
 _WORKER = Path(__file__).resolve().parent.parent / "agents" / "host" / "__main__.py"
 _THREADS = 8
@@ -175,7 +175,7 @@ def build_custom_metric(
     code: MetricCode | None = None,
 ) -> CustomMetric:
     """Return the metric of an entry in `custom_metrics`. No process is started yet."""
-    return CustomMetric(criterion, config, environment, code or read_place_code(environment, config.entry))
+    return CustomMetric(criterion, config, environment, code or read_current_code(environment, config.entry))
 
 
 def _describe_failure(failure: Failure) -> str:

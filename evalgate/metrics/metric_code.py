@@ -44,8 +44,8 @@ def write_metric_code(code: MetricCode, folder: Path) -> str:
     return hashlib.sha256(manifest).hexdigest()
 
 
-def read_place_code(environment: MetricEnvironment, entry: str) -> MetricCode:
-    """Return the current code of an entry point. Later changes of the files do not affect it."""
+def read_current_code(environment: MetricEnvironment, entry: str) -> MetricCode:
+    """Return the code that an entry point has now. Later changes of the files do not affect it."""
     roots = find_code_roots(environment.folder, environment.env.get("PYTHONPATH", ""))
     if environment.read_code is not None:
         return environment.read_code(entry, roots)

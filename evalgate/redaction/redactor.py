@@ -207,7 +207,7 @@ class Redactor:
         return is_visible and not self.has_secret(text)
 
     def has_secret(self, text: str) -> bool:
-        """Return True if a text holds a secret that no invisible character breaks."""
+        """Return True if the text holds a secret without invisible characters in it."""
         return bool(self._find_spans(text))
 
     def _redact_member(self, key: str, text: str) -> str:

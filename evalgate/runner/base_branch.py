@@ -125,9 +125,9 @@ class BaseBranchPolicy:
         self._unsettled.append(path)
 
     def find_thresholds_file(self) -> Path | None:
-        """Return the thresholds file by its usual names, from the base branch if that has one.
+        """Return the path of the thresholds file with a usual name; None if there is none.
 
-        A new file with another usual name cannot replace it, even if that name comes first.
+        A file of the base branch comes first: a change cannot replace it by one with an earlier name.
         """
         for name in DEFAULT_NAMES if self.commit else ():
             then = git.read_blob(self.folder, self.commit or "", name)

@@ -113,7 +113,7 @@ class Evaluation:
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.
         """
-        wanted = self._plan_first_runs(sampler)
+        wanted = self._plan_missing_runs(sampler)
         try:
             async with self.start_agent(agent, while_starting, begin):
                 await self._make_wanted_runs(agent, sampler, wanted)
@@ -170,11 +170,11 @@ class Evaluation:
         """Make every run of one case with an agent that was started; runs that exist are made anew."""
         self._results[index] = ()
         self._known.clear()
-        await self._make_wanted_runs(agent, sampler, self._plan_first_runs(sampler, index), index)
+        await self._make_wanted_runs(agent, sampler, self._plan_missing_runs(sampler, index), index)
 
     async def make_runs(self, agent: Agent, sampler: SamplingStrategy) -> None:
         """Make every run that the sampler wants with an agent that was started."""
-        await self._make_wanted_runs(agent, sampler, self._plan_first_runs(sampler))
+        await self._make_wanted_runs(agent, sampler, self._plan_missing_runs(sampler))
 
     async def _make_wanted_runs(
         self, agent: Agent, sampler: SamplingStrategy, wanted: RunSchedule, index: int | None = None
@@ -225,8 +225,8 @@ class Evaluation:
             wanted = sampler.plan_next_runs(self.collect_results())
         return True
 
-    def _plan_first_runs(self, sampler: SamplingStrategy, index: int | None = None) -> RunSchedule:
-        """Return the first runs that do not exist yet, or else the further ones: of one case, or of all."""
+    def _plan_missing_runs(self, sampler: SamplingStrategy, index: int | None = None) -> RunSchedule:
+        """Return the missing first runs of one case, or of all; if none is missing, the further runs."""
         first = sampler.plan_first_runs(len(self._case_index))
         if index is not None:
             first = {index: first[index]}

@@ -198,9 +198,9 @@ def _read_code(criterion: Criterion, rules: Thresholds, environment: MetricEnvir
         where = rules.find_position(("custom_metrics", name))
         message = f"`{name}` is a metric of evalgate's own: give yours another name"
         raise InvalidInputError([Problem(rules.file, *where, message)])
-    from evalgate.metrics.metric_code import read_place_code
+    from evalgate.metrics.metric_code import read_current_code
 
-    return read_place_code(environment, config.entry)
+    return read_current_code(environment, config.entry)
 
 
 def adopt_custom_metrics(own: Thresholds, rules: Thresholds) -> Thresholds:

@@ -110,7 +110,7 @@ class Decision:
 
     @property
     def rounds(self) -> int:
-        """Return the runs of every case that the averages were computed from."""
+        """Return the number of runs of each case in the averages; the largest, if metrics differ."""
         return max(metric.rounds for metric in self.metrics.values())
 
     @property

@@ -182,7 +182,7 @@ def list_recordings(
 def drop_recordings(
     mocks: tuple[ToolMockConfig | RecordedToolsConfig, ...],
 ) -> tuple[ToolMockConfig, ...]:
-    """Return the fixed results only."""
+    """Return the mocks with fixed results, without those from a recording."""
     return tuple(each for each in mocks if isinstance(each, ToolMockConfig))
 
 

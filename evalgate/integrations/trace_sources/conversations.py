@@ -129,7 +129,7 @@ def _find_session_id(trace: RecordedTrace) -> str:
 
 
 def _find_continued(turn: _ObservedTurn, by_questions: dict[tuple[str, ...], str]) -> str:
-    """Return the key of the conversation with the questions that a trace's first request repeats."""
+    """Return the key of the conversation that a trace continues, by the questions that it repeats; or ""."""
     asked = tuple(each.user.text for each in turn.history)
     if turn.resumes and (key := by_questions.get((*asked, turn.question))):
         return key

@@ -156,7 +156,7 @@ def plan_parts(plan: Plan) -> dict[str, str]:
 
 
 def _list_named_files(plan: Plan) -> list[Path]:
-    """Return the files that the agent's command line names, or its recording."""
+    """Return every word of the agent's command line as a path: some are its files, or its recording."""
     try:
         words = shlex.split(plan.agent.what)
     except ValueError:
