@@ -33,11 +33,11 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def mark(tmp_path: Path) -> dict[str, str]:
-    return {MARK: uuid.uuid4().hex, "TMPDIR": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {MARK: uuid.uuid4().hex, "TMPDIR": str(tmp_path)}
 
 
 def gate(folder: Path, agent: Mapping[str, object], environ: Mapping[str, str]) -> Done:
-    section = {"env": [MARK, "PYTHONDONTWRITEBYTECODE"], **agent}
+    section = {"env": [MARK], **agent}
     config = {"version": 1, "eval_sets": "matrix.evalset.json", "agent": section, "criteria": CRITERIA}
     (folder / "evalgate.yaml").write_text(json.dumps(config))
     return evalgate("run", "--out", "evalgate-report", cwd=folder, **environ)

@@ -20,7 +20,7 @@ def built(
 
     place = AgentContext(
         folder=folder,
-        env={**environment(), "PYTHONDONTWRITEBYTECODE": "1", **(env or {})},
+        env={**environment(), **(env or {})},
         timeout=PATIENT_S,
         workers=1,
         concurrency=16,
