@@ -64,7 +64,7 @@ def history(
     if address and not address.startswith(("https://", "http://")):
         raise InvalidInputError("`--repository` must be an address that begins with https:// or http://")
     target = resolve_target(Path(working_directory), to, thresholds)
-    limits = {criterion.metric: criterion.threshold for criterion in target.criteria}
+    limits = {each.metric: each.threshold if each.gates else None for each in target.criteria}
     ranges = {name: target.config.get_score_range(name) for name in limits}
     baseline = build_redactor().redact_tree(target.read())
     found = build_history(baseline, limits, ranges, target.config.gate.statistics.pass_score)

@@ -1,5 +1,6 @@
 """`evalgate history`: the badge and the page of a baseline."""
 
+import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -119,6 +120,32 @@ def test_a_case_that_is_added_later_moves_no_average() -> None:
     (series,) = history.series
     assert {round(value, 9) for value in series.values} == {0.76}
     assert series.changes == ()
+
+
+def test_a_metric_that_is_only_reported_fails_no_case(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    levels = [1.0] * 6 + [0.2] * 6
+    baseline = build_baseline(*levels)
+    cases = tuple(
+        replace(
+            case,
+            status="passed",
+            metric_fingerprints={METRIC: "m", "own": "o"},
+            runs=tuple(replace(run, scores={**run.scores, "own": 1.0}) for run in case.runs),
+        )
+        for case in baseline.cases
+    )
+    folder = write_project(tmp_path, replace(baseline, cases=cases))
+    rules = json.loads((folder / "evalgate.json").read_text())
+    rules["criteria"] = {METRIC: {"threshold": 0.8, "gates": False}, "own": 1.0}
+    rules["custom_metrics"] = {"own": {"entry": "own.py:score"}}
+    (folder / "evalgate.json").write_text(json.dumps(rules))
+    assert main(["history", "-C", str(folder), "--out", "site"]) == 0, capsys.readouterr().err
+    page = (folder / "site/index.html").read_text("utf-8")
+    assert "4 of 4 cases passed" in page
+    assert "failing on" not in page
+    assert page.count(">4 of 4</td>") == len(levels)
 
 
 def test_a_crash_is_the_worst_score() -> None:

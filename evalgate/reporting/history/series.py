@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
-from evalgate.baselines.failing_since import find_break, score_run_pass
+from evalgate.baselines.failing_since import Limits, find_break, score_run_pass
 from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range, get_score_range
@@ -51,15 +51,19 @@ class GateRunHistory:
 
 
 def build_history(
-    baseline: Baseline, thresholds: Mapping[str, float], ranges: Mapping[str, Range], pass_score: float
+    baseline: Baseline, thresholds: Limits, ranges: Mapping[str, Range], pass_score: float
 ) -> GateRunHistory:
     """Build the history of a baseline.
 
-    `thresholds` are lowest passing scores by metric, `pass_score` is that of metrics without one, and
-    `ranges` holds the ranges of custom metrics.
+    `thresholds` are lowest passing scores by metric, None for metrics that are only reported; `pass_score` is
+    that of metrics without one, and `ranges` holds the ranges of custom metrics.
     """
     counts = [
-        [bool(passed) for passed in (score_run_pass(run, thresholds, pass_score) for run in runs)]
+        [
+            bool(passed)
+            for passed in (score_run_pass(run, thresholds, pass_score) for run in runs)
+            if passed is not None
+        ]
         for runs in _group_runs(baseline)
     ]
     breaks = (
