@@ -205,7 +205,9 @@ def _dump_yaml(value: object) -> str:
         """Dumper that writes texts of several lines as blocks."""
 
     def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-        style = "|" if "\n" in text else None
+        # The writer ends the document after a block with empty lines at its end.
+        is_block = "\n" in text and text.strip("\n") and not text.endswith("\n\n")
+        style = "|" if is_block else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     _Dumper.add_representer(str, represent_text)

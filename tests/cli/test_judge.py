@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from evalgate.datasets.judge_labels import read_label_file, write_label_file
+from evalgate.datasets.judged_answers import JudgedAnswer
 from tests.commands import Done, evalgate
 from tests.openai_server import Body, Completion, OpenAIServer, Reply
 
@@ -189,6 +191,20 @@ def test_wrong_labels_are_reported_with_their_lines(tmp_path: Path) -> None:
     assert "'unknown' is no answer that `evalgate judge sample` drew." in added.err
     assert f":{at[1] + 1}:" not in added.err, "YAML reads yes as true"
     assert (tmp_path / "judge-labels.json").read_text("utf-8") == before
+
+
+@pytest.mark.parametrize(
+    "text", ["\n", "Yes.\n\n", "Yes.\n", "[\n\n\n", "a\n\nb", "---\n...\n\n", "...", " \n "]
+)
+def test_a_sample_can_be_read_whatever_its_answers_end_with(tmp_path: Path, text: str) -> None:
+    answers = [JudgedAnswer(f"id{at}", METRIC, "f", "s:c", text, text, "", (), True, 1.0) for at in range(2)]
+    path = tmp_path / "labels.yaml"
+    write_label_file(answers, path, path.name)
+    assert read_label_file(path, path.name, ["id0", "id1"]) == ([], 2)
+    path.write_text(path.read_text("utf-8").replace("  label:\n", "  label: pass\n"), "utf-8")
+    filled, _ = read_label_file(path, path.name, ["id0", "id1"])
+    assert [each.label for each in filled] == ["pass", "pass"]
+    assert {each["answer"] for each in yaml.safe_load(path.read_text("utf-8"))["answers"]} == {text}
 
 
 def test_a_judge_that_causes_most_of_the_variance_is_named_in_reports(tmp_path: Path) -> None:
