@@ -75,7 +75,8 @@ def parse_variations(texts: Iterable[str]) -> tuple[Variation, ...]:
         name, sign, values = text.partition("=")
         problem = _find_problem(name.strip(), sign)
         if problem:
-            problems.append(Problem("", 0, 0, f"--vary {text}: {problem}"))
+            shown = name if is_secret_name(name.partition(".")[2]) else text
+            problems.append(Problem("", 0, 0, f"--vary {shown}: {problem}"))
             continue
         try:
             values.encode("utf-8")

@@ -340,6 +340,12 @@ def test_a_variation_that_cannot_be_is_refused(text: str, message: str) -> None:
         parse_variations([text])
 
 
+def test_a_value_of_a_secret_is_not_repeated() -> None:
+    with pytest.raises(InvalidInputError, match="looks like a secret") as caught:
+        parse_variations(["env.MY_API_KEY=correct-horse,battery-staple"])
+    assert "horse" not in str(caught.value)
+
+
 def test_values_may_hold_commas_and_come_in_parts() -> None:
     assert parse_variations(['env.A=x, "y,z"', "env.B=1", "env.A=w"]) == (
         Variation("env.A", ("x", "y,z", "w")),
