@@ -66,10 +66,12 @@ def build_control_comparison(
         is_base_changed: the base has, or may have, other code than the commit of the newest stored runs.
     """
     cause = _DRIFT_OR_CHANGE if is_base_changed else _DRIFT
+    quote = build_case_quote(suspects.cases)
     cases = tuple(
-        _build_case(case, fresh[case.key], suspects, decision.cases.get(build_row_name(case)), base, cause)
+        _build_case(case, fresh[case.key], suspects, decision.cases.get(build_row_name(case)), words)
         for case in suspects.cases
         if case.key in fresh
+        for words in [(quote(build_row_name(case)), base, cause)]
     )
     made = [run for runs in fresh.values() for side in (runs.head, runs.control) for run in side.runs]
     costs = [run.usage.cost_usd if run.usage else None for run in made if run.outcome != "not_run"]
@@ -90,9 +92,9 @@ def _build_case(
     fresh: FreshRuns,
     suspects: ControlSuspects,
     found: CaseControl | None,
-    base: str,
-    cause: str,
+    words: tuple[str, str, str],
 ) -> ControlCase:
+    """Return the record of a case; `words` are its name, that of the base and the cause of a drift."""
     outcomes = SuspectOutcomes(case, suspects.baseline, suspects.policy)
 
     def convert_run(run: RunResult, side: CaseResult) -> ControlRun:
@@ -120,11 +122,11 @@ def _build_case(
         found.control_failed,
         found.p,
         found.level,
-        _describe_case(case.eval_id, found, outcomes, base, cause),
+        _describe_case(found, outcomes, *words),
     )
 
 
-def _describe_case(name: str, found: CaseControl, outcomes: SuspectOutcomes, base: str, cause: str) -> str:
+def _describe_case(found: CaseControl, outcomes: SuspectOutcomes, name: str, base: str, cause: str) -> str:
     stored = outcomes.stored
     control = f"{found.control_runs - found.control_failed} of {found.control_runs}"
     head = f"{found.head_runs - found.head_failed} of {found.head_runs}"

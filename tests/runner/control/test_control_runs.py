@@ -8,7 +8,7 @@ import pytest
 
 from evalgate.config.loader import load_thresholds
 from tests.commands import Done, evalgate
-from tests.runner.control.projects import AGENT, PULL_REQUEST, Project, build_settings, git
+from tests.runner.control.projects import AGENT, PULL_REQUEST, Project, build_eval_set, build_settings, git
 
 PAGE = (Path(__file__).parents[3] / "docs/control-runs.md").read_text("utf-8")
 
@@ -133,6 +133,25 @@ def test_a_closed_gate_says_which_cases_fail_on_main_as_well(project: Project) -
     assert "score: order broke: failed" in reasons
     assert "refund_late fails on main today as well (control 0 of 5, head 0 of 5 passed;" in reasons
     assert "refund_late broke" not in done.out + reasons
+
+
+def test_cases_of_several_eval_sets_are_named_with_their_set(project: Project) -> None:
+    project.write("shop.evalset.json", build_eval_set().replace('"desk"', '"shop"'))
+    project.write("evalgate.json", build_settings().replace('"desk.evalset.json"', '"*.evalset.json"'))
+    project.commit("Add an eval set")
+    assert project.run("--runs", "5").code == 0
+    saved = evalgate("baseline", "save", "--to", "baseline.json", cwd=project.folder)
+    assert saved.code == 0, saved.err
+    project.commit("Baseline")
+    project.make_base()
+    project.set_provider("refund_late")
+    done = project.run(**PULL_REQUEST)
+    assert done.code == 0, done.out + done.err
+    reasons = done.record["verdict"]["reasons"]
+    assert [each.partition(" fails on main")[0] for each in reasons[:2]] == [
+        "desk/refund_late",
+        "shop/refund_late",
+    ]
 
 
 def test_an_average_that_fell_on_both_sides_is_a_drift_too(project: Project) -> None:
