@@ -10,7 +10,8 @@ from dataclasses import replace
 from math import comb
 from typing import TypeAlias
 
-from evalgate.core.formatting import pluralize
+from evalgate.core.formatting import join_quoted, pluralize
+from evalgate.core.registry import FINAL_STATE
 from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import Baseline, BaselineCase, BaselineRun, BaselineSource, CaseResult, FailingSince
 from evalgate.statistics.threshold_test import Flakiness, measure_flakiness
@@ -49,6 +50,29 @@ def score_run_pass(run: BaselineRun, thresholds: Limits, pass_score: float) -> f
         if limit is not None
     ]
     return float(all(met)) if met else None
+
+
+def describe_assumed_limits(baseline: Baseline, thresholds: Limits, pass_score: float) -> str:
+    """Return a sentence about metrics that fail runs although no threshold of them is known; "" without any.
+
+    An eval set may have a file with thresholds of its own, which is not read here.
+    """
+    scores = (item for case in baseline.cases for run in case.runs for item in run.scores.items())
+    names = {
+        name
+        for name, score in scores
+        if score is not None and name not in thresholds and name != FINAL_STATE
+        if not name.startswith("check/")
+        for known in [get_score_range(name)]
+        if not known.lower_is_better and not known.is_met(score, known.to_score(pass_score))
+    }
+    if not names:
+        return ""
+    return (
+        f"No threshold of {join_quoted(sorted(names))} is known here, so runs below "
+        f"`gate.statistics.pass_score` ({pass_score:g}) count as failed. Name the file that has it with "
+        "--thresholds, or write it under `criteria`."
+    )
 
 
 _LUCK = 0.05

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from evalgate.baselines.failing_since import (
     Limits,
+    describe_assumed_limits,
     find_break,
     format_failing_since,
     measure_baseline_flakiness,
@@ -62,8 +63,11 @@ def build_flaky_report(folder: Path, to: str | None, thresholds: str | None, tod
     limits = {each.metric: each.threshold if each.gates else None for each in rules.criteria}
     ranges = {each.metric: target.config.get_score_range(each.metric) for each in rules.criteria}
     baseline = target.read()
-    found = rank_flaky_cases(baseline, limits, pass_score=target.config.gate.statistics.pass_score)
+    pass_score = target.config.gate.statistics.pass_score
+    found = rank_flaky_cases(baseline, limits, pass_score=pass_score)
     changes = list_change_sentences(baseline.sources, build_series(baseline, ranges))
+    if assumed := describe_assumed_limits(baseline, limits, pass_score):
+        changes.append(assumed)
     return format_flaky_report(found, today, of=len(baseline.cases), changes=changes)
 
 
@@ -110,7 +114,8 @@ def format_flaky_report(
         cases: the flakiest first.
         today: first day of the quarantines.
         of: cases that the baseline holds; those with fewer than two runs are in no table.
-        changes: sentences about averages that changed their level for good, which is no flakiness.
+        changes: sentences about averages that changed their level for good, which is no flakiness, and about
+            thresholds that are not known.
     """
     lines = _format_lines(cases, today, (of or len(cases)) - len(cases))
     return "".join(f"{line}\n" for line in (*(to_log_line(each, 400) for each in changes), *lines))

@@ -74,6 +74,8 @@ def history(
         raise InvalidInputError(f"{out}: cannot be written: {error.strerror}") from None
     for sentence in list_change_sentences(found.sources, found.series):
         print_sentence(sentence)
+    if found.assumed:
+        print_sentence(found.assumed)
     runs = pluralize(len(found.sources), "gate run")
     print_sentence(f"History of {runs} written to {out}/index.html and {out}/badge.svg.")
     return 0

@@ -148,6 +148,22 @@ def test_a_metric_that_is_only_reported_fails_no_case(
     assert page.count(">4 of 4</td>") == len(levels)
 
 
+def test_thresholds_that_are_not_known_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_project(tmp_path, build_baseline(0.85, 0.9))
+    (folder / "test_config.json").write_text(json.dumps({"criteria": {METRIC: 0.8}}))
+    (folder / "evalgate.json").write_text('{"version": 1, "gate": {"baseline": "b.json"}}')
+    said = f"No threshold of `{METRIC}` is known here, so runs below `gate.statistics.pass_score` (1) count as failed."
+    for command in (["history", "--out", "site"], ["flaky"]):
+        assert main([*command, "-C", str(folder)]) == 0
+        assert said in capsys.readouterr().out
+        known = [*command, "-C", str(folder), "--thresholds", "test_config.json", "--to", "b.json"]
+        if command == ["flaky"]:
+            assert main(known) == 0
+            assert said not in capsys.readouterr().out
+    page = (folder / "site/index.html").read_text("utf-8")
+    assert "or write it under `criteria`." in page
+
+
 def test_a_crash_is_the_worst_score() -> None:
     old = build_baseline(1.0, 1.0, cases=1)
     crashed = (old.cases[0].runs[0], replace(old.cases[0].runs[1], outcome="crashed", scores={METRIC: None}))

@@ -82,6 +82,7 @@ def render_history(history: GateRunHistory, label: str, repository: str, now: da
         names=[each.name for each in history.series],
         rows=list(_iter_rows(history, repository)),
         failing=failing[:_MOST_NAMED],
+        assumed=history.assumed,
         more_failing=max(0, len(failing) - _MOST_NAMED),
         about=(f"evalgate {__version__}", f"written {now.strftime('%Y-%m-%d %H:%M')} UTC"),
     )

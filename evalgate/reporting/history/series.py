@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
-from evalgate.baselines.failing_since import Limits, find_break, score_run_pass
+from evalgate.baselines.failing_since import Limits, describe_assumed_limits, find_break, score_run_pass
 from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range, get_score_range
@@ -48,6 +48,8 @@ class GateRunHistory:
     """Cases that passed in their newest gate run."""
     failing_since: Mapping[CaseKey, FailingSince]
     """Cases that passed until a gate run and have failed in all since."""
+    assumed: str = ""
+    """Sentence about metrics whose thresholds are not known; "" if all are."""
 
 
 def build_history(
@@ -77,6 +79,7 @@ def build_history(
         len(baseline.cases),
         sum(case.status == "passed" for case in baseline.cases),
         {key: since for key, since in breaks if since is not None},
+        describe_assumed_limits(baseline, thresholds, pass_score),
     )
 
 
