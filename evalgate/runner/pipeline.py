@@ -130,8 +130,10 @@ class GateRun:
         )
         own = self.agent.notices if isinstance(self.agent, HasNotices) else ()
         record = replace(record, notices=(*told, *own, *record.notices, *self.checkpoint.notices))
-        if not self.plan.agent.settings.track_files or self.checkpoint.finished:
-            return record  # runs of an earlier process opened files that are not known here
+        if not self.plan.agent.settings.track_files:
+            return record
+        if self.checkpoint.finished:  # runs of an earlier process opened files that are not known here
+            return _add_notice(record, _NO_FILES)
         from evalgate.runner.affected import collect_tracked_files
 
         return replace(record, files=collect_tracked_files(self.plan, self.agent, record))
@@ -290,6 +292,10 @@ def _estimate_run(
     yield from describe_estimate(found, meter.budget, meter.spent, others, rounds)
 
 
+_NO_FILES = (
+    "A run that was resumed, or made in shards, has no list of the files that the agent opened "
+    "(`agent.track_files`): if it is saved in the baseline, every change concerns its suites."
+)
 _NO_CONTROL_OF_SHARDS = (
     "Shards make no control runs, so the comparison with the baseline decides. To make them, run the cases "
     "that failed without --shard."
@@ -316,9 +322,15 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
     )
     scope = RunScope(finished, used=RunUsage(judged))
     record = restore_written_cases(_build_record(plan, scope, baseline, progress, timing), records)
+    if plan.agent.settings.track_files:
+        record = _add_notice(record, _NO_FILES)
     if plan.control is None or record.verdict.status != "fail":
         return record
-    return replace(record, notices=(_NO_CONTROL_OF_SHARDS, *record.notices))
+    return _add_notice(record, _NO_CONTROL_OF_SHARDS)
+
+
+def _add_notice(record: Record, notice: str) -> Record:
+    return replace(record, notices=(notice, *record.notices))
 
 
 def build_record_from_runs(

@@ -505,6 +505,15 @@ def test_the_files_that_the_agent_opened_select_its_suites(
     assert "files" not in json.loads((folder / ".evalgate/baseline.json").read_text())
 
 
+def test_merged_shards_say_that_they_keep_no_list_of_files(tmp_path: Path) -> None:
+    folder = build_tracking_project(tmp_path)
+    for shard in ("1", "2"):
+        assert evalgate("run", "--runs", "1", "--shard", f"{shard}/2", "--out", shard, cwd=folder).code == 0
+    merged = evalgate("merge", "--runs", "1", "1", "2", cwd=folder)
+    assert merged.code == 0, merged.err
+    assert any("or made in shards, has no list" in notice for notice in merged.record["notices"])
+
+
 @pytest.mark.parametrize(
     "words",
     [("--base", "main"), ("--affected", "--shard", "1/2"), ("--affected", "--watch")],
