@@ -150,10 +150,10 @@ def find_newest_sources(baseline: Baseline) -> Mapping[str, int]:
     return found
 
 
-def compute_age_days(baseline: Baseline, now: datetime) -> int | None:
-    """Return whole days since the newest gate run in the baseline, or None if that is not known."""
+def compute_age_days(sources: Iterable[BaselineSource], now: datetime) -> int | None:
+    """Return whole days since the newest gate run of a baseline, or None if that is not known."""
     try:
-        times = [datetime.fromisoformat(each.created_at) for each in baseline.sources if each.created_at]
+        times = [datetime.fromisoformat(each.created_at) for each in sources if each.created_at]
         return max((now - max(times)).days, 0) if times else None
     except (TypeError, ValueError):  # no time, or one without a zone
         return None
@@ -161,7 +161,7 @@ def compute_age_days(baseline: Baseline, now: datetime) -> int | None:
 
 def describe_staleness(baseline: Baseline, now: datetime) -> Iterator[str]:
     """Yield notices about an old or manually accepted baseline."""
-    days = compute_age_days(baseline, now)
+    days = compute_age_days(baseline.sources, now)
     if days is not None and days > STALE_DAYS:
         yield (
             f"The newest run in the baseline is {days} days old: a model that drifted since looks like a "

@@ -83,7 +83,7 @@ def summarize_baseline(destination: BaselineTarget, now: datetime | None = None)
         destination.target,
         baseline.sources,
         {f"{case.eval_set_id}/{case.eval_id}": len(case.runs) for case in baseline.cases},
-        compute_age_days(baseline, now),
+        compute_age_days(baseline.sources, now),
         {
             name: replace(
                 each,

@@ -175,7 +175,7 @@ def test_accepting_replaces_everything_and_says_why() -> None:
 )
 def test_age(created_at: str | None, days: int | None) -> None:
     baseline = Baseline((), (BaselineSource(created_at),))
-    assert compute_age_days(baseline, NOW) == days
+    assert compute_age_days(baseline.sources, NOW) == days
     assert bool(list(describe_staleness(baseline, NOW))) == ((days or 0) > 14)
 
 

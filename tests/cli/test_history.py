@@ -111,6 +111,14 @@ def test_the_badge_has_the_colour_of_the_newest_run(
     assert message in text
 
 
+@pytest.mark.parametrize("time", ["2026-11-01", "2026-11-01T08:00:00", "yesterday", ""])
+def test_a_gate_run_of_unknown_age_is_not_called_old(time: str) -> None:
+    baseline = build_baseline(1.0)
+    baseline = replace(baseline, sources=(replace(baseline.sources[0], created_at=time),))
+    history = build_history(baseline, {METRIC: 0.8}, {}, 1.0)
+    assert "evalgate: 4/4 passed<" in render_badge(history, "evalgate", FIRST + timedelta(days=99))
+
+
 def test_a_case_that_is_added_later_moves_no_average() -> None:
     old = build_baseline(*[0.9] * 8)
     new = replace(

@@ -3,7 +3,7 @@
 import html
 from datetime import datetime
 
-from evalgate.baselines.history import STALE_DAYS
+from evalgate.baselines.history import STALE_DAYS, compute_age_days
 from evalgate.core.sanitize import strip_invisible
 from evalgate.reporting.history.series import GateRunHistory
 
@@ -24,9 +24,8 @@ def render_badge(history: GateRunHistory, label: str, now: datetime) -> str:
     message = f"{history.passing}/{history.cases} passed"
     share = history.passing / history.cases if history.cases else 0.0
     color = _GREEN if share == 1 else _AMBER if share >= _ENOUGH else _RED
-    newest = history.sources[-1].created_at
-    if newest and (now - datetime.fromisoformat(newest)).days > STALE_DAYS:
-        message, color = f"{message}, {newest[:10]}", _GREY
+    if (compute_age_days(history.sources, now) or 0) > STALE_DAYS:
+        message, color = f"{message}, {(history.sources[-1].created_at or '')[:10]}", _GREY
     label = strip_invisible(label)
     left, right = _measure(label), _measure(message)
     name, width = html.escape(f"{label}: {message}"), left + right
