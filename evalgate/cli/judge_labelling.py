@@ -31,6 +31,8 @@ from evalgate.runner.judge_assessment import (
     describe_people,
 )
 from evalgate.runner.reevaluation import load_thresholds_or_default
+from evalgate.system.files import lock_folder
+from evalgate.system.workspace import resolve_workspace
 
 
 @frozen
@@ -51,24 +53,25 @@ def draw_sample(options: SampleOptions, folder: Path, thresholds: str | None) ->
         InvalidInputError: the results hold no judged answer that is not drawn yet, or a file cannot be used.
     """
     path, shown_as = _find_store(folder, thresholds)
-    store = read_store(path, shown_as)
-    among = _select_metric(
-        list_judged_answers(read_record(folder / options.results, options.results)), options
-    )
-    drawn_before = {
-        (answer_id, fingerprint)
-        for answer_id, answer in store.answers.items()
-        for fingerprint in answer.verdicts
-    }
-    fresh = [each for each in among if (each.answer_id, each.fingerprint) not in drawn_before]
-    if not fresh:
-        raise InvalidInputError(f"{options.results}: all {len(among)} judged answers were drawn before")
-    drawn = sample_answers(fresh, options.count, options.seed)
-    store = store.add_sample(drawn, among, datetime.now(UTC).isoformat(timespec="seconds"))
-    wanted = [each for each in drawn if not store.answers[each.answer_id].labels]
-    if wanted:
-        write_label_file(wanted, folder / options.out, options.out)
-    write_store(store, path, shown_as)
+    with lock_folder(path.parent):
+        store = read_store(path, shown_as)
+        among = _select_metric(
+            list_judged_answers(read_record(folder / options.results, options.results)), options
+        )
+        drawn_before = {
+            (answer_id, fingerprint)
+            for answer_id, answer in store.answers.items()
+            for fingerprint in answer.verdicts
+        }
+        fresh = [each for each in among if (each.answer_id, each.fingerprint) not in drawn_before]
+        if not fresh:
+            raise InvalidInputError(f"{options.results}: all {len(among)} judged answers were drawn before")
+        drawn = sample_answers(fresh, options.count, options.seed)
+        store = store.add_sample(drawn, among, datetime.now(UTC).isoformat(timespec="seconds"))
+        wanted = [each for each in drawn if not store.answers[each.answer_id].labels]
+        if wanted:
+            write_label_file(wanted, folder / options.out, options.out)
+        write_store(store, path, shown_as)
     if known := len(drawn) - len(wanted):
         yield f"{pluralize(known, 'drawn answer')} had labels already, for another judge."
     if wanted:
@@ -97,16 +100,19 @@ def add_labels(labels: str, by: str, folder: Path, thresholds: str | None) -> It
         InvalidInputError: with every problem of the file, or if it holds no label.
     """
     path, shown_as = _find_store(folder, thresholds)
-    store = read_store(path, shown_as)
-    filled, empty = read_label_file(folder / labels, labels, store.answers)
-    if not filled:
-        raise InvalidInputError(f"{labels}: no label is filled in: write `pass` or `fail` behind `label:`")
-    at = datetime.now(UTC).isoformat(timespec="seconds")
-    given = {
-        each.answer_id: PersonLabel(by=to_one_line(by), label=each.label, at=at, note=each.note)
-        for each in filled
-    }
-    write_store(store.add_labels(given), path, shown_as)
+    with lock_folder(path.parent):  # another person may add labels at the same time
+        store = read_store(path, shown_as)
+        filled, empty = read_label_file(folder / labels, labels, store.answers)
+        if not filled:
+            raise InvalidInputError(
+                f"{labels}: no label is filled in: write `pass` or `fail` behind `label:`"
+            )
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        given = {
+            each.answer_id: PersonLabel(by=to_one_line(by), label=each.label, at=at, note=each.note)
+            for each in filled
+        }
+        write_store(store.add_labels(given), path, shown_as)
     skipped = f"; {empty} without a label" if empty else ""
     yield f"{shown_as}: {pluralize(len(filled), 'label')} of {by}{skipped}. See: evalgate judge check"
 
@@ -173,7 +179,8 @@ def check_judge(folder: Path, thresholds: str | None) -> JudgeCheck:
 
 
 def _find_store(folder: Path, thresholds: str | None) -> tuple[Path, str]:
-    """Return the path of the store, and its name in messages."""
+    """Return the path of the store, and its name in messages; the folder must exist."""
+    resolve_workspace(folder)
     base = load_thresholds_or_default(folder, thresholds).base
     path = base / STORE_NAME
     return path, str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)

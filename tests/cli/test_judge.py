@@ -5,12 +5,22 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import yaml
 
-from evalgate.datasets.judge_labels import read_label_file, write_label_file
+from evalgate.cli.judge_labelling import add_labels
+from evalgate.core.errors import InvalidInputError
+from evalgate.datasets.judge_labels import (
+    STORE_NAME,
+    LabelStore,
+    read_label_file,
+    read_store,
+    write_label_file,
+    write_store,
+)
 from evalgate.datasets.judged_answers import JudgedAnswer
 from tests.commands import Done, evalgate
 from tests.openai_server import Body, Completion, OpenAIServer, Reply
@@ -165,6 +175,22 @@ def test_a_judge_that_misses_its_floor_closes(tmp_path: Path) -> None:
         f"It is not known whether the judge of {METRIC} holds `judge.floor`: no answers of this judge"
         in " ".join(undecided.record["notices"])
     ), "another judge's labels tell nothing"
+
+
+def test_labels_that_people_add_at_the_same_time_are_all_stored(tmp_path: Path) -> None:
+    answers = [JudgedAnswer(f"id{at}", METRIC, "f", "s:c", "q", "a", "", (), True, 1.0) for at in range(2)]
+    store = LabelStore().add_sample(answers, answers, "2026-11-01T00:00:00+00:00")
+    write_store(store, tmp_path / STORE_NAME, STORE_NAME)
+    write_label_file(answers, tmp_path / "labels.yaml", "labels.yaml")
+    text = (tmp_path / "labels.yaml").read_text("utf-8")
+    (tmp_path / "labels.yaml").write_text(text.replace("  label:\n", "  label: pass\n"), "utf-8")
+    people = [f"person {number}" for number in range(8)]
+    with ThreadPoolExecutor(len(people)) as pool:
+        list(pool.map(lambda name: list(add_labels("labels.yaml", name, tmp_path, None)), people))
+    stored = read_store(tmp_path / STORE_NAME, STORE_NAME).answers["id0"].labels
+    assert sorted(label.by for label in stored) == people
+    with pytest.raises(InvalidInputError, match="nowhere"):
+        list(add_labels("labels.yaml", "anna", tmp_path / "nowhere", None))
 
 
 def test_wrong_labels_are_reported_with_their_lines(tmp_path: Path) -> None:
