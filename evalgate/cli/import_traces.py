@@ -18,7 +18,7 @@ from evalgate.core.types import CaseTurn, EvalCase, EvalSet, Reply, ToolCall, To
 from evalgate.datasets.case_notes import CaseNotes, read_case_notes
 from evalgate.datasets.case_notes_edits import add_notes, build_note
 from evalgate.datasets.edit_history import EditHistory
-from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eval_set
+from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eval_set, split_writable
 from evalgate.datasets.loading import build_notes_name
 from evalgate.documents.validation_errors import is_valid_id
 from evalgate.integrations.trace_sources.api_client import TraceQuery
@@ -116,8 +116,9 @@ def _import_traces(
     ]
     if len(added) < len(cases):
         counts.append(f"Left out {len(cases) - len(added):,} that an earlier import had.")
-    added, refused = _split_writable(added, options, target)
-    problems += refused
+    format_name = target.file.eval_set.format_name if target.file else options.to
+    added, refused = split_writable(added, format_name)
+    problems += [f"{options.out}: {sentence}" for sentence in refused]
     if not added:
         return ImportResult(
             (*counts, f"Nothing was added to {options.out}."), tuple(problems), (), not batch.failure
@@ -273,22 +274,6 @@ def _open_target(options: ImportOptions, workspace: Workspace) -> _Target:
     dropped = (key for source in notes.dropped for key in _list_source_keys(source))
     seen = frozenset({*ids, *sources, *dropped})
     return _Target(file, notes_path, shown_as, text, frozenset(notes.cases), seen)
-
-
-def _split_writable(
-    cases: Sequence[EvalCase], options: ImportOptions, target: _Target
-) -> tuple[list[EvalCase], list[str]]:
-    """Return the cases that the file's format can hold, and a sentence about each of the others."""
-    writer = registry.get_writer(target.file.eval_set.format_name if target.file else options.to)
-    kept, refused = list[EvalCase](), list[str]()
-    for case in cases:
-        try:
-            writer.write_eval_set(EvalSet("import", (replace(case, tags=()),)))
-        except InvalidInputError as error:
-            refused.append(f"{options.out}: {error.problems[-1].message}")
-        else:
-            kept.append(case)
-    return kept, refused
 
 
 def _write_cases(

@@ -51,9 +51,10 @@ def record(
 ) -> int:
     """Send messages from a file to the agent, and save the cases.
 
-    Never asks anything. Ends with exit code 3 if a conversation broke off; the others are saved.
+    Never asks anything. Ends with exit code 3 if a conversation broke off or does not fit the format.
+    The others are saved.
     """
-    from evalgate.core.errors import NoVerdictError
+    from evalgate.core.errors import InvalidInputError, NoVerdictError
     from evalgate.runner.case_files import check_target, save_cases
     from evalgate.runner.recording import expect_replies, is_whole, run_conversations
 
@@ -71,8 +72,12 @@ def record(
         ]
         if not kept:
             raise NoVerdictError("no conversation came to its end, so nothing was saved")
-        printer.print_saved(save_cases(kept, out, to, setup.workspace, redactor), len(kept))
-    return 0 if len(kept) == len(cases) else 3
+        try:
+            saved = save_cases(kept, out, to, setup.workspace, redactor)
+        except InvalidInputError as error:  # exit code 2 says that nothing was sent
+            raise NoVerdictError(f"nothing was saved: {error}") from None
+        printer.print_saved(saved, saved.count)
+    return 0 if saved.count == len(cases) else 3
 
 
 def _read_conversations(

@@ -323,6 +323,20 @@ def _shift_hunk(header: str, lines: int) -> str:
     return re.sub(r"([-+])(\d+)", shift, header, count=2)
 
 
+def split_writable(cases: Sequence[EvalCase], format_name: str) -> tuple[list[EvalCase], list[str]]:
+    """Return the cases that a format can hold, and a sentence about each of the others."""
+    writer = registry.get_writer(format_name)
+    kept, refused = list[EvalCase](), list[str]()
+    for case in cases:
+        try:
+            writer.write_eval_set(EvalSet("one", (case,)))
+        except InvalidInputError as error:
+            refused.append(error.problems[-1].message)
+        else:
+            kept.append(case)
+    return kept, refused
+
+
 # --- new files --------------------------------------------------------------------------------------------
 
 

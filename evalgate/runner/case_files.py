@@ -10,7 +10,7 @@ from evalgate.core.formatting import join_quoted
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.edit_history import EditHistory
-from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eval_set
+from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eval_set, split_writable
 from evalgate.documents.strict_json import parse_json
 from evalgate.documents.validation_errors import is_valid_id
 from evalgate.redaction.live_redactor import LiveRedactor
@@ -31,6 +31,8 @@ class SavedCases:
     """Data that the format cannot hold, as `case: data`."""
     is_redacted: bool
     """True: a secret was replaced, so the cases differ from what was said."""
+    count: int
+    """Number of cases that were written: `lost` names those that the format cannot hold."""
 
 
 def list_case_ids(out: str, workspace: Workspace) -> tuple[str, ...]:
@@ -74,14 +76,16 @@ def save_cases(
     if (workspace.folder / out).exists():
         return _add_cases(redacted, out, to, workspace, is_redacted=is_redacted)
     format_name = to or DEFAULT_FORMAT
-    eval_set = EvalSet(Path(out).name.partition(".")[0], redacted, path=out)
+    kept, refused = split_writable(redacted, format_name)
+    # Without any, the writer refuses all of them.
+    eval_set = EvalSet(Path(out).name.partition(".")[0], tuple(kept or redacted), path=out)
     written = registry.get_writer(format_name).write_eval_set(eval_set)
     # What cannot be read again, such as an id with a line break, is never written.
     registry.get_formats()[format_name].read_eval_set(parse_json(written.text.encode(), out))
     with _translate_os_errors(out):
         (workspace.folder / out).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(workspace.folder / out, written.text, workspace.owner)
-    return SavedCases(out, format_name, written.lost, is_redacted)
+    return SavedCases(out, format_name, (*refused, *written.lost), is_redacted, len(kept))
 
 
 def _add_cases(
@@ -89,10 +93,11 @@ def _add_cases(
 ) -> SavedCases:
     file = open_eval_set(workspace.folder / out, out)
     _check_file(file, to, [case.eval_id for case in cases])
-    edited = edit_eval_set(file, (*file.eval_set.cases, *cases))
+    kept, refused = split_writable(cases, file.eval_set.format_name)
+    edited = edit_eval_set(file, (*file.eval_set.cases, *(kept or cases)))
     with _translate_os_errors(out):
         EditHistory().save(edited)
-    return SavedCases(out, file.eval_set.format_name, edited.lost, is_redacted)
+    return SavedCases(out, file.eval_set.format_name, (*refused, *edited.lost), is_redacted, len(kept))
 
 
 def _check_file(file: EvalSetFile, to: str | None, names: Sequence[str]) -> None:

@@ -35,6 +35,8 @@ def answer(text, session):
         session.usage(input_tokens=10, output_tokens=4, cost_usd=0.001)
         session.state["refunds"] = session.state.get("refunds", 0) + 1
         return "Refunded."
+    if text == "hush":
+        return ""
     return f"You said {text} as {session.user_id or 'nobody'}"
 """
 
@@ -231,6 +233,24 @@ def test_a_conversation_is_added_to_an_eval_set_of_any_format(tmp_path: Path, to
         tmp_path, "--from", "b.txt", *out, "--to", "trpc" if to == "orchestrate" else "orchestrate"
     )
     assert "and --to names" in str(other.exception)
+
+
+def test_a_conversation_that_the_format_cannot_hold_is_left_out_and_told(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Hello\n\nhush\n")
+    (tmp_path / "b.txt").write_text("hush\n\nrefund\n\nBye\n")
+    (tmp_path / "c.txt").write_text("hush\n")
+    out = ("-o", "a.json", "--to", "orchestrate")
+    result = recorded(project(tmp_path), "--from", "a.txt", *out)
+    assert (result.return_value, len(load_cases(tmp_path, "a.json"))) == (3, 1)
+    assert "hush: the whole case: it expects neither a call nor a response" in result.stderr
+    assert "a.json: 1 case written" in result.stdout
+    (tmp_path / "a.json").write_text(f"[{(tmp_path / 'a.json').read_text()}]")  # one dataset holds one case
+    result = recorded(tmp_path, "--from", "b.txt", *out)
+    assert (result.return_value, len(load_cases(tmp_path, "a.json"))) == (3, 3)
+    assert "a.json: 2 cases written" in result.stdout
+    result = recorded(tmp_path, "--from", "c.txt", *out)
+    assert isinstance(result.exception, NoVerdictError)
+    assert "nothing was saved" in str(result.exception)
 
 
 def test_conversations_are_separated_and_a_broken_one_is_told(tmp_path: Path) -> None:
