@@ -392,7 +392,13 @@ def test_tags_are_kept_in_the_notes_which_follow_new_names_and_undo(tmp_path: Pa
         **{**form, "eval_id": "brief", "do": "save", "digest": open_eval_set(path, "x").digest},
     )
     assert set(read_case_notes(notes, "x")[0].cases) == {"brief", "late"}
-    send("/sets/case/move", "brief", do="delete", sure="1")
+    address = "/sets/case/move?file=evals/desk.evalset.json&case=brief"
+    shown = client.post(address, data={"csrf": token, "do": "delete"}).text
+    assert "source: http://x/1" in shown
+    assert open_eval_set(path, "x").digest in shown
+    changed = client.post(address, data={"csrf": token, "do": "delete", "sure": "of an earlier file"})
+    assert (changed.status_code, "changed by something else" in changed.text) == (409, True)
+    send("/sets/case/move", "brief", do="delete", sure=open_eval_set(path, "x").digest)
     assert set(read_case_notes(notes, "x")[0].cases) == {"late"}
     send("/sets/undo", "")
     send("/sets/undo", "")

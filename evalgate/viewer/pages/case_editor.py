@@ -372,11 +372,9 @@ def _change_cases(request: Request, form: Form) -> Response:
     at = next(number for number, case in enumerate(old) if case is page.case)
     target = page.case.eval_id
     try:
-        if action == "delete" and not get_field(form, "sure"):
-            edited = edit_eval_set(file, _replace_case(file, page.case))
-            return render(
-                request, "delete_case.html.j2", file=file, case=page.case, diff=split_diff(edited.diff)
-            )
+        also = drop_noted_case(file, page.case.eval_id) if action in {"delete", "drop"} else []
+        if action == "delete" and get_field(form, "sure") != file.digest:
+            return _ask_to_delete(request, page, also, is_changed=bool(get_field(form, "sure")))
         if action in {"delete", "drop"}:
             cases = _replace_case(file, page.case)
         elif action == "duplicate":
@@ -388,7 +386,6 @@ def _change_cases(request: Request, form: Form) -> Response:
             cases = [*rest[:to], page.case, *rest[to:]]
         else:
             raise InvalidInputError(f"there is no button {action!r} on this page")
-        also = drop_noted_case(file, page.case.eval_id) if action in {"delete", "drop"} else []
         if action == "duplicate":
             also = copy_noted_case(file, page.case.eval_id, target)
         viewer.edits.save(edit_eval_set(file, cases), *also)
@@ -400,6 +397,22 @@ def _change_cases(request: Request, form: Form) -> Response:
     if action == "delete":
         return RedirectResponse(link("/sets/view", file=file.shown_as, done="deleted"), 303)
     return RedirectResponse(link("/sets/case", file=file.shown_as, case=target, done=action), 303)
+
+
+def _ask_to_delete(
+    request: Request, page: EditedCase, also: Sequence[FileChange], *, is_changed: bool
+) -> Response:
+    """Show what deleting a case removes; `is_changed` says that the file changed since that was shown."""
+    edited = edit_eval_set(page.file, _replace_case(page.file, page.case))
+    return render(
+        request,
+        "delete_case.html.j2",
+        status_code=409 if is_changed else 200,
+        file=page.file,
+        case=page.case,
+        diff=[*split_diff(edited.diff), *_list_diffs(also)],
+        is_changed=is_changed,
+    )
 
 
 def _go_on_reviewing(file: EvalSetFile, eval_id: str, done: str) -> Response:
