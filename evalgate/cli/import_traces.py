@@ -16,7 +16,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_one_line
 from evalgate.core.types import CaseTurn, EvalCase, EvalSet, Reply, ToolCall, ToolResult
 from evalgate.datasets.case_notes import CaseNotes, read_case_notes
-from evalgate.datasets.case_notes_edits import add_notes, build_note
+from evalgate.datasets.case_notes_edits import add_notes, build_note, change_notes
 from evalgate.datasets.edit_history import EditHistory
 from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eval_set, split_writable
 from evalgate.datasets.loading import build_notes_name
@@ -35,7 +35,7 @@ from evalgate.integrations.trace_sources.sources import fetch_traces, is_api, re
 from evalgate.integrations.trace_sources.traces import TraceBatch
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.personal_data import PersonalDataRedactor
-from evalgate.system.files import read_input_text, write_atomically
+from evalgate.system.files import write_atomically
 from evalgate.system.gc import pause_gc
 from evalgate.system.workspace import Workspace, open_workspace
 
@@ -254,7 +254,6 @@ class _Target:
     """None: it does not exist yet."""
     notes_path: Path
     notes_shown_as: str
-    notes_text: str
     noted: frozenset[str]
     """Ids of the cases in the notes, which may be of an import that was interrupted."""
     seen: frozenset[str]
@@ -265,15 +264,13 @@ def _open_target(options: ImportOptions, workspace: Workspace) -> _Target:
     path = workspace.folder / options.out
     notes_path = path.with_name(build_notes_name(path.name))
     shown_as = str(Path(options.out).with_name(notes_path.name))
-    notes, text = CaseNotes(), ""
-    if notes_path.exists():
-        notes, text = read_case_notes(notes_path, shown_as)[0], read_input_text(notes_path, shown_as)
+    notes = read_case_notes(notes_path, shown_as)[0] if notes_path.exists() else CaseNotes()
     file = open_eval_set(path, options.out) if path.exists() else None
     ids = {case.eval_id for case in file.eval_set.cases} if file else set()
     sources = {note.source for name, note in notes.cases.items() if note.source and name in ids}
     dropped = (key for source in notes.dropped for key in _list_source_keys(source))
     seen = frozenset({*ids, *sources, *dropped})
-    return _Target(file, notes_path, shown_as, text, frozenset(notes.cases), seen)
+    return _Target(file, notes_path, shown_as, frozenset(notes.cases), seen)
 
 
 def _write_cases(
@@ -288,7 +285,10 @@ def _write_cases(
         for case in added
         if case.eval_id not in target.noted
     }
-    notes = add_notes(target.notes_text, entries, target.notes_shown_as, path.name)
+    shown_as = target.notes_shown_as
+    notes = change_notes(
+        target.notes_path, shown_as, lambda text: add_notes(text, entries, shown_as, path.name)
+    )
     bare = [replace(case, tags=(), status="expected", source="") for case in added]
     edited, text = None, ""
     if target.file is None:
@@ -301,7 +301,7 @@ def _write_cases(
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # The notes first: notes without a case are an error that names them. Cases without notes would gate.
-        write_atomically(target.notes_path, notes, workspace.owner)
+        write_atomically(target.notes_path, (notes.after or b"").decode(), workspace.owner)
         if edited is None:
             write_atomically(path, text, workspace.owner)
         else:

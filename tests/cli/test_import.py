@@ -123,6 +123,19 @@ def test_another_import_adds_only_new_cases(tmp_path: Path) -> None:
     assert (tmp_path / OUT).read_text() == after
 
 
+def test_another_import_keeps_the_line_ends_and_the_mark_of_the_notes(tmp_path: Path) -> None:
+    write_traces(tmp_path, LATE)
+    invoke(tmp_path, "import", "traces.json")
+    notes = tmp_path / NOTES
+    notes.write_bytes(b"\xef\xbb\xbf" + notes.read_bytes().replace(b"\n", b"\r\n"))
+    before = notes.read_bytes()
+    write_traces(tmp_path, LATE, HELLO)
+    invoke(tmp_path, "import", "traces.json")
+    after = notes.read_bytes()
+    assert after.startswith(before)
+    assert after.count(b"\n") == after.count(b"\r\n") > before.count(b"\n")
+
+
 def test_a_dropped_case_does_not_come_back(tmp_path: Path) -> None:
     write_traces(tmp_path, LATE, SENT)
     invoke(tmp_path, "import", "traces.json")
