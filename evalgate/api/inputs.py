@@ -190,7 +190,7 @@ def _read_object(source: object, name: str, format_name: str | None) -> EvalSet:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"{name}: is no JSON: {error}") from None
-    return parse_eval_set(value, registry.get_formats(), display_path=name, format_name=format_name)
+    return parse_eval_set(value, registry.get_formats(), shown_as=name, format_name=format_name)
 
 
 def describe_agent(agent: object, options: EvaluationOptions) -> AgentSpec:

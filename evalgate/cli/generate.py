@@ -152,8 +152,8 @@ def _find_dataset(options: GenerateOptions, workspace: Workspace) -> Dataset | N
 # --- what was recorded --------------------------------------------------------------------------------------
 
 
-def _read_recorded(path: Path, display_path: str) -> tuple[EvalSet, list[str]]:
-    recording = read_recording(path, display_path)
+def _read_recorded(path: Path, shown_as: str) -> tuple[EvalSet, list[str]]:
+    recording = read_recording(path, shown_as)
     if isinstance(recording, Record):
         return _convert_record(recording)
     cases = [make_storable(_as_expected(case)) for case in recording.cases]

@@ -63,13 +63,13 @@ class InvalidThresholdsError(InvalidInputError):
         self.rest = rest
 
 
-def load_thresholds(path: Path, display_path: str) -> Thresholds:
+def load_thresholds(path: Path, shown_as: str) -> Thresholds:
     """Read a thresholds file of ours (YAML, TOML, JSON), or one of Google ADK or tRPC-Agent-Go as it is.
 
     Raises:
         InvalidInputError: with every problem of the file.
     """
-    document = read_config_document(path, display_path, otherwise=_WITHOUT_A_FILE)
+    document = read_config_document(path, shown_as, otherwise=_WITHOUT_A_FILE)
     if path.suffix == ".json" and isinstance(document.value, list):
         describe_ignored_trpc_keys: _DescribeIgnoredKeys = registry.load_object(
             "evalgate.integrations.trpc.metrics_file:describe_ignored_trpc_keys"
@@ -80,7 +80,7 @@ def load_thresholds(path: Path, display_path: str) -> Thresholds:
         trpc_criteria: _ParseCriteria = registry.load_object(_PARSE_TRPC_CRITERIA)
 
         find_position = partial(criterion_position, document)
-        rules = Thresholds(DEFAULT_CONFIG, path.parent, display_path, "trpc", find_position=find_position)
+        rules = Thresholds(DEFAULT_CONFIG, path.parent, shown_as, "trpc", find_position=find_position)
         try:
             criteria = trpc_criteria(document)
             return replace(rules, criteria=criteria, notices=describe_ignored_trpc_keys(document))
@@ -94,11 +94,11 @@ def load_thresholds(path: Path, display_path: str) -> Thresholds:
         except ValidationError as error:
             rest = _read_valid_rest(document, error, partial(_build_adk_thresholds, folder=path.parent))
             raise InvalidThresholdsError(_translate_errors(error, document, adk_test_config), rest) from None
-    problems = list(find_out_of_range_values(document.value, display_path, document.find_position))
+    problems = list(find_out_of_range_values(document.value, shown_as, document.find_position))
     try:
         rules = _build_own_thresholds(document, path.parent)
     except ValidationError as error:
-        _refuse_dataset(path, display_path)
+        _refuse_dataset(path, shown_as)
         rest = _read_valid_rest(document, error, partial(_build_own_thresholds, folder=path.parent))
         raise InvalidThresholdsError(sorted([*_translate_errors(error, document), *problems]), rest) from None
     if problems:
@@ -109,7 +109,7 @@ def load_thresholds(path: Path, display_path: str) -> Thresholds:
 def parse_thresholds(
     value: Mapping[str, object],
     folder: Path,
-    display_path: str = "",
+    shown_as: str = "",
     find_position: Callable[[Location], tuple[int, int]] = lambda _: (0, 0),
 ) -> Thresholds:
     """Build thresholds from the sections of a program, with the keys of a thresholds file.
@@ -117,14 +117,14 @@ def parse_thresholds(
     Args:
         value: The sections, such as `criteria`.
         folder: Folder that paths in the sections are relative to.
-        display_path: Name of the value in messages.
+        shown_as: Name of the value in messages.
         find_position: Line and column of a place in the sections, for messages.
 
     Raises:
         InvalidInputError: with every problem of the sections.
     """
-    document = ConfigDocument(display_path, value, find_position)
-    problems = list(find_out_of_range_values(value, display_path, document.find_position))
+    document = ConfigDocument(shown_as, value, find_position)
+    problems = list(find_out_of_range_values(value, shown_as, document.find_position))
     try:
         rules = _build_own_thresholds(document, folder)
     except ValidationError as error:
@@ -198,7 +198,7 @@ def _remove_invalid(value: object, location: Location, *, is_unknown: bool) -> N
         value.pop(location[0], None)
 
 
-def _refuse_dataset(path: Path, display_path: str) -> None:
+def _refuse_dataset(path: Path, shown_as: str) -> None:
     """Suggest how to convert a dataset of another tool, such as a promptfoo config, that was given instead.
 
     Raises:
@@ -208,8 +208,8 @@ def _refuse_dataset(path: Path, display_path: str) -> None:
         "evalgate.datasets.foreign_datasets:suggest_conversion"
     )
 
-    if found := way_forward(path, display_path):
-        raise InvalidInputError([Problem(display_path, 1, 1, found)]) from None
+    if found := way_forward(path, shown_as):
+        raise InvalidInputError([Problem(shown_as, 1, 1, found)]) from None
 
 
 def _is_adk_test_config(path: Path, value: object) -> bool:

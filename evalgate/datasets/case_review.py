@@ -119,7 +119,7 @@ def _check_edited(file: EvalSetFile, name: str, text: str) -> None:
     found = parse_eval_set(
         json.loads(text),
         registry.get_formats(),
-        display_path=file.shown_as,
+        shown_as=file.shown_as,
         format_name=file.eval_set.format_name,
     )
     if name not in {case.eval_id for case in found.cases}:

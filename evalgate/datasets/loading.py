@@ -134,18 +134,18 @@ def _select_formats(formats: Mapping[str, EvalFormat], name: str | None) -> Mapp
 
 
 def parse_eval_set(
-    value: object, formats: Mapping[str, EvalFormat], *, display_path: str, format_name: str | None = None
+    value: object, formats: Mapping[str, EvalFormat], *, shown_as: str, format_name: str | None = None
 ) -> EvalSet:
-    """Build an eval set from decoded JSON; `display_path` names it in messages.
+    """Build an eval set from decoded JSON; `shown_as` names it in messages.
 
     Raises:
         InvalidInputError: with every problem; or no format recognises it.
     """
-    document = ConfigDocument(display_path, value, lambda _: (0, 0))
+    document = ConfigDocument(shown_as, value, lambda _: (0, 0))
     chosen = _select_formats(formats, format_name)
     found = _read_with_format(document, chosen, is_forced=format_name is not None)
     if found is None:
-        raise InvalidInputError([Problem(display_path, 0, 0, _describe_unrecognized(document, chosen))])
+        raise InvalidInputError([Problem(shown_as, 0, 0, _describe_unrecognized(document, chosen))])
     return replace(found, path="", cases=assign_eval_set(found.cases, found.eval_set_id))
 
 

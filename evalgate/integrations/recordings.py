@@ -17,7 +17,7 @@ from evalgate.integrations.trace_sources.traces import RecordedTrace
 from evalgate.integrations.trpc.results import TrpcResultsFormat
 
 
-def read_recording(path: Path, display_path: str) -> Record | EvalSet:
+def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
     """Read a `results.json`, conversations, saved sessions, traces or an eval set.
 
     Raises:
@@ -25,19 +25,19 @@ def read_recording(path: Path, display_path: str) -> Record | EvalSet:
     """
     # Sessions first: every folder may hold conversations, as far as its name tells.
     if has_sessions(path):
-        return read_sessions(path, display_path)
+        return read_sessions(path, shown_as)
     if may_hold_conversations(path):
-        return read_conversations(path, display_path)
+        return read_conversations(path, shown_as)
     if is_trace_file(path):
-        _, conversations = _read_trace_conversations(path, display_path)
+        _, conversations = _read_trace_conversations(path, shown_as)
         cases = tuple(EvalCase(found.key, found.turns) for found in conversations)
-        return EvalSet(path.stem, cases, path=display_path)
-    return _find_recording(read_json(path, display_path)) or load_record(
-        read_record_bytes(path, display_path), display_path
+        return EvalSet(path.stem, cases, path=shown_as)
+    return _find_recording(read_json(path, shown_as)) or load_record(
+        read_record_bytes(path, shown_as), shown_as
     )
 
 
-def is_recording(path: Path, display_path: str) -> bool:
+def is_recording(path: Path, shown_as: str) -> bool:
     """Return True if the path holds sessions, conversations, traces or an eval set.
 
     Raises:
@@ -47,11 +47,11 @@ def is_recording(path: Path, display_path: str) -> bool:
         return True
     if path.suffix.lower() != ".json":
         return False
-    document = read_json(path, display_path)
+    document = read_json(path, shown_as)
     return any(eval_format.matches_document(document) for eval_format in registry.get_formats().values())
 
 
-def read_trace_steps(path: Path, display_path: str) -> dict[str, tuple[TraceSpan, ...]]:
+def read_trace_steps(path: Path, shown_as: str) -> dict[str, tuple[TraceSpan, ...]]:
     """Return the steps of each conversation in a file of traces, by the id of its case.
 
     Each trace is a turn; times are seconds after the conversation began.
@@ -59,7 +59,7 @@ def read_trace_steps(path: Path, display_path: str) -> dict[str, tuple[TraceSpan
     Raises:
         InvalidInputError: as `read_recording`.
     """
-    traces, conversations = _read_trace_conversations(path, display_path)
+    traces, conversations = _read_trace_conversations(path, shown_as)
     spans = {trace.info.trace_id: trace.spans for trace in traces if trace.spans}
     return {
         found.key: build_trace([spans[id_] for id_ in found.trace_ids if id_ in spans])
@@ -68,14 +68,14 @@ def read_trace_steps(path: Path, display_path: str) -> dict[str, tuple[TraceSpan
 
 
 def _read_trace_conversations(
-    path: Path, display_path: str
+    path: Path, shown_as: str
 ) -> tuple[tuple[RecordedTrace, ...], list[ObservedConversation]]:
     """Return all traces of a file and their conversations: a recording that is read in part would mislead."""
-    batch = read_trace_file(path, display_path)
+    batch = read_trace_file(path, shown_as)
     if batch.problems:
         raise InvalidInputError(batch.problems)
     if not batch.traces:
-        raise InvalidInputError([Problem(display_path, 1, 1, "there is no span in the traces")])
+        raise InvalidInputError([Problem(shown_as, 1, 1, "there is no span in the traces")])
     return batch.traces, build_conversations(batch.traces, needs_questions=False)[0]
 
 

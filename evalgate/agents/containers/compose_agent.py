@@ -287,13 +287,13 @@ class ContainerSpecBuilder:
                 found |= self._read_env_file(name, path, each.path)
         return {**found, **self._fill_missing_values(service.environment)}
 
-    def _read_env_file(self, name: str, path: Path, display_path: str) -> dict[str, str]:
+    def _read_env_file(self, name: str, path: Path, shown_as: str) -> dict[str, str]:
         try:
             return read_env_file(path)
         except (OSError, UnicodeDecodeError) as error:
             location = ("services", name, "env_file")
             self._report_problem(
-                location, f"names {display_path}, which cannot be read: {describe_read_error(error)}"
+                location, f"names {shown_as}, which cannot be read: {describe_read_error(error)}"
             )
         return {}
 

@@ -258,13 +258,13 @@ def find_compose_file(folder: Path, named: str | None) -> Path:
 
 
 def read_compose_project(
-    path: Path, display_path: str, service: str, environ: Mapping[str, str]
+    path: Path, shown_as: str, service: str, environ: Mapping[str, str]
 ) -> ComposeProject:
     """Read a service and all services that it depends on.
 
     Args:
         path: The Compose file.
-        display_path: Path of the file in messages.
+        shown_as: Path of the file in messages.
         service: The agent's service.
         environ: Values of variables; they take precedence over the `.env` next to the file.
 
@@ -274,22 +274,20 @@ def read_compose_project(
     try:
         text = read_text(path, "utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{display_path}: cannot be read: {describe_read_error(error)}") from None
+        raise InvalidInputError(f"{shown_as}: cannot be read: {describe_read_error(error)}") from None
     # `environ` is the agent's environment. With evalgate's own, a changed file could read the gate's secrets.
-    own = _read_dotenv(path.parent / ".env", str(Path(display_path).with_name(".env")))
-    return _ProjectReader(parse_yaml(text, display_path), {**own, **environ}).read_project(
-        service, path.parent
-    )
+    own = _read_dotenv(path.parent / ".env", str(Path(shown_as).with_name(".env")))
+    return _ProjectReader(parse_yaml(text, shown_as), {**own, **environ}).read_project(service, path.parent)
 
 
-def _read_dotenv(path: Path, display_path: str) -> Mapping[str, str]:
+def _read_dotenv(path: Path, shown_as: str) -> Mapping[str, str]:
     """Return the variables of the `.env` next to a Compose file; {} if it is a folder (a virtualenv)."""
     if not is_readable_name(path):
         return {}
     try:
         return read_env_file(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{display_path}: cannot be read: {describe_read_error(error)}") from None
+        raise InvalidInputError(f"{shown_as}: cannot be read: {describe_read_error(error)}") from None
 
 
 class _ProjectReader:

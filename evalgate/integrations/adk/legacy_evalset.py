@@ -253,15 +253,15 @@ def is_turn_list(eval_set: EvalSet) -> bool:
     return len(eval_set.cases) == 1 and eval_set.cases[0].eval_id == eval_set.path
 
 
-def read_session_file(path: Path, display_path: str) -> SessionInput:
+def read_session_file(path: Path, shown_as: str) -> SessionInput:
     """Read the session in an `initial_session_file`.
 
     Raises:
         InvalidInputError: the file cannot be read, or is not a session. Lists every problem.
     """
-    document = read_json(path, display_path)
+    document = read_json(path, shown_as)
     try:
         return _LegacySession.model_validate(document.value).to_session_input()
     except ValidationError as error:
-        found = translate_validation_error(error, file=display_path, position=document.find_position)
+        found = translate_validation_error(error, file=shown_as, position=document.find_position)
         raise InvalidInputError(found) from None

@@ -27,7 +27,7 @@ def is_session(value: object) -> bool:
     )
 
 
-def read_sessions(folder: Path, display_path: str) -> EvalSet:
+def read_sessions(folder: Path, shown_as: str) -> EvalSet:
     """Read every session in a folder.
 
     Raises:
@@ -36,14 +36,14 @@ def read_sessions(folder: Path, display_path: str) -> EvalSet:
     cases: list[EvalCase] = []
     problems: list[Problem] = []
     for file in sorted(folder.glob(f"*{_ENDING}")):
-        shown = str(Path(display_path) / file.name)
+        shown = str(Path(shown_as) / file.name)
         try:
             cases += parse_session(read_json(file, shown)).cases
         except InvalidInputError as error:
             problems += error.problems
     if problems:
         raise InvalidInputError(problems)
-    return EvalSet(display_path, tuple(cases), display_path)
+    return EvalSet(shown_as, tuple(cases), shown_as)
 
 
 def parse_session(document: Document) -> EvalSet:

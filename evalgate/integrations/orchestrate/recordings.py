@@ -182,7 +182,7 @@ def may_hold_conversations(path: Path) -> bool:
     return path.is_dir() or path.name.endswith(ENDING)
 
 
-def read_conversations(path: Path, display_path: str) -> EvalSet:
+def read_conversations(path: Path, shown_as: str) -> EvalSet:
     """Read a file, or every conversation in a folder or its subfolder `messages`.
 
     A case occurs once for each of its runs.
@@ -193,18 +193,18 @@ def read_conversations(path: Path, display_path: str) -> EvalSet:
     files = sorted(_find_files(path), key=_get_sort_key)
     if not files:
         message = f"there is no *{ENDING} in this folder or its folder {_SUBFOLDER}, and no *.session.json"
-        raise InvalidInputError([Problem(display_path, 0, 0, message)])
+        raise InvalidInputError([Problem(shown_as, 0, 0, message)])
     cases: list[EvalCase] = []
     problems: list[Problem] = []
     for file in files:
-        shown = str(Path(display_path) / file.relative_to(path)) if file != path else display_path
+        shown = str(Path(shown_as) / file.relative_to(path)) if file != path else shown_as
         try:
             cases.append(build_recorded_case(read_json(file, shown)))
         except InvalidInputError as error:
             problems += error.problems
     if problems:
         raise InvalidInputError(problems)
-    return EvalSet(display_path, tuple(cases), display_path)
+    return EvalSet(shown_as, tuple(cases), shown_as)
 
 
 def _find_files(path: Path) -> Iterator[Path]:
