@@ -76,16 +76,11 @@ class ForeignFormat:
         return found
 
 
-def is_foreign(plugin: object) -> bool:
-    """Return True if another package defines the class of a plugin."""
-    return type(plugin).__module__.partition(".")[0] != "evalgate"
-
-
 def check_file_name(reporter: AnyReporter, taken: set[str], plugin: str) -> AnyReporter:
-    """Return a reporter whose file is that of no other, and add its name to `taken`.
+    """Return a reporter with a file of its own; its name is one more in `taken`.
 
     Raises:
-        InvalidInputError: it has no file name, or that of another reporter, whose file would be lost.
+        InvalidInputError: it has no file name, or that of another reporter, which would be overwritten.
     """
     name: object = getattr(reporter, "file_name", None)
     if not isinstance(name, str) or not name:

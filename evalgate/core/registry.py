@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from urllib.parse import unquote, urlsplit
 
 from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
-from evalgate.core.foreign_plugins import ForeignFormat, build_plugin, check_file_name, describe_error
 from evalgate.core.formatting import did_you_mean, join_quoted
 from evalgate.core.protocols import (
     AgentType,
@@ -92,6 +91,8 @@ def load_entry_point(point: "EntryPoint") -> Any:
     try:
         return point.load()
     except Exception as error:  # the code of another package may raise anything
+        from evalgate.core.foreign_plugins import describe_error
+
         raise InvalidInputError(
             f"{_describe_plugin(point)} cannot be loaded: {describe_error(error)}"
         ) from error
@@ -117,6 +118,8 @@ def translate_plugin_errors(
         point = None if name in own else find_third_party_plugins(family, own).get(name)
         if point is None:
             raise
+        from evalgate.core.foreign_plugins import describe_error
+
         sentence = f"{where.message}: {_describe_plugin(point)} cannot be used: {describe_error(error)}"
         raise InvalidInputError([replace(where, message=sentence)]) from error
 
@@ -280,6 +283,8 @@ class _Formats(Mapping[str, EvalFormat]):
         if name in FORMATS:
             own: EvalFormat = load_object(FORMATS[name])()
             return own
+        from evalgate.core.foreign_plugins import ForeignFormat, build_plugin
+
         point = find_third_party_plugins("formats", FORMATS)[name]
         plugin = _describe_plugin(point)
         return ForeignFormat(build_plugin(load_entry_point(point), plugin), plugin)
@@ -371,13 +376,18 @@ def get_reporters(requested: Collection[str] = ()) -> tuple[AnyReporter, ...]:
     wanted = [name for name in REPORTERS if name in requested or name not in ON_REQUEST]
     own = tuple(map(get_reporter, wanted))
     taken = {*(each.file_name for each in own), *ON_REQUEST.values()}
-    others = find_third_party_plugins("reporters", REPORTERS).values()
-    return (*own, *(check_file_name(_build_reporter(each), taken, _describe_plugin(each)) for each in others))
+    others = [
+        _build_reporter(each, taken) for each in find_third_party_plugins("reporters", REPORTERS).values()
+    ]
+    return (*own, *others)
 
 
-def _build_reporter(point: "EntryPoint") -> AnyReporter:
-    found: AnyReporter = build_plugin(load_entry_point(point), _describe_plugin(point))
-    return found
+def _build_reporter(point: "EntryPoint", taken: set[str]) -> AnyReporter:
+    from evalgate.core.foreign_plugins import build_plugin, check_file_name
+
+    plugin = _describe_plugin(point)
+    found: AnyReporter = build_plugin(load_entry_point(point), plugin)
+    return check_file_name(found, taken, plugin)
 
 
 def list_report_files() -> list[str]:
@@ -396,7 +406,7 @@ def find_reporter(name: str) -> AnyReporter | None:
     if name in REPORTERS:
         return get_reporter(name)
     point = find_third_party_plugins("reporters", REPORTERS).get(name)
-    return _build_reporter(point) if point else None
+    return _build_reporter(point, set()) if point else None
 
 
 def get_agent_type(kind: str) -> AgentType:
@@ -423,6 +433,11 @@ def get_own_metric_type(name: str) -> MetricType:
     """Return the class of one of evalgate's own metrics."""
     found: MetricType = load_object({**METRICS, **SECTION_METRICS}[name])
     return found
+
+
+def is_foreign(plugin: object) -> bool:
+    """Return True if another package defines the class of a plugin."""
+    return type(plugin).__module__.partition(".")[0] != "evalgate"
 
 
 def load_object(path: str) -> Any:

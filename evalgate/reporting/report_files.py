@@ -7,7 +7,6 @@ from pathlib import Path
 
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.exit_codes import ExitCode
-from evalgate.core.foreign_plugins import describe_error, is_foreign
 from evalgate.core.protocols import (
     AnyReporter,
     ContextualReporter,
@@ -147,13 +146,8 @@ def write_reports(
                 try:
                     _write_report(record, reporter, context, folder, owner)
                     written.add(reporter.file_name)
-                except OSError as error:
-                    failed[reporter.file_name] = f"{out.path / reporter.file_name}: {_describe_error(error)}"
-                except (Exception, SystemExit) as error:
-                    if not is_foreign(reporter):
-                        raise
-                    why = f"the plugin that writes it cannot be used: {describe_error(error)}"
-                    failed[reporter.file_name] = f"{out.path / reporter.file_name}: {why}"
+                except (Exception, SystemExit) as error:  # noqa: BLE001  those of evalgate's own are raised again
+                    failed[reporter.file_name] = _describe_fault(reporter, error, out)
     except OSError as error:
         failed[""] = f"{out.path}: {_describe_error(error)}"
     paths = tuple(out.path / name for name in names if name in written)
@@ -165,6 +159,19 @@ def write_reports(
             paths,
         )
     return paths
+
+
+def _describe_fault(reporter: AnyReporter, error: BaseException, out: AnchoredFolder) -> str:
+    """Return why a report could not be written; a bug in one of evalgate's own reporters is raised again."""
+    if isinstance(error, OSError):
+        return f"{out.path / reporter.file_name}: {_describe_error(error)}"
+    from evalgate.core.foreign_plugins import describe_error
+    from evalgate.core.registry import is_foreign
+
+    if not is_foreign(reporter):
+        raise error
+    why = f"the plugin that writes it cannot be used: {describe_error(error)}"
+    return f"{out.path / reporter.file_name}: {why}"
 
 
 def _write_report(

@@ -16,7 +16,6 @@ from evalgate import __version__
 from evalgate.core import registry
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.exit_codes import ExitCode
-from evalgate.core.foreign_plugins import is_foreign
 from evalgate.core.formatting import pluralize
 from evalgate.core.protocols import AnyReporter, ReportContext
 from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line, to_md_text
@@ -238,7 +237,7 @@ class Publisher:
         """Load the modules for deciding and rendering, so that reports follow a run's last answer at once."""
         import_module("evalgate.runner.record_builder")
         nothing = build_empty_record()
-        for reporter in filterfalse(is_foreign, self._get_reporters()):
+        for reporter in filterfalse(registry.is_foreign, self._get_reporters()):
             for _, text in render_files(nothing, reporter):
                 deque(text, maxlen=0)
         _render_terminal(nothing, self.stdout, self.environ)
