@@ -104,7 +104,7 @@ class ServerContainer:
                 await asyncio.to_thread(docker_client.remove_container, container)
 
     async def read_log(self) -> str:
-        """Return the end of the container's log, for whose first line it waits once."""
+        """Return the end of the container's log; wait once for its first line."""
         container = self._container
         if container is None:
             return ""
