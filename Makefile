@@ -8,12 +8,13 @@ WORKFLOWS := $(wildcard .github/workflows/*.yml samples/workflows/*.yml) evalgat
 .PHONY: .venv demo demo-judge demo-users test check docs pictures lint format lock benchmarks clean
 
 # One virtual environment for everything, with locked releases; rebuilt when the project file or the lock changes.
+# Python compiles what is imported, a part of these packages.
 .venv: $(VENV)/.ready
 
 $(VENV)/.ready: pyproject.toml requirements/test.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --disable-pip-version-check \
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --upgrade "pip>=25.1"
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile \
 		--editable . --group test --group check --constraint requirements/test.txt
 	touch $@
 
