@@ -22,6 +22,7 @@ from evalgate.datasets.divergences import compares_responses
 from evalgate.datasets.edit_history import EditHistory, FileChange
 from evalgate.datasets.eval_set_file import EvalSetFile, build_diff, edit_eval_set, open_eval_set
 from evalgate.datasets.loading import build_notes_name
+from evalgate.datasets.raw_edits import is_same_data
 from evalgate.datasets.results_io import read_record
 from evalgate.documents.strict_yaml import compose_yaml
 from evalgate.documents.validation_errors import list_case_names
@@ -171,7 +172,11 @@ def _accept_case(file: EvalSetFile, result: CaseResult, options: AcceptOptions) 
     case, run = file.find_case(result.eval_id), choose_run(result, options.accepted)
     accepted = accept_run(case, run, options.accepted)
     if accepted is case:
-        raise InvalidInputError(f"{case.eval_id!r} expects already what the agent did")
+        lacks_response = _lacks_response(result, options.only) and any(
+            metric.gating_status == "failed" and compares_responses(metric.name) for metric in result.metrics
+        )
+        advice = ", but no response: `--only response` accepts that" if lacks_response else ""
+        raise InvalidInputError(f"{case.eval_id!r} expects already what the agent did{advice}")
     return _AcceptedCase(
         accepted, build_alternative(case, run, options.accepted) if options.alternative else None
     )
@@ -216,7 +221,10 @@ def _change_files(
             note = {key: value for key, value in kept.items() if value}
             text = set_note(text, name, ("accepted",), note, shown_as, file.path.name)
             if each.alternative is not None:
-                values = [*_read_alternatives(text, name, shown_as), each.alternative]
+                known = _read_alternatives(text, name, shown_as)
+                if any(is_same_data(old, each.alternative) for old in known):
+                    raise InvalidInputError(f"{name!r} has an alternative already that is what the agent did")
+                values = [*known, each.alternative]
                 text = set_note(text, name, ("alternatives",), values, shown_as, file.path.name)
         return text
 
@@ -238,8 +246,7 @@ def _read_alternatives(text: str, name: str, shown_as: str) -> Sequence[object]:
 def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) -> Iterator[str]:
     """Yield a sentence for each failed metric that compares with nothing that is accepted."""
     for case in chosen:
-        expected = [turn.expected for run in case.runs for turn in run.turns if turn.expected is not None]
-        lacks_response = any(reply.response is None for reply in expected) and only is None
+        lacks_response = _lacks_response(case, only)
         for metric in case.metrics:
             if metric.gating_status != "failed":
                 continue
@@ -252,3 +259,9 @@ def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) ->
                     f"{case.eval_id}: `{metric.name}` still fails: the case expects no response, so none was "
                     "accepted. Run it again, and accept that with `--only response`."
                 )
+
+
+def _lacks_response(case: CaseResult, only: Part | None) -> bool:
+    """Return True if a turn expects no response, so that none is accepted unless the user says so."""
+    expected = [turn.expected for run in case.runs for turn in run.turns if turn.expected is not None]
+    return any(reply.response is None for reply in expected) and only is None

@@ -135,6 +135,32 @@ def test_an_alternative_keeps_the_old_way(
     assert sorted(metric.status for metric in mixed.metrics) == ["failed", "passed"]
 
 
+def test_an_alternative_is_not_added_twice(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A change of the alternatives ends the comparison with older runs."""
+    write_set(folder, "adk", EvalCase("late", OLD))
+    run(folder)
+    assert accept("late", "--yes", "--alternative") == 0
+    before = (folder / "a.cases.yaml").read_bytes()
+    assert run(folder).passed
+    assert accept("late", "--yes", "--alternative") == 2
+    assert "'late' has an alternative already that is what the agent did" in capsys.readouterr().err
+    assert (folder / "a.cases.yaml").read_bytes() == before
+
+
+def test_a_case_without_a_response_names_the_option_that_accepts_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_set(folder, "adk", EvalCase("hello", (CaseTurn(UserMessage("Hello")),)))
+    assert run(folder).cases[0].status == "failed"
+    assert accept("hello", "--yes") == 2
+    assert (
+        "'hello' expects already what the agent did, but no response: `--only response` accepts that"
+        in capsys.readouterr().err
+    )
+    assert accept("hello", "--yes", "--only", "response") == 0
+    assert run(folder).passed
+
+
 def test_a_case_of_another_thresholds_file_names_the_option(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
