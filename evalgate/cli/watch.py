@@ -47,18 +47,22 @@ class WatchedCases:
     """Case to `FILE:CASE`."""
     failed: set[CaseKey] = field(default_factory=set)
     """Cases that did not pass in their newest run."""
+    unrun: set[CaseKey] = field(default_factory=set)
+    """Cases that have no results since they were added or edited."""
 
     def update_cases(
         self, fingerprints: Mapping[CaseKey, str], patterns: Mapping[CaseKey, str]
     ) -> set[CaseKey]:
-        """Take over the cases as they are now; return those that are new or were edited."""
+        """Take over the cases as they are now; return those without results since their last edit."""
         edited = {key for key, value in fingerprints.items() if self.fingerprints.get(key) != value}
         self.fingerprints, self.patterns = dict(fingerprints), dict(patterns)
         self.failed &= self.fingerprints.keys()
-        return edited
+        self.unrun = (self.unrun | edited) & self.fingerprints.keys()
+        return set(self.unrun)
 
     def update_results(self, passed: Mapping[CaseKey, bool]) -> None:
         """Take over the results of a run."""
+        self.unrun -= passed.keys()
         self.failed -= passed.keys()
         self.failed |= {key for key, is_passed in passed.items() if not is_passed}
 
@@ -237,7 +241,8 @@ class _WatchLoop:
             self._sets |= {str(path), str(path.with_name(build_notes_name(path.name)))}
             for case, value in zip(suite.eval_set.cases, suite.fingerprints, strict=True):
                 key = (suite.eval_set.eval_set_id, case.eval_id)
-                fingerprints[key] = value
+                checks = suite.eval_set.checks.sections.get(case.eval_id) if suite.eval_set.checks else None
+                fingerprints[key] = value if checks is None else f"{value} {checks!r}"
                 patterns[key] = f"{suite.eval_set.path}:{case.eval_id}"
         outside = {Path(path) for path in self._sets if not Path(path).is_relative_to(self._folder)}
         self._watcher.further = tuple(sorted(outside))
@@ -246,14 +251,23 @@ class _WatchLoop:
     def _run_cases(self, wanted: Sequence[CaseKey] | None) -> None:
         """Run the cases, or all that the command line selects, and read their results."""
         is_all = wanted is None or len(wanted) == len(self._cases.fingerprints)
+        # The command line strips blanks around the name of a case, so that such a case cannot be named.
+        is_all = is_all or any(eval_id != eval_id.strip() for _, eval_id in wanted or ())
         skipped = {"watch"} if is_all else {"watch", *_SELECTING}
         options = list_typed_options(self._context, self._values, skipped)
         sets = self._values["eval_sets"] if is_all else [self._cases.patterns[key] for key in wanted or ()]
+        before = self._find_results_state()
         self.child = subprocess.Popen([sys.executable, "-m", "evalgate", "run", *options, "--", *sets])
         if self.child.wait() == ExitCode.INTERRUPTED:
             raise KeyboardInterrupt
         self.child = None
-        self._read_results()
+        if self._find_results_state() != before:  # else the run printed why it has none
+            self._read_results()
+
+    def _find_results_state(self) -> tuple[int, int, int] | None:
+        with suppress(OSError):
+            return _describe_state((self._watcher.reports / "results.json").stat())
+        return None
 
     def _read_results(self) -> None:
         from evalgate.datasets.results_io import read_record

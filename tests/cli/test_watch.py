@@ -27,6 +27,10 @@ def test_a_change_concerns_the_edited_the_failed_or_all_cases() -> None:
 
     cases.update_results({A: True, B: False, C: True})
     assert cases.choose_cases(cases.update_cases({A: "1", B: "1", C: "2"}, {}), is_code=False) == [C]
+    # Its run ended without results, so that it is due after the next change as well.
+    assert cases.choose_cases(cases.update_cases({A: "1", B: "1", C: "2"}, {}), is_code=True) == [B, C]
+    cases.update_results({C: True})
+    assert cases.update_cases({A: "1", B: "1", C: "2"}, {}) == set()
     assert cases.choose_cases((), is_code=False) == []
     assert cases.choose_cases((), is_code=True) == [B]
     assert cases.choose_cases({C}, is_code=True) == [B, C]
@@ -157,6 +161,17 @@ def test_the_loop_runs_what_changed_until_ctrl_c(watching: "subprocess.Popen[str
     third = read_until(watching, "Waiting for a change")
     assert "Changed: shop.evalset.json" in third
     assert "1 case: 1 failed" in third
+
+    notes = tmp_path / "shop.cases.yaml"
+    notes.write_text("cases: {greets: {checks: {calls: {tools: {require: look}}}}}\n")
+    fourth = read_until(watching, "Waiting for a change")
+    assert "Changed: shop.cases.yaml" in fourth
+    assert "1 case: 1 failed" in fourth
+
+    edited["eval_cases"][0]["eval_id"] = " greets "  # which the command line cannot name
+    notes.unlink()
+    (tmp_path / "shop.evalset.json").write_text(json.dumps(edited))
+    assert "5 cases:" in read_until(watching, "Waiting for a change")
 
     (tmp_path / "shop.evalset.json").write_text("{")
     assert "shop.evalset.json:1:2" in read_until(watching, "Waiting for a change")
