@@ -47,17 +47,28 @@ class AlternativesCondition:
         self._groups = groups
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield the first fault of the alternative with the fewest faults, unless one holds."""
+        """Yield the first fault of the alternative with the fewest faults, unless one holds.
+
+        Raises:
+            DoesNotApplyError: no alternative applies.
+        """
         nearest: tuple[int, int, str] | None = None
+        lacking = list[DoesNotApplyError]()
         for number, group in enumerate(self._groups, 1):
+            faults: list[str] = []
             try:
-                faults = list(group.find_faults(transcript))
+                for fault in group.find_faults(transcript):
+                    faults.append(fault)  # noqa: PERF402  a comprehension would lose those before an error
             except DoesNotApplyError as error:
-                faults = [str(error)]
+                if not faults:
+                    lacking.append(error)
+                faults.append(str(error))
             if not faults:
                 return
             if nearest is None or len(faults) < nearest[0]:
                 nearest = len(faults), number, faults[0]
+        if len(lacking) == len(self._groups):
+            raise lacking[0]
         if nearest is not None:
             count, number, fault = nearest
             more = f" (and {count - 1} more)" if count > 1 else ""

@@ -102,6 +102,18 @@ def test_a_turn_that_the_conversation_lacks() -> None:
     )
 
 
+def test_alternatives_of_which_none_applies() -> None:
+    """A check that says the turn once for all alternatives does not apply either."""
+    late = {"turn": 2, "tools": {"require": "a"}}
+    lacking = NotApplicable("the conversation has no turn 2")
+    assert judge({"alternatives": [late, late]}, Reply("Hi")) == lacking
+    assert fault({"alternatives": [late, {"tools": {"require": "a"}}]}, Reply("Hi"))
+    assert fault({"alternatives": [late, late], "tools": {"require": "a"}}, Reply("Hi"))
+    forbids = {"tools": {"forbid": "rm"}, "response": {"similar": {"at_least": 1.0}}}
+    case = EvalCase("case", (CaseTurn(UserMessage("Hi")),))
+    assert fault({"alternatives": [forbids, forbids]}, Reply("", calls("rm").events), case=case)
+
+
 def test_a_condition_that_does_not_apply_hides_no_fault_of_another() -> None:
     """A forbidden call is a fault, whether or not a case expects a response or has a turn."""
     case, reply = EvalCase("case", (CaseTurn(UserMessage("Hi")),)), Reply("", calls("rm").events)
