@@ -294,7 +294,8 @@ def _iter_advice(
         found = {label: cases for label, cases in needed.items() if cases is not None}
         which = ", or ".join(f"{cases:,} with `runs: {label}`" for label, cases in found.items())
         yield (
-            f"{pluralize(size, 'case')} are too few to catch the drop {request.power:.0%} of the time. "
+            f"{pluralize(size, 'case')} {'is' if size == 1 else 'are'} too few to catch the drop "
+            f"{request.power:.0%} of the time. "
             + (f"It takes {which}." if which else "No number of cases is enough.")
         )
     yield "Runs that follow up a suspicious case come on top, in every row."
