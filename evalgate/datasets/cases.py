@@ -104,3 +104,24 @@ def select_cases(
 def describe_selection(ids: Iterable[str], tags: Iterable[str]) -> str:
     """Return "called `a*` or tagged `b`", for a sentence about cases that do not exist."""
     return " or ".join([*(f"called `{pattern}`" for pattern in ids), *(f"tagged `{name}`" for name in tags)])
+
+
+def describe_idle_names(
+    ids: Sequence[str],
+    tags: Sequence[str],
+    eval_sets: Iterable[EvalSet],
+    find_tags: Callable[[CaseKey], Collection[str]],
+) -> str:
+    """Return `describe_selection` of those of the globs and tags that select no case; "" if each does."""
+    plain = {pattern for pattern in ids if not set(pattern) & set("*?[")}
+    globs, unused = [pattern for pattern in ids if pattern not in plain], set(tags)
+    for eval_set in eval_sets:
+        for case in eval_set.cases:
+            if not (plain or globs or unused):
+                return ""
+            names = list_case_names(eval_set.eval_set_id, eval_set.path, case.eval_id)
+            plain.difference_update(names)
+            globs = [glob for glob in globs if not any(fnmatchcase(name, glob) for name in names)]
+            unused.difference_update(find_tags((eval_set.eval_set_id, case.eval_id)))
+    idle = [pattern for pattern in ids if pattern in plain or pattern in globs]
+    return describe_selection(idle, [tag for tag in tags if tag in unused])

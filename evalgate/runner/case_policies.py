@@ -10,7 +10,7 @@ from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
 from evalgate.core.types import CaseKey, CasePolicy, EvalSet, ScopedThreshold
-from evalgate.datasets.cases import describe_selection, select_cases
+from evalgate.datasets.cases import describe_idle_names, select_cases
 
 CasePolicies: TypeAlias = Mapping[tuple[str, str], CasePolicy]
 """(Eval set, case) to its policy; cases that no rule matches are left out."""
@@ -24,7 +24,8 @@ def resolve_case_policies(
     `is_part`: the user selected some of the cases, so a rule may name others.
 
     Raises:
-        InvalidInputError: a rule matches no case, or names a metric that is not among the criteria.
+        InvalidInputError: a name or a tag in a rule matches no case, or it names a metric that is not among
+            the criteria.
     """
     eval_sets = tuple(eval_sets)
     tagged = ((each, case) for each in eval_sets for case in each.cases if case.tags)
@@ -32,11 +33,11 @@ def resolve_case_policies(
     problems: list[Problem] = []
     for index, rule in enumerate(case_rules):
         problems += _find_unknown_metrics(rule, index, rules)
-        chosen = list(select_cases(rule.ids, rule.tags, eval_sets, partial(_find_tags, found)))
-        if not chosen and not is_part:
+        find_tags = partial(_find_tags, found)
+        chosen = list(select_cases(rule.ids, rule.tags, eval_sets, find_tags))
+        if not is_part and (idle := describe_idle_names(rule.ids, rule.tags, eval_sets, find_tags)):
             position = rules.find_position(("cases", index))
-            either = describe_selection(rule.ids, rule.tags)
-            problems.append(Problem(rules.file, *position, f"no case is {either}"))
+            problems.append(Problem(rules.file, *position, f"no case is {idle}"))
         found |= {key: _apply_rule(found.get(key, _NO_POLICY), rule) for key in chosen}
     if problems:
         raise InvalidInputError(sorted(problems))

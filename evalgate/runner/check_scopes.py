@@ -7,7 +7,7 @@ from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.types import CaseKey, CasePolicy, EvalCase, EvalSet
-from evalgate.datasets.cases import describe_selection, select_cases
+from evalgate.datasets.cases import describe_idle_names, select_cases
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
 
 
@@ -25,8 +25,12 @@ def limit_checks(
     others; it is then left out.
 
     Raises:
-        InvalidInputError: a check matches no case.
+        InvalidInputError: a name or a tag in a check matches no case.
     """
+
+    def find_tags(key: CaseKey) -> Sequence[str]:
+        return policies.get(key, DEFAULT_CASE_POLICY).tags
+
     problems: list[Problem] = []
     found = []
     for bound in metrics:
@@ -34,17 +38,12 @@ def limit_checks(
         if check is None or not (check.ids or check.tags):
             found.append(bound)
             continue
-        cases = frozenset(
-            select_cases(
-                check.ids, check.tags, eval_sets, lambda key: policies.get(key, DEFAULT_CASE_POLICY).tags
-            )
-        )
+        cases = frozenset(select_cases(check.ids, check.tags, eval_sets, find_tags))
         if cases:
             found.append(replace(bound, cases=cases))
-        elif not is_part:
+        if not is_part and (idle := describe_idle_names(check.ids, check.tags, eval_sets, find_tags)):
             where = rules.find_position(rules.locate_criterion(bound.criterion))
-            message = f"`{bound.name}`: no case is {describe_selection(check.ids, check.tags)}"
-            problems.append(Problem(rules.file, *where, message))
+            problems.append(Problem(rules.file, *where, f"`{bound.name}`: no case is {idle}"))
     if problems:
         raise InvalidInputError(problems)
     return tuple(found)

@@ -27,7 +27,7 @@ from evalgate.core.types import (
     ToolResult,
     TraceSpan,
 )
-from evalgate.datasets.cases import map_cases
+from evalgate.datasets.cases import describe_idle_names, map_cases
 from evalgate.integrations.recordings import read_recording
 from evalgate.redaction.redactor import REPLACEMENT
 from evalgate.runner.base_branch import BaseBranchPolicy
@@ -73,10 +73,12 @@ def add_tool_mocks(
 
 def _find_idle_mocks(eval_sets: Sequence[EvalSet], config: Config, rules: Thresholds) -> Iterator[Problem]:
     for index, mock in enumerate(config.tool_mocks):
-        if not any(_matches_case(mock, each, case) for each in eval_sets for case in each.cases):
-            names = " or ".join(f"called `{pattern}`" for pattern in mock.ids)
+        idle = describe_idle_names(mock.ids, (), eval_sets, lambda _: ())
+        if not any(each.cases for each in eval_sets):
+            idle = "there to mock tools for"
+        if idle:
             place = rules.find_position(("tool_mocks", index))
-            yield Problem(rules.file, *place, f"no case is {names or 'there to mock tools for'}")
+            yield Problem(rules.file, *place, f"no case is {idle}")
 
 
 def _add_fixed_mocks(eval_set: EvalSet, mocks: Sequence[ToolMockConfig], case: EvalCase) -> EvalCase:

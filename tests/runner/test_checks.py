@@ -106,6 +106,7 @@ def find_problems(folder: Path, checks: str, more: str = "") -> list[str]:
         ("{alternatives: [{tools: {forbid: a}}, {calls: some}]}", "5:45: `checks.it.alternatives[1]` has `calls`, which belongs to `args`"),
         ("{alternatives: [{tools: {forbid: a}}]}", "5:3: `checks.it` must have two `alternatives` or more: write a single one without the list"),
         ("{tools: {forbid: a}, ids: 'refnd_*'}", "5:3: `check/it`: no case is called `refnd_*`"),
+        ("{tools: {forbid: a}, ids: ['refund_*', refnd_A-1]}", "5:3: `check/it`: no case is called `refnd_A-1`"),
         ("{tools: {forbid: a}, tags: [x, y]}", "5:3: `check/it`: no case is tagged `x` or tagged `y`"),
         ("{tools: {forbid: a}, ids: []}", "5:28: `checks.it.ids` must not be empty"),
         ("{tools: {forbid: a}, threshold: 2}", "5:28: `checks.it.threshold` should be less than or equal to 1"),

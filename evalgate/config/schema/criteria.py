@@ -58,9 +58,9 @@ class CaseThreshold(ConfigSection):
 class CaseRule(ConfigSection):
     """Settings of some cases only."""
 
-    ids: Names = ()
+    ids: Names = Field(default=(), min_length=1)
     """Cases by `id`, `eval set:id` or `file:id`; globs."""
-    tags: Names = ()
+    tags: Names = Field(default=(), min_length=1)
     """Cases that have one of these tags."""
     tag: Names = ()
     """Tags that they get."""
@@ -110,7 +110,7 @@ class ToolMockConfig(ConfigSection):
     """Arguments that the call must have; any when absent."""
     exact: Annotated[bool, Strict()] = False
     """The call may have no other arguments than `args`."""
-    ids: Names = ()
+    ids: Names = Field(default=(), min_length=1)
     """Cases by `id`, `eval set:id` or `file:id`, globs; every case when absent."""
 
     @model_validator(mode="after")
@@ -127,7 +127,7 @@ class RecordedToolsConfig(ConfigSection):
     """A `results.json`, or another recording of conversations, relative to this file."""
     live: Names = ()
     """Tools that are called for real, globs; none when absent."""
-    ids: Names = ()
+    ids: Names = Field(default=(), min_length=1)
     """Cases by `id`, `eval set:id` or `file:id`, globs; every case when absent."""
 
     @model_validator(mode="before")
