@@ -124,7 +124,7 @@ def watching(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
         start_new_session=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
-    timer = threading.Timer(120, process.kill)
+    timer = threading.Timer(240, process.kill)
     timer.start()
     yield process
     timer.cancel()
