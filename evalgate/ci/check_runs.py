@@ -13,7 +13,7 @@ from evalgate.ci.posting import Annotation, PostResult, PostTimeouts, RetriesExh
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import shorten_text, strip_invisible, to_one_line
 
-MOST_ANNOTATIONS = 50
+MOST_ANNOTATIONS_A_REQUEST = 50
 """The most annotations that GitHub accepts in one request. Further requests add to them."""
 
 LONGEST_SUMMARY = 65_535
@@ -56,8 +56,8 @@ def build_outputs(check: Check) -> Iterator[dict[str, Any]]:
         "title": to_one_line(check.title, _LONGEST_TITLE) or check.conclusion,
         "summary": shorten_markdown(strip_invisible(check.summary), LONGEST_SUMMARY) or check.conclusion,
     }
-    for start in range(0, max(1, len(notes)), MOST_ANNOTATIONS):
-        batch = notes[start : start + MOST_ANNOTATIONS]
+    for start in range(0, max(1, len(notes)), MOST_ANNOTATIONS_A_REQUEST):
+        batch = notes[start : start + MOST_ANNOTATIONS_A_REQUEST]
         yield {**head, "annotations": batch} if batch else dict(head)
 
 
@@ -115,7 +115,9 @@ class CheckRun:
         )
         for batches_sent, output in enumerate(rest, start=1):
             conclusion = self.check.conclusion if batches_sent == len(rest) else ""
-            batch = _AnnotationBatch(self.github, number, batches_sent * MOST_ANNOTATIONS, output, conclusion)
+            batch = _AnnotationBatch(
+                self.github, number, batches_sent * MOST_ANNOTATIONS_A_REQUEST, output, conclusion
+            )
             retry_transient(batch.send_annotations, self.timeouts, deadline, jitter=random.random)
         return PostResult("posted", url=url)
 

@@ -48,7 +48,7 @@ OUTPUTS = (
 SUMMARY_LIMIT = 1024 * 1024
 """The most bytes of a step's summary. The runner drops the whole file if it is larger."""
 
-MOST_ANNOTATIONS = 10
+MOST_ANNOTATIONS_A_STEP = 10
 """The most annotations of one level that GitHub shows for a step."""
 
 AnnotationLevel: TypeAlias = Literal["notice", "warning", "error"]
@@ -88,10 +88,10 @@ def set_outputs(outputs: Mapping[str, str], *, environ: Mapping[str, str], strea
 def write_annotations(annotations: Iterable[Annotation], total: int, stream: TextIO) -> None:
     """Write each annotation as an error; if there are too many, the last one counts the rest.
 
-    GitHub drops the annotations beyond `MOST_ANNOTATIONS` without a word. `total` is the length of
+    GitHub drops the annotations beyond `MOST_ANNOTATIONS_A_STEP` without a word. `total` is the length of
     `annotations`, of which no more are read than are written.
     """
-    shown = total if total <= MOST_ANNOTATIONS else MOST_ANNOTATIONS - 1
+    shown = total if total <= MOST_ANNOTATIONS_A_STEP else MOST_ANNOTATIONS_A_STEP - 1
     stream.writelines(
         format_workflow_command("error", each.message, file=each.path, line=each.line, title=each.title)
         for each in islice(annotations, shown)

@@ -152,7 +152,7 @@ def _build_criteria(project: ProjectImport) -> str:
 
 
 def _choose_patterns(agent: str | None, found: Candidates) -> tuple[str, ...]:
-    """Return the patterns of eval sets for the thresholds file; () for every file below `evals`."""
+    """Return the patterns of eval sets for the thresholds file; if (), all files below `evals` are taken."""
     if agent is not None:
         return build_patterns(found.eval_sets)
     # The sample agent knows nothing of the conversations that are there.

@@ -134,8 +134,8 @@ def _measure(
         return next((each for each in measured.variants if each.name == winner), None)
 
     progress = publisher.build_progress()
-    with ExitStack() as published:
-        options = RunOptions(None, opened.path, resume, publisher.redactor, published)
+    with ExitStack() as until_published:
+        options = RunOptions(None, opened.path, resume, publisher.redactor, until_published)
         try:
             measured, again = measure_variants(variants, progress, begin, choose_winner, options)
         finally:

@@ -245,18 +245,18 @@ def _run_once(
         interrupts.handle_signals(),
         post_on_failure(posting, redactor),
         redactor.redact_errors(),  # inside: an error is redacted before it is posted
-        ExitStack() as published,
+        ExitStack() as until_published,
     ):
         plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
         _keep_recordings(plan, folder / out)
         streams = (sys.stdout, sys.stderr)
         publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, reports, kept)
         publisher.details, publisher.destinations = details, destinations
-        run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, published)
+        run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, until_published)
         # Before the run, because the agent may remove the folder that this looks at.
         repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
         record = _run_with_progress(plan, publisher, interrupts, run_options, repro_options)
-        code = _publish_record(publisher, record, published)
+        code = _publish_record(publisher, record, until_published)
     if selection.failed is None:  # `--failed` alone runs what is left
         suggest_resume(publisher, plan.workspace.folder / out)
     return code
@@ -290,19 +290,24 @@ def _run_with_progress(
     progress = publisher.build_progress()
     try:
         record = run_gate(
-            plan, progress, begin_publishing, options, publisher.print_notice, publisher.preload_reporting
+            plan,
+            progress,
+            begin=begin_publishing,
+            options=options,
+            tell=publisher.print_notice,
+            while_starting=publisher.preload_reporting,
         )
         return replace(record, options=repro_options)
     finally:
         progress.close()
 
 
-def _publish_record(publisher: "Publisher", record: "Record", published: ExitStack) -> int:
+def _publish_record(publisher: "Publisher", record: "Record", until_published: ExitStack) -> int:
     """Publish the record and return the exit code; the journal stays if the record could not be written."""
     code = publisher.publish(record)
     ignore_end_signals()  # the reports state the exit code, and a signal would change it
     if not publisher.has_record:
-        published.pop_all()  # nothing else holds the runs
+        until_published.pop_all()  # nothing else holds the runs
     return code
 
 

@@ -206,7 +206,7 @@ class SuspectOutcomes:
         if _has_new_failures(case):
             self._classifier = build_classifier(baseline, policy)
         self._limits: dict[str, float] = {}
-        """Metric to the score, a share of its range, from which on a run is no failure of it."""
+        """Metric to the score, a share of its range, up to which a run is a failure of it."""
         old = baseline.index_cases().get(case.key)
         self._stored = self._list_stored_failures(old, policy) if old else []
 

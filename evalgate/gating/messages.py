@@ -372,7 +372,7 @@ def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[st
 
 
 def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
-    """Return False if cases could fall by `case_drop`, but none of them could be called broken."""
+    """Return True if a case that falls by `case_drop` could be called broken, or if none can fall so far."""
     high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= parameters.case_drop]
     return not high or any(case.need is not None for case in high)
 

@@ -71,7 +71,7 @@ class BudgetGuard:
     def stop_reason(self) -> Failure | None:
         """Return the failure of a case that may not start any more; None while cases may start."""
         spent = self._meter.explain_exhaustion()
-        return Failure(BUDGET_SPENT, f"{spent}, so this case was not run") if spent else None
+        return Failure(BUDGET_SPENT, f"{spent}, so this case was not run to its end") if spent else None
 
     def get_time_limit(self) -> tuple[float, Failure] | None:
         """Return the seconds until running cases are stopped, and their failure; None without a limit."""

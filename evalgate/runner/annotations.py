@@ -3,15 +3,13 @@
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
+from evalgate.ci.check_runs import MOST_ANNOTATIONS_A_REQUEST
 from evalgate.ci.posting import Annotation
 from evalgate.core.formatting import pluralize
 from evalgate.core.sanitize import to_one_line
 from evalgate.core.types import Record
 from evalgate.gating.failure_groups import list_failure_groups
 from evalgate.reporting.findings import Finding, describe_faults, list_findings, resolve_from_root
-
-MOST_ANNOTATIONS = 50
-"""The most annotations of a check run: as many as GitHub takes in one request."""
 
 
 def list_annotated_findings(record: Record) -> list[Finding]:
@@ -36,8 +34,8 @@ def build_annotations(findings: Iterable[Finding], folder: str = "") -> Iterator
 def build_check_annotations(record: Record, folder: str = "") -> tuple[Annotation, ...]:
     """Return the annotations of a check run; if there are too many, the last one counts the rest."""
     findings = list_annotated_findings(record)
-    if len(findings) <= MOST_ANNOTATIONS:
+    if len(findings) <= MOST_ANNOTATIONS_A_REQUEST:
         return tuple(build_annotations(findings, folder))
-    *shown, last = build_annotations(findings[:MOST_ANNOTATIONS], folder)
+    *shown, last = build_annotations(findings[:MOST_ANNOTATIONS_A_REQUEST], folder)
     rest = pluralize(len(findings) - len(shown), "more failing case")
     return (*shown, Annotation(last.path, last.line, f"{rest}: see the summary.", "evalgate"))

@@ -41,7 +41,7 @@ class RunOptions:
     """Continue from the journal of an unfinished run."""
     redactor: LiveRedactor | None = None
     """The publisher's redactor. It need not redact again the runs that it redacted for the journal."""
-    published: ExitStack | None = None
+    until_published: ExitStack | None = None
     """Stack that the publisher closes once the record is written; until then the journal stays locked."""
 
 
@@ -162,7 +162,7 @@ def prepare_run(
         options.redactor.learn_environment(plan.environ)
     checkpoint = Checkpoint(plan, options.journal, resume=options.resume, redactor=options.redactor)
     with ExitStack() as stack:
-        checkpoint = (options.published or stack).enter_context(checkpoint)
+        checkpoint = (options.until_published or stack).enter_context(checkpoint)
         share = frozenset(shard.cases) if shard is not None else None
         scope = RunScope(checkpoint.finished, share, checkpoint, checkpoint.used)
         evaluation = Evaluation(plan, progress, scope)

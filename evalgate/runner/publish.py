@@ -311,7 +311,7 @@ class Publisher:
             _print_error(error, self.stderr)
             if record.verdict.exit_code:
                 return record, error.written
-            record = _close_gate(record, error)
+            record = _withdraw_verdict(record, error)
         try:
             return record, self._write_files(record, reporters)
         except ReportWriteError as error:
@@ -335,7 +335,7 @@ class Publisher:
             (),
         )
         _print_error(error, self.stderr)
-        return record if record.verdict.exit_code else _close_gate(record, error)
+        return record if record.verdict.exit_code else _withdraw_verdict(record, error)
 
     def _build_outputs(self, record: Record, written: Sequence[Path]) -> dict[str, str]:
         """Return a value for each of `github_actions.OUTPUTS`."""
@@ -358,7 +358,7 @@ class Publisher:
         }
 
 
-def _close_gate(record: Record, error: ReportWriteError) -> Record:
+def _withdraw_verdict(record: Record, error: ReportWriteError) -> Record:
     why = f"{'Not every' if error.written else 'No'} report could be written, so the gate does not open."
     verdict = Verdict("error", error.exit_code, (why, *record.verdict.reasons))
     return replace(record, verdict=verdict)

@@ -54,7 +54,7 @@ def build_record(
     control: ControlComparison | None = None,
 ) -> Record:
     """Build the record of runs that were made, here or elsewhere: score, compare, decide."""
-    scored = score_runs(plan, evaluation, statistics, baseline)
+    scored = score_counted_runs(plan, evaluation, statistics, baseline)
     comparison = compare_runs(scored, baseline, plan.policy, whole_sets=plan.whole_sets)
     since = (
         None
@@ -174,7 +174,7 @@ def _list_criteria(plan: Plan) -> tuple[RecordedCriterion, ...]:
     )
 
 
-def score_runs(
+def score_counted_runs(
     plan: Plan, evaluation: Evaluation, statistics: "StatisticalPolicy | None", baseline: Baseline | None
 ) -> ScoredRuns:
     """Score every case over the runs that count: those of the rounds that the statistics decided on."""

@@ -298,7 +298,7 @@ def _list_notices(measured: MeasuredVariants, tables: _Tables, common: frozenset
 
 
 def _are_equal(records: Sequence[Record]) -> bool:
-    """Return True if all runs of all variants have the same replies, case by case."""
+    """Return True if all runs that say something of an agent have the same replies, case by case."""
     for cases in zip(*(record.cases for record in records), strict=True):
         replies = [[turn.actual for turn in run.turns] for case in cases for run in case.runs if _counts(run)]
         if any(each != replies[0] for each in replies[1:]):

@@ -240,7 +240,7 @@ def measure_variants(
         for each in variants:
             folder = None if options.journal is None else options.journal / each.folder
             journal = Checkpoint(each.plan, folder, resume=options.resume, redactor=options.redactor)
-            journals.append((options.published or stack).enter_context(journal))
+            journals.append((options.until_published or stack).enter_context(journal))
         scopes = _build_scopes(journals)
         agents = [
             build_agent(each.plan.agent, each.plan.workspace, each.plan.environ, each.plan.executor)

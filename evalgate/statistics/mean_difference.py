@@ -183,10 +183,10 @@ def _convolve_terms(law: dict[int, float], terms: list[tuple[int, float]]) -> di
 
 
 def _build_lattice(pairs: Sequence[Pair]) -> tuple[list[int], int]:
-    """Return for each case how far one step of its sum moves Σ weight·(1/R0 + 1/R)·sum, in units of 1/scale.
+    """Return how far one step of each case's sum moves the weighted drop, in units of 1/scale.
 
-    The second value is the scale. A weight is taken as the decimal number that it prints as, so that 0.1
-    and 0.2 are on one lattice.
+    The weighted drop is Σ weight·(1/R0 + 1/R)·sum. The second value is the scale. A weight is taken as the
+    decimal number that it prints as, so that 0.1 and 0.2 are on one lattice.
     """
     moves = []
     for pair in pairs:
@@ -299,8 +299,8 @@ def compare_means(
 
     Args:
         pairs: cases with scores on both sides.
-        alpha: one-sided level of the interval, the noise and the notice.
-        max_drop: the allowed drop, which `notice` adds to.
+        alpha: one-sided level of the interval and the noise, and of the notice if no run differs.
+        max_drop: the allowed drop; `notice` is never below it.
         is_bounded: scores are from 0 to 1 by nature. Otherwise the interval is that of Student's t.
         planned_runs: most runs of each case that AUTO may make; None: the number that was made.
     """

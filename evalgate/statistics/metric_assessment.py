@@ -239,7 +239,11 @@ def is_drop_excessive(drop: float, limit: float) -> bool:
 def decide_mean_verdict(
     change: MeanDifference, rule: MetricRule, level: float, doubt: float = 1.0
 ) -> tuple[MetricVerdict, Reason]:
-    """Return verdict and reason of the suite test: fail at p up to `level`, inconclusive up to `doubt`."""
+    """Return verdict and reason of the suite test.
+
+    A drop of `max_drop` or more fails at p up to `level`, and is inconclusive up to `doubt`. Any other
+    passes, or is inconclusive if `proof` is required and missing.
+    """
     limit = rule.max_drop or 0.0
     if is_drop_excessive(change.drop, limit):
         return _decide_drop_verdict(change, rule, level, doubt)

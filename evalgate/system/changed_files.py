@@ -69,7 +69,7 @@ def _list_files(folder: Path, base: str) -> frozenset[str]:
 
 
 def list_repository_files(folder: Path) -> frozenset[str]:
-    """Return the files of the repository that git does not ignore, as paths relative to `folder`.
+    """Return the files of the repository that git tracks or does not ignore, as paths relative to `folder`.
 
     Raises:
         GitError: git fails, or this is no repository.

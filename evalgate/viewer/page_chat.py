@@ -145,7 +145,7 @@ class PageChat:
         """Save turns of the conversation, by their numbers from 0, as a case.
 
         Raises:
-            InvalidInputError: there is no such turn, or the case cannot be saved there.
+            InvalidInputError: none of the turns exists, or the case cannot be saved there.
         """
         if self._setup is None or self._chat is None or not self._chat.turns:
             raise InvalidInputError("there is nothing to save yet")

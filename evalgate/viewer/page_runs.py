@@ -220,14 +220,16 @@ class PageRun:
             self._redactor,
             keep_results=DEFAULT_KEPT,
         )
-        with ExitStack() as published:
-            options = RunOptions(journal=folder / OUT, redactor=self._redactor, published=published)
+        with ExitStack() as until_published:
+            options = RunOptions(
+                journal=folder / OUT, redactor=self._redactor, until_published=until_published
+            )
             with prepare_run(self._plan, self, options) as gate_run:
                 asyncio.run(self._make_runs(gate_run, publisher))
                 record = replace(gate_run.build_record(), options=self._options)
             publisher.publish(record)
             if not publisher.has_record:
-                published.pop_all()  # the journal stays, as nothing else holds the runs
+                until_published.pop_all()  # the journal stays, as nothing else holds the runs
         kept = [each.result_id for each in list_results(folder)]
         wanted = build_result_id(record.created_at)
         with self._lock:

@@ -107,7 +107,7 @@ def _list_facts(row: TraceRow) -> tuple[tuple[str, str], ...]:
 
 
 def find_current_entry(entries: Sequence[TranscriptEntry], event: tuple[int, int] | None, turn: int) -> int:
-    """Return the index of the entry that an event is shown as, among the agent's entries of a turn; else -1.
+    """Return the index, among the agent's entries of a turn, of the one that shows an event; -1 if none does.
 
     Turns are 0-based.
     """

@@ -27,7 +27,7 @@ def test_the_agents_usage_counts_with_that_of_attempts_that_came_to_nothing() ->
 
     assert meter.spent == MeteredUsage(tokens=Tokens(70, 30), usd=0.5)
     assert spending.stop_reason() == Failure(
-        BUDGET_SPENT, "the budget of 100 tokens is spent, so this case was not run"
+        BUDGET_SPENT, "the budget of 100 tokens is spent, so this case was not run to its end"
     )
     assert list(spending.iter_notices()) == []
 

@@ -170,9 +170,8 @@ class MeteredUsage:
 class UsageMeter:
     """Counter of a run's usage, compared with its budget.
 
-    Work in progress is counted to its end when money or tokens run out, because it is paid for: a run may
-    exceed its budget by the requests that were made at the same time. The owner of running conversations ends
-    them when the `minutes` are over.
+    Running conversations are ended when any limit is reached. Requests of evalgate's own models that are
+    under way are still counted, because they are paid for: a run may exceed its budget by them.
     """
 
     def __init__(self, budget: Budget = NO_BUDGET, now: Callable[[], float] = time.monotonic) -> None:

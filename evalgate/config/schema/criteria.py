@@ -158,7 +158,7 @@ def _wrap_one_recording(
 
 
 class _OrOneRecording:
-    """Adds one recording without a list to the JSON Schema."""
+    """Allows, in the JSON Schema, one recording that is not in a list."""
 
     @classmethod
     def __get_pydantic_json_schema__(

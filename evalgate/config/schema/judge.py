@@ -277,7 +277,7 @@ USER_SETTINGS = frozenset(
 
 
 class UserConfig(JudgeConfig):
-    """Model that plays the user: its own, or without a `model` the run's judge.
+    """Model that plays the user: the one that `model` names, else the run's judge.
 
     Without a `provider`, the model's name decides; if it does not, the judge's provider is used.
     """

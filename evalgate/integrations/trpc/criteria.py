@@ -21,7 +21,8 @@ from evalgate.documents.re2_patterns import (
     has_regex_match,
     import_regex_engine,
 )
-from evalgate.integrations.trpc.go_json import (
+from evalgate.integrations.trpc.go_json import lower_text, parse_json_text, truncate_text
+from evalgate.integrations.trpc.json_comparison import (
     DEFAULT_TOLERANCE,
     SchemaValidatorMissingError,
     check_schema_validator,
@@ -29,9 +30,6 @@ from evalgate.integrations.trpc.go_json import (
     find_selected_difference,
     find_unignored_difference,
     format_json_value,
-    lower_text,
-    parse_json_text,
-    truncate_text,
 )
 
 BOUND: Mapping[str, object] = {"bound": True}

@@ -38,7 +38,10 @@ class ResponseCondition:
         self._has_more = any(each is not None for each in (rule.json_schema, rule.similar, rule.semantic))
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield a sentence for each condition that does not hold; none for a conversation without turns."""
+        """Yield a sentence for each condition that does not hold; none for a conversation without turns.
+
+        A turn without a final response is the only fault then.
+        """
         responses = []
         for number, reply in transcript.turns:
             if reply.response is None:

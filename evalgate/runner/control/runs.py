@@ -30,7 +30,7 @@ from evalgate.runner.control.agent import AlternatingAgent, ControlAgent, build_
 from evalgate.runner.control.source import ControlSource, ControlUnavailableError
 from evalgate.runner.eval_runner import Evaluation, RunScope, RunStore
 from evalgate.runner.plan import Plan
-from evalgate.runner.record_builder import build_evidence, compare_run_with_anchor, score_runs
+from evalgate.runner.record_builder import build_evidence, compare_run_with_anchor, score_counted_runs
 from evalgate.runner.sampling import RunSchedule
 from evalgate.statistics.control_runs import ControlDecision, decide_control_runs, plan_control_runs
 from evalgate.system import git
@@ -195,7 +195,7 @@ def _find_suspects(
     source: ControlSource,
 ) -> ControlSuspects | None:
     """Return the suspects, or None if the gate stays open, or if control runs cannot open it."""
-    scored = score_runs(plan, evaluation, statistics, baseline)
+    scored = score_counted_runs(plan, evaluation, statistics, baseline)
     comparison = compare_runs(scored, baseline, plan.policy, whole_sets=plan.whole_sets)
     suspects = find_suspects(scored, comparison.cases, baseline, source.mode)
     if suspects is None:

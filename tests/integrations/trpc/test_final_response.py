@@ -10,7 +10,8 @@ from evalgate.core.extras import describe_install
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import Criterion
 from evalgate.documents.re2_patterns import RegexEngineMissingError, has_regex_match
-from evalgate.integrations.trpc.go_json import find_schema_problem, lower_text
+from evalgate.integrations.trpc.go_json import lower_text
+from evalgate.integrations.trpc.json_comparison import find_schema_problem
 from evalgate.integrations.trpc.metrics.final_response import (
     ResponseCriterion,
     TrpcFinalResponse,

@@ -307,7 +307,7 @@ def parse_category(text: str, scores: Mapping[str, float]) -> Scorecard:
 
 
 def build_rubric_schema(ids: Sequence[str]) -> AnswerSchema:
-    """Build the JSON Schema for `parse_rubric_scores`, with exactly one score for each of `ids`."""
+    """Build the JSON Schema for `parse_rubric_scores`, with as many scores as there are `ids`."""
     item = _build_object_schema(
         {"id": {"type": "string"}, "score": {"type": "number", "enum": [0, 1]}, "reason": _TEXT}
     )

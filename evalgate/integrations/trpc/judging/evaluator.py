@@ -241,7 +241,10 @@ class LlmEvaluator(ABC):
         return self.own_prompt or load_prompt(self.prompt_name)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the mean over the turns, in [0, 1]. A turn that is missing or unexpected scores 0.0."""
+        """Return the mean over the turns, in [0, 1]. A turn that is missing or unexpected scores 0.0.
+
+        Turns without what the metric compares with, or without a rubric, are left out.
+        """
         found = build_exchanges(case, run)
         rubrics = [(*self.collect_rubrics(case), *iter_turn_rubrics(each)) for each in found]
         if reason := self._explain_not_applicable(found):

@@ -22,7 +22,7 @@ from evalgate.integrations.trpc.criteria import (
     TrpcTurnMetric,
     refuse_registered_name,
 )
-from evalgate.integrations.trpc.go_json import as_double, is_number
+from evalgate.integrations.trpc.json_comparison import as_double, is_number
 from evalgate.metrics.tool_call_matching import ToolRecord, collect_tool_records
 from evalgate.metrics.turnwise import compute_turn_mean
 
