@@ -8,13 +8,15 @@ WORKFLOWS := $(wildcard .github/workflows/*.yml samples/workflows/*.yml) evalgat
 .PHONY: .venv demo demo-judge demo-users test check docs pictures lint format lock benchmarks clean
 
 # One virtual environment for everything, with locked releases; rebuilt when the project file or the lock changes.
-# Python compiles what is imported, a part of these packages.
 .venv: $(VENV)/.ready
+
+# Python compiles the part of these packages that is imported, unless the variable forbids it.
+COMPILE := $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
 
 $(VENV)/.ready: pyproject.toml requirements/test.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile \
+	$(BIN)/pip install --quiet --disable-pip-version-check $(COMPILE) --upgrade "pip>=25.1"
+	$(BIN)/pip install --quiet --disable-pip-version-check $(COMPILE) \
 		--editable . --group test --group check --constraint requirements/test.txt
 	touch $@
 

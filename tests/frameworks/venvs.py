@@ -38,8 +38,9 @@ def _build(folder: Path, name: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     pip = [sys.executable, "-m", "pip", "--python", str(folder), "install"]
-    # Python compiles what is imported, a small part of these packages.
-    options = ["--quiet", "--disable-pip-version-check", "--no-compile"]
+    options = ["--quiet", "--disable-pip-version-check"]
+    if not os.environ.get("PYTHONDONTWRITEBYTECODE"):  # Python compiles the part that is imported
+        options.append("--no-compile")
     wanted = ["--requirement", str(PINS / f"{name}.in"), "--constraint", str(PINS / f"{name}.txt")]
     done = subprocess.run([*pip, *options, *wanted], capture_output=True, text=True, check=False)
     if done.returncode:
