@@ -92,7 +92,8 @@ def set_expected(text: str, names: Iterable[str], shown_as: str) -> str:
 def drop_notes(text: str, names: Iterable[str], shown_as: str) -> str:
     """Return the text without the notes about the named cases; their sources are listed as `dropped`.
 
-    An observed case without a source is listed by its id. Other cases without one were not imported.
+    A source that another case has as well, such as a copy, is not listed. An observed case without one is
+    listed by its id. Other cases without one were not imported.
     """
     root = parse_mapping(text, shown_as)
     cases = find_value(root, "cases")
@@ -112,8 +113,13 @@ def drop_notes(text: str, names: Iterable[str], shown_as: str) -> str:
             line, column = key.start_mark.line + 1, key.start_mark.column + 1
             message = "evalgate cannot remove notes within braces: write `cases:` with a case on each line"
             raise InvalidInputError([Problem(shown_as, line, column, message)])
+    kept = {
+        str(source.value)
+        for key, value in (cases.value if isinstance(cases, yaml.MappingNode) else ())
+        if key.value not in wanted and (source := find_value(value, "source")) is not None
+    }
     text = apply_edits(text, edits)
-    return _add_dropped(text, sources, shown_as)
+    return _add_dropped(text, [each for each in sources if each not in kept], shown_as)
 
 
 def rename_notes(text: str, name: str, new_name: str, shown_as: str) -> str:

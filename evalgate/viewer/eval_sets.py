@@ -131,7 +131,8 @@ class EvalSetStore:
         if not target.resolve().is_relative_to(self._folder.resolve()):
             raise InvalidInputError(f"{name!r} leads out of the project's folder")
         created = create_eval_set(target, str(path), format_name, eval_set)
-        if all(file.shown_as != created.shown_as for file in self.list_files()):
+        read = find_eval_files(self._list_patterns(), base=self._folder, problems=[])
+        if all(file.shown_as != created.shown_as for file in read):
             target.unlink()
             patterns = ", ".join(self._list_patterns())
             raise InvalidInputError(f"{name!r} is not among the eval sets that a run reads ({patterns})")

@@ -59,7 +59,9 @@ def test_notes_are_added_accepted_and_dropped(tmp_path: Path, text: str, notes: 
     assert parse(tmp_path, accepted).cases[first].status == "expected"
     assert len(accepted.splitlines()) == len(added.splitlines())
     dropped = parse(tmp_path, drop_notes(accepted, [first], "a.cases.yaml"))
-    assert dropped.dropped == (*before.dropped, notes[first].source)
+    left = {name: note for name, note in {**before.cases, **notes}.items() if name != first}
+    is_left = notes[first].source in {note.source for note in left.values()}
+    assert dropped.dropped == (*before.dropped, *([] if is_left else [notes[first].source]))
     rest = {name: note for name, note in notes.items() if name != first}
     assert dropped.cases == {**before.cases, **rest}
 
@@ -76,6 +78,13 @@ def test_comments_and_order_stay() -> None:
 
 def test_a_case_that_was_not_imported_is_no_dropped_source() -> None:
     assert drop_notes("cases:\n  b:\n    tags: [x]\n  a: {}\n", ["b"], "n") == "cases:\n  a: {}\n"
+
+
+def test_the_source_of_a_case_that_is_left_is_not_dropped() -> None:
+    text = "cases:\n  a:\n    source: s\n  copy:\n    source: s\n"
+    kept = "cases:\n  a:\n    source: s\n"
+    assert drop_notes(text, ["copy"], "n") == kept
+    assert drop_notes(kept, ["a"], "n").endswith("dropped:\n- s\n")
 
 
 def test_braces_are_refused_with_their_place() -> None:

@@ -21,7 +21,7 @@ from evalgate.core.types import (
     ToolResult,
 )
 from evalgate.datasets.edit_history import FileChange, FileChangedError
-from evalgate.datasets.eval_set_file import EvalSetFile, build_diff, edit_eval_set
+from evalgate.datasets.eval_set_file import EvalSetFile, build_diff, compute_digest, edit_eval_set
 from evalgate.datasets.fingerprint import compute_case_fingerprint
 from evalgate.viewer.case_draft import (
     GOAL_KINDS,
@@ -373,8 +373,9 @@ def _change_cases(request: Request, form: Form) -> Response:
     target = page.case.eval_id
     try:
         also = drop_noted_case(file, page.case.eval_id) if action in {"delete", "drop"} else []
-        if action == "delete" and get_field(form, "sure") != file.digest:
-            return _ask_to_delete(request, page, also, is_changed=bool(get_field(form, "sure")))
+        digest = compute_digest(b"".join([file.data, *(change.before or b"" for change in also)]))
+        if action == "delete" and get_field(form, "sure") != digest:
+            return _ask_to_delete(request, page, also, digest, is_changed=bool(get_field(form, "sure")))
         if action in {"delete", "drop"}:
             cases = _replace_case(file, page.case)
         elif action == "duplicate":
@@ -400,9 +401,9 @@ def _change_cases(request: Request, form: Form) -> Response:
 
 
 def _ask_to_delete(
-    request: Request, page: EditedCase, also: Sequence[FileChange], *, is_changed: bool
+    request: Request, page: EditedCase, also: Sequence[FileChange], digest: str, *, is_changed: bool
 ) -> Response:
-    """Show what deleting a case removes; `is_changed` says that the file changed since that was shown."""
+    """Show what deleting a case removes, and its digest; `is_changed`: something else was shown before."""
     edited = edit_eval_set(page.file, _replace_case(page.file, page.case))
     return render(
         request,
@@ -411,6 +412,7 @@ def _ask_to_delete(
         file=page.file,
         case=page.case,
         diff=[*split_diff(edited.diff), *_list_diffs(also)],
+        sure=digest,
         is_changed=is_changed,
     )
 
