@@ -169,8 +169,8 @@ def test_tools_of_recordings_and_alternatives_are_known(tmp_path: Path) -> None:
 
 
 def test_tools_of_wrong_ways_are_looked_for_among_declared_tools(tmp_path: Path) -> None:
-    checks = "  it: {none_of: [{tools: {require: delete_usr}}, {args: {delete_user: {id: 1}}}]}\n"
-    write_project(tmp_path, checks)
+    wrong = "{tools: {require: delete_usr}}, {args: {delete_user: {id: 1}}}, {tools: {forbid: escalte}}"
+    write_project(tmp_path, f"  it: {{none_of: [{wrong}]}}\n")
     assert find_unknown_tools(tmp_path, "delete_usr", "delete_user") == []
     path = tmp_path / "a.evalset.json"
     content = json.loads(path.read_text())

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol
 
-from evalgate.metrics.checks.transcript import DoesNotApplyError, Transcript
+from evalgate.metrics.checks.transcript import DoesNotApplyError, NotKnownError, Transcript
 from evalgate.metrics.checks.values import NO_STATE
 
 
@@ -50,7 +50,7 @@ class AlternativesCondition:
         """Yield the first fault of the alternative with the fewest faults, unless one holds.
 
         Raises:
-            DoesNotApplyError: no alternative applies.
+            DoesNotApplyError: no alternative applies, or none holds and one cannot be judged.
         """
         nearest: tuple[int, int, str] | None = None
         lacking = list[DoesNotApplyError]()
@@ -67,8 +67,9 @@ class AlternativesCondition:
                 return
             if nearest is None or len(faults) < nearest[0]:
                 nearest = len(faults), number, faults[0]
-        if len(lacking) == len(self._groups):
-            raise lacking[0]
+        unknown = [each for each in lacking if isinstance(each, NotKnownError)]
+        if unknown or len(lacking) == len(self._groups):
+            raise (unknown or lacking)[0]
         if nearest is not None:
             count, number, fault = nearest
             more = f" (and {count - 1} more)" if count > 1 else ""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from evalgate.config.schema.checks import FileRule
 from evalgate.metrics.checks.texts import TextCondition
-from evalgate.metrics.checks.transcript import DoesNotApplyError, Transcript
+from evalgate.metrics.checks.transcript import NotKnownError, Transcript
 from evalgate.system.files import read_file
 
 _LARGEST = 10 * 1024 * 1024
@@ -46,10 +46,10 @@ class FilesCondition:
         """Yield a sentence for each file that is missing, has wrong content, or must not be there.
 
         Raises:
-            DoesNotApplyError: the run is a recorded one.
+            NotKnownError: the run is a recorded one.
         """
         if self._is_recording or transcript.case.recorded is not None:
-            raise DoesNotApplyError("a recorded run writes no files")
+            raise NotKnownError("a recorded run writes no files")
         for path, rule, condition in self._rules:
             name = path.replace("{case}", glob.escape(transcript.case.eval_id))
             found = self._find_files(name, path != name)

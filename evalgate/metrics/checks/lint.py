@@ -120,9 +120,10 @@ def _iter_tools(check: CheckConditions) -> Iterator[tuple[str, bool]]:
         is_right = number < len(right_ways)
         tools = group.tools
         if tools is not None:
-            for names in (tools.require, tools.order, tools.only, tools.min):
+            for names in (tools.require, tools.order, tools.min, tools.only if is_right else ()):
                 yield from ((name, is_right) for name in names or ())
-            required = tuple(tools.require or ()) if is_right else ()
-            yield from ((name, is_covered(name, required)) for name in tools.max or ())
-            yield from ((name, False) for name in tools.forbid or ())
+            required = tuple(tools.require or ())
+            # A group of `none_of` that forbids a call demands it.
+            yield from ((name, not is_right or is_covered(name, required)) for name in tools.max or ())
+            yield from ((name, not is_right) for name in tools.forbid or ())
         yield from ((name, is_right and group.calls != "if_any") for name in group.args or ())

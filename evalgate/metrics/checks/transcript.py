@@ -52,6 +52,10 @@ class DoesNotApplyError(Exception):
     """A check does not apply to a case, as its turn does not exist; the text is the reason."""
 
 
+class NotKnownError(DoesNotApplyError):
+    """A condition cannot be judged, such as the files of a recorded run."""
+
+
 @dataclass(slots=True)
 class MadeCall:
     """A call of a tool, and its place."""

@@ -195,6 +195,15 @@ def test_files_of_a_recorded_run_are_not_judged(tmp_path: Path) -> None:
         assert judge({"files": {"out.md": rule}}, Reply(""), folder=tmp_path, is_recording=True) == (
             NotApplicable("a recorded run writes no files")
         )
+    with_files = {"tools": {"require": "a"}, "files": {"out.md": {"exists": True}}}
+    either = {"alternatives": [with_files, {"tools": {"require": "b"}}]}
+    assert judge(either, calls("a"), folder=tmp_path, is_recording=True) == (
+        NotApplicable("a recorded run writes no files")
+    )
+    for name, value in (("b", 1.0), ("c", 0.0)):
+        judged = judge(either, calls(name), folder=tmp_path, is_recording=True)
+        assert isinstance(judged, MetricScore)
+        assert judged.score == value
     traced = EvalCase("case", (CaseTurn(UserMessage("Hi")),), recorded=(Reply(""),))
     found = judge({"files": {"out.md": {"exists": True}}}, Reply(""), case=traced, folder=tmp_path)
     assert found == NotApplicable("a recorded run writes no files")
