@@ -24,7 +24,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "k": ((str,), "an expression of names"),
     "folder": (_PATH, "a path"),
     "path": (_PATH, "a path"),
-    "reports": ((list, tuple), "a list of names of reports"),
+    "reports": ((list, tuple, set, frozenset), "a list of names of reports"),
     "gate": ((Mapping,), "a mapping of settings"),
     "record": ((Record,), "a `Record`; `Record.read` reads one from a file"),
 }

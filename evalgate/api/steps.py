@@ -241,7 +241,7 @@ def render(record: types.Record, report: str = "comment") -> str:
         report: `comment` (Markdown), `junit`, `json`, `html`, `codequality`, or the name of a plugin.
 
     Raises:
-        InvalidInputError: there is no such report.
+        InvalidInputError: there is no such report, or a plugin's report raised an exception.
 
     >>> from evalgate import evaluate
     >>> case = {"query": "Hi", "reference": "Hello"}
@@ -252,9 +252,18 @@ def render(record: types.Record, report: str = "comment") -> str:
     check_arguments({"record": record}, required=frozenset({"record"}))
     reporter = registry.find_reporter(report)
     if reporter is None:
-        known = sorted(registry.REPORTERS)
+        known = sorted(
+            {*registry.REPORTERS, *registry.find_third_party_plugins("reporters", registry.REPORTERS)}
+        )
         hint = did_you_mean(report, known) or f" Known reports: {join_quoted(known)}."
         raise InvalidInputError(f"`{report}` is not a report.{hint}")
     if isinstance(reporter, FolderReporter):
         raise InvalidInputError(f"`{report}` is a report of several files: write it with `Record.write`.")
-    return reporter.render(record)
+    try:
+        return reporter.render(record)
+    except Exception as error:
+        if not registry.is_foreign(reporter):
+            raise
+        from evalgate.core.foreign_plugins import describe_error
+
+        raise InvalidInputError(f"the plugin `{report}` cannot be used: {describe_error(error)}") from error

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from evalgate.core.types import (
     CaseTurn,
@@ -16,11 +17,14 @@ from evalgate.core.types import (
 )
 
 
-def find_wrong_cases(eval_set_id: object, cases: Sequence[object]) -> Iterator[str]:
+def find_wrong_cases(eval_set_id: object, cases: object) -> Iterator[str]:
     """Yield what is wrong with an eval set, each as a whole sentence."""
     where = f"eval set {eval_set_id!r}"
     if not isinstance(eval_set_id, str):
         yield f"{where}: `eval_set_id` must be a text"
+    if not isinstance(cases, Sequence) or isinstance(cases, str | bytes):
+        yield f"{where}: `cases` must be a tuple of `EvalCase` objects, not {cases!r}"
+        return
     seen: set[str] = set()
     for case in cases:
         if not isinstance(case, EvalCase):
@@ -47,7 +51,7 @@ def _find_wrong_parts(case: EvalCase, where: str) -> Iterator[str]:
     else:
         for number, turn in enumerate(turns, 1):
             yield from (f"{where}, turn {number}: {problem}" for problem in _find_wrong_turn(turn))
-    if not isinstance(tags, list | tuple) or not all(isinstance(tag, str) for tag in tags):
+    if not isinstance(tags, list | tuple | set | frozenset) or not all(isinstance(tag, str) for tag in tags):
         yield f"{where}: `tags` must be a tuple of texts, not {tags!r}"
     if not isinstance(session, SessionInput):
         yield f"{where}: `session` must be a `SessionInput`, not {session!r}"
@@ -103,9 +107,15 @@ def _find_wrong_data(event: ToolCall | ToolResult) -> Iterator[str]:
 
 def _find_no_json(what: str, value: object) -> Iterator[str]:
     try:
-        json.dumps(dict(value) if isinstance(value, Mapping) else value, allow_nan=False)
+        json.dumps(value, allow_nan=False, default=_as_dict)
     except (TypeError, ValueError, RecursionError) as error:
         yield f"{what} no JSON: {error}"
+
+
+def _as_dict(value: Any) -> dict[Any, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 def _is_text(value: object) -> bool:

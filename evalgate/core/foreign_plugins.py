@@ -47,7 +47,12 @@ class ForeignFormat:
         self._format = found
         self._plugin = plugin
         if isinstance(found, ReportsIgnoredKeys):
-            self.find_ignored_keys = found.find_ignored_keys
+
+            def find_ignored_keys(document: Document) -> list[tuple[str | int, ...]]:
+                with _blame(plugin, document.path):
+                    return list(found.find_ignored_keys(document))
+
+            self.find_ignored_keys = find_ignored_keys
 
     def matches_document(self, document: Document) -> bool:
         """Return True if the document is of this format.

@@ -170,7 +170,8 @@ def _describe_fault(reporter: AnyReporter, error: BaseException, out: AnchoredFo
 
     if not is_foreign(reporter):
         raise error
-    why = f"the plugin that writes it cannot be used: {describe_error(error)}"
+    kind = type(reporter)
+    why = f"the plugin `{kind.__module__}:{kind.__qualname__}` cannot be used: {describe_error(error)}"
     return f"{out.path / reporter.file_name}: {why}"
 
 

@@ -139,7 +139,7 @@ def test_wrong_settings_of_a_step_are_named() -> None:
             [evalgate.EvalCase("a"), evalgate.EvalCase("a")],
             "eval set 'cases': 'a' is the id of several cases",
         ),
-        (evalgate.EvalSet("s", "ab"), "eval set 's': `cases` must be `EvalCase` objects, not 'a'"),  # type: ignore[arg-type]
+        (evalgate.EvalSet("s", "ab"), "`cases` must be a tuple of `EvalCase` objects, not 'ab'"),  # type: ignore[arg-type]
         (evalgate.EvalSet("s", [{"a": 1}]), "eval set 's': `cases` must be `EvalCase` objects, not {'a': 1}"),  # type: ignore[list-item]
         (
             evalgate.EvalCase("x", WRONG_TURNS),
@@ -160,6 +160,10 @@ def test_wrong_settings_of_a_step_are_named() -> None:
         (make_call(name=None), "turn 1: the name of a tool must be a text, not None"),
         (make_call(args={1}), "turn 1: the `args` of `look_up` must be a mapping, not {1}"),
         (make_call(args={"a": {1}}), "turn 1: the arguments of `look_up` are no JSON: Object of type set"),
+        (
+            evalgate.EvalSet("s", WRONG),
+            "eval set 's': `cases` must be a tuple of `EvalCase` objects, not None",
+        ),
         (evalgate.EvalSet(None, []), "eval set None: `eval_set_id` must be a text"),  # type: ignore[arg-type]
         ((each for each in [CASE]), "a generator is no eval set"),
         (
@@ -173,6 +177,16 @@ def test_eval_sets_that_a_program_made_wrongly_are_named(sources: object, messag
     with pytest.raises(InvalidInputError) as caught:
         evalgate.evaluate(sources, greet, criteria=CRITERIA)
     assert message in str(caught.value)
+
+
+def test_what_json_and_texts_can_hold_is_accepted() -> None:
+    from types import MappingProxyType
+
+    call = evalgate.ToolCall("look_up", {"a": MappingProxyType({"b": 1})})
+    case = make_reply(events=(call,))
+    tagged = make_case(tags=frozenset({"smoke"}))
+    assert [each.eval_id for each in evalgate.evaluate([tagged], greet, criteria=CRITERIA).cases] == ["x"]
+    assert evalgate.evaluate([case], greet, criteria=CRITERIA).cases
 
 
 def test_an_object_with_the_id_of_a_file_is_an_error(tmp_path: Path) -> None:

@@ -222,6 +222,16 @@ class TestRender:
         record = evalgate.evaluate(TWO, greet, criteria=CRITERIA)
         assert evalgate.render(record, "csv") == "ada,passed\nbob,failed\n"
 
+    def test_a_plugin_that_fails_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        point = EntryPoint("csv", f"{__name__}:Csv", "evalgate.reporters")
+        monkeypatch.setattr(registry, "_list_entry_points", lambda family: (point,))
+        monkeypatch.setattr(Csv, "render", lambda self, record: record["x"])
+        record = evalgate.evaluate(TWO, greet, criteria=CRITERIA)
+        with pytest.raises(InvalidInputError, match="the plugin `csv` cannot be used: TypeError: "):
+            evalgate.render(record, "csv")
+        with pytest.raises(InvalidInputError, match=r"`cvs` is not a report\. Did you mean `csv`\?"):
+            evalgate.render(record, "cvs")
+
     def test_an_unknown_report_is_an_error(self) -> None:
         record = evalgate.evaluate(TWO, greet, criteria=CRITERIA)
         with pytest.raises(InvalidInputError, match=r"`junt` is not a report\. Did you mean `junit`\?"):

@@ -190,7 +190,7 @@ def test_a_reporter_that_fails_stops_no_other(
     assert files[-1].read_text() == record.cases[0].eval_id
     monkeypatch.setattr(Report, "error", error)
     with pytest.raises(
-        ReportWriteError, match=rf"mine\.txt: the plugin .* cannot be used: {error.__name__}: "
+        ReportWriteError, match=rf"mine\.txt: the plugin `.*:Report` cannot be used: {error.__name__}: "
     ) as caught:
         record.write(tmp_path / "bad")
     assert [file.name for file in caught.value.written] == [file.name for file in files[:-1]]

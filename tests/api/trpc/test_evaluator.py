@@ -937,7 +937,7 @@ class TestService:
         (tmp_path / APP).mkdir()
         (tmp_path / APP / f"{SET}.metrics.json").write_text(json.dumps([metric]))
         evaluator = build(lambda text: "b", metric_manager=trpc.LocalMetricManager(tmp_path))
-        with pytest.warns(UserWarning, match=r"has an unknown key 'treshold'\. Did you mean `threshold`"):
+        with pytest.warns(UserWarning, match=r"has an unknown key 'treshold'\. Did you mean `threshold`\?$"):
             evaluator.evaluate(SET)
 
     def test_ids_are_a_list(self) -> None:
