@@ -143,7 +143,10 @@ def _build_changes(
             except InvalidInputError as error:
                 problems += error.problems
         if not problems:
-            changes += _change_files(file, accepted, record, options)
+            try:
+                changes += _change_files(file, accepted, record, options)
+            except InvalidInputError as error:
+                problems += error.problems
     if problems:
         raise InvalidInputError(problems)
     return changes
@@ -216,6 +219,7 @@ def _change_files(
     }
 
     def edit(text: str) -> str:
+        problems = list[Problem]()
         for each in accepted:
             name = each.case.eval_id
             note = {key: value for key, value in kept.items() if value}
@@ -223,9 +227,12 @@ def _change_files(
             if each.alternative is not None:
                 known = _read_alternatives(text, name, shown_as)
                 if any(is_same_data(old, each.alternative) for old in known):
-                    raise InvalidInputError(f"{name!r} has an alternative already that is what the agent did")
+                    message = f"{name!r} has an alternative already that is what the agent did"
+                    problems.append(Problem("", 0, 0, message))
                 values = [*known, each.alternative]
                 text = set_note(text, name, ("alternatives",), values, shown_as, file.path.name)
+        if problems:
+            raise InvalidInputError(problems)
         return text
 
     notes = change_notes(notes_path, shown_as, edit)

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -110,7 +110,12 @@ def _import_traces(
     if not found:
         raise NoVerdictError("; ".join(problems[:_MOST_NAMED]) or f"{options.source}: there is no trace")
     target = _open_target(options, workspace)
-    cases = [make_storable(_build_case(each, options, redactor)) for each in _select(found, options, counts)]
+
+    def is_known(each: ObservedConversation) -> bool:
+        return not target.seen.isdisjoint(_list_source_keys(_build_source(each, options, redactor)))
+
+    chosen = _select(found, options, counts, is_known)
+    cases = [make_storable(_build_case(each, options, redactor)) for each in chosen]
     added = [
         case for case in cases if target.seen.isdisjoint({case.eval_id, *_list_source_keys(case.source)})
     ]
@@ -158,14 +163,17 @@ def _read_source(options: ImportOptions, workspace: Workspace, environ: Mapping[
 
 
 def _select(
-    found: list[ObservedConversation], options: ImportOptions, counts: list[str]
+    found: list[ObservedConversation],
+    options: ImportOptions,
+    counts: list[str],
+    is_known: Callable[[ObservedConversation], bool],
 ) -> list[ObservedConversation]:
     steps: list[tuple[str, list[ObservedConversation]]] = []
     wanted = found
     if options.only:  # first: a conversation that is wanted may repeat one that is not
         wanted = [each for each in found if any(TRAITS[name](each) for name in options.only)]
         steps.append((f"are not wanted (--only {', '.join(options.only)})", wanted))
-    steps.append(("repeat others exactly", drop_repeats(wanted)))
+    steps.append(("repeat others exactly", drop_repeats(wanted, is_known)))
     if options.keep_per_path is not None:
         limited = limit_per_path(steps[-1][1], options.keep_per_path)
         steps.append((f"have a tool path with {options.keep_per_path} newer ones", limited))

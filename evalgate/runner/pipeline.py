@@ -294,7 +294,8 @@ def _estimate_run(
 
 _NO_FILES = (
     "A run that was resumed, or made in shards, has no list of the files that the agent opened "
-    "(`agent.track_files`): if it is saved in the baseline, every change concerns its suites."
+    "(`agent.track_files`): if it is saved in the baseline, every change that is not ignored concerns its "
+    "suites."
 )
 _NO_CONTROL_OF_SHARDS = (
     "Shards make no control runs, so the comparison with the baseline decides. To make them, run the cases "

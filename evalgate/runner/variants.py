@@ -73,26 +73,29 @@ def parse_variations(texts: Iterable[str]) -> tuple[Variation, ...]:
     problems = []
     for text in texts:
         name, sign, values = text.partition("=")
-        problem = _find_problem(name.strip(), sign)
-        if problem:
-            shown = name if is_secret_name(name.partition(".")[2]) else text
+        shown = name if _is_secret(name) else text
+        if problem := _find_problem(name.strip(), sign):
             problems.append(Problem("", 0, 0, f"--vary {shown}: {problem}"))
             continue
         try:
             values.encode("utf-8")
             row = next(csv.reader([values], skipinitialspace=True, strict=True)) or [""]
         except (csv.Error, UnicodeEncodeError):
-            problems.append(Problem("", 0, 0, f"--vary {text!a}: {_NO_LIST}"))
+            problems.append(Problem("", 0, 0, f"--vary {shown!a}: {_NO_LIST}"))
             continue
         found.setdefault(name.strip(), []).extend(value.strip() for value in row)
     for name, taken in found.items():
         if twice := sorted({value for value in taken if taken.count(value) > 1}):
-            problems.append(
-                Problem("", 0, 0, f"--vary {name}: {join_quoted(twice)} is given twice; see `evalgate aa`")
-            )
+            which = "a value" if _is_secret(name) else join_quoted(twice)
+            problems.append(Problem("", 0, 0, f"--vary {name}: {which} is given twice; see `evalgate aa`"))
     if problems:
         raise InvalidInputError(problems)
     return tuple(Variation(name, tuple(values)) for name, values in found.items())
+
+
+def _is_secret(name: str) -> bool:
+    """Return True if the values must not be repeated; the user may have left `env.` out."""
+    return is_secret_name(name.strip().rpartition(".")[2])
 
 
 def _find_problem(name: str, sign: str) -> str:

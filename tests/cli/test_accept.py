@@ -147,6 +147,17 @@ def test_an_alternative_is_not_added_twice(folder: Path, capsys: pytest.CaptureF
     assert (folder / "a.cases.yaml").read_bytes() == before
 
 
+def test_each_alternative_that_is_there_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_set(folder, "adk", EvalCase("late", OLD), EvalCase("later", OLD))
+    run(folder)
+    assert accept("late", "later", "--yes", "--alternative") == 0
+    assert run(folder).passed
+    assert accept("late", "later", "--yes", "--alternative") == 2
+    error = capsys.readouterr().err
+    assert "'late' has an alternative already" in error
+    assert "'later' has an alternative already" in error
+
+
 def test_a_case_without_a_response_names_the_option_that_accepts_one(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

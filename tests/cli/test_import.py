@@ -294,6 +294,24 @@ def test_a_repeat_with_feedback_is_kept_for_the_one_without(tmp_path: Path) -> N
     assert [case.eval_id for case in kept] == [cases[0].eval_id]
 
 
+@pytest.mark.parametrize("is_dropped", [True, False])
+def test_later_feedback_on_a_repeat_brings_no_case_back(tmp_path: Path, is_dropped: bool) -> None:
+    traces = [
+        {**trace, "sessionId": f"s{at}"}
+        for at, turns in enumerate((LATE, LATE, HELLO), 1)
+        for trace in list_langfuse_traces(name_traces(turns, at))
+    ]
+    (tmp_path / "traces.json").write_text(json.dumps(traces))
+    invoke(tmp_path, "import", "traces.json")
+    if is_dropped:
+        invoke(tmp_path, "review", OUT, "--drop", load(tmp_path).cases[0].eval_id)
+    before = (tmp_path / OUT).read_bytes()
+    traces[1]["scores"] = [{"name": "user", "value": 0, "dataType": "NUMERIC"}]
+    (tmp_path / "traces.json").write_text(json.dumps(traces))
+    assert "Nothing was added" in invoke(tmp_path, "import", "traces.json").output
+    assert (tmp_path / OUT).read_bytes() == before
+
+
 def test_a_table_of_traces_gives_cases_without_calls(tmp_path: Path) -> None:
     """Langfuse's page exports traces without their observations."""
     rows = ["id,timestamp,name,sessionId,userId,input,output,tags"]

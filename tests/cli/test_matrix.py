@@ -340,9 +340,18 @@ def test_a_variation_that_cannot_be_is_refused(text: str, message: str) -> None:
         parse_variations([text])
 
 
-def test_a_value_of_a_secret_is_not_repeated() -> None:
-    with pytest.raises(InvalidInputError, match="looks like a secret") as caught:
-        parse_variations(["env.MY_API_KEY=correct-horse,battery-staple"])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("env.MY_API_KEY=correct-horse,battery-staple", "looks like a secret"),
+        ("MY_API_KEY=correct-horse,battery-staple", "must be env.NAME="),
+        ("agent.api_key=correct-horse,correct-horse", "a value is given twice"),
+        ('agent.api_key=correct-horse,"b', "each value with both of its quotes"),
+    ],
+)
+def test_a_value_of_a_secret_is_not_repeated(text: str, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        parse_variations([text])
     assert "horse" not in str(caught.value)
 
 

@@ -44,12 +44,15 @@ def list_traits(conversation: ObservedConversation) -> tuple[Trait, ...]:
     return tuple(name for name, has_trait in TRAITS.items() if has_trait(conversation))
 
 
-def drop_repeats(found: Iterable[ObservedConversation]) -> list[ObservedConversation]:
+def drop_repeats(
+    found: Iterable[ObservedConversation], is_known: Callable[[ObservedConversation], bool]
+) -> list[ObservedConversation]:
     """Return the conversations without those that ask, call and answer the same as another.
 
-    Of those that are the same, the first of those with most traits is kept: an error or feedback is not lost.
+    Of those that are the same, one that an earlier import had is kept (`is_known`), so that later feedback
+    brings no case back. Else it is the first of those with most traits: an error or feedback is not lost.
     """
-    unique: dict[str, ObservedConversation] = {}
+    best: dict[str, tuple[tuple[bool, int], ObservedConversation]] = {}
     for each in found:
         said = [
             [
@@ -63,9 +66,10 @@ def drop_repeats(found: Iterable[ObservedConversation]) -> list[ObservedConversa
             for turn in each.turns
         ]
         key = json.dumps(said, sort_keys=True, default=str)
-        if key not in unique or len(list_traits(each)) > len(list_traits(unique[key])):
-            unique[key] = each
-    return sorted(unique.values(), key=lambda each: (each.start, each.key))
+        rank = is_known(each), len(list_traits(each))
+        if key not in best or rank > best[key][0]:
+            best[key] = rank, each
+    return sorted((each for _, each in best.values()), key=lambda each: (each.start, each.key))
 
 
 def limit_per_path(found: Sequence[ObservedConversation], most: int) -> list[ObservedConversation]:
