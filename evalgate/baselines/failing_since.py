@@ -71,7 +71,7 @@ def describe_assumed_limits(baseline: Baseline, thresholds: Limits, pass_score: 
     return (
         f"No threshold of {join_quoted(sorted(names))} is known here, so runs below "
         f"`gate.statistics.pass_score` ({pass_score:g}) count as failed. Name the file that has it with "
-        "--thresholds, or write it under `criteria`."
+        "--thresholds, and the baseline with --to, or write it under `criteria`."
     )
 
 

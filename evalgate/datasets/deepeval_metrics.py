@@ -104,6 +104,8 @@ def _read_options(name: str, call: ast.Call) -> Mapping[str, ast.expr]:
     is_starred = any(isinstance(each, ast.Starred) for each in call.args)
     if is_starred or any(each.arg is None for each in call.keywords):
         raise NotCarriedError("with options that are computed")
+    if name == _TOOL_CORRECTNESS and call.args:
+        raise NotCarriedError("with options that are not named")
     options = dict(zip(_PARAMETERS.get(name, ()), call.args, strict=False))
     return options | {each.arg: each.value for each in call.keywords if each.arg}
 
@@ -121,9 +123,20 @@ def _convert_tool_correctness(options: Mapping[str, ast.expr]) -> tuple[float, d
     if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
         raise NotCarriedError(f"with the threshold {threshold}")
     exact = _read_value(options, "should_exact_match", default=False)
-    has_args = "INPUT_PARAMETERS" in ast.dump(options.get("evaluation_params") or ast.List([]))
+    has_args = _compares_arguments(options.get("evaluation_params", ast.List([], ast.Load())))
     metric = "trajectory_exact_match" if exact else "trajectory_recall"
     return threshold, {metric: {"threshold": float(threshold), "ignore_args": not has_args}}
+
+
+def _compares_arguments(params: ast.expr) -> bool:
+    """Return True if `evaluation_params` are the arguments, False if there are none."""
+    items = params.elts if isinstance(params, ast.List | ast.Tuple) else [params]
+    names = {each.attr if isinstance(each, ast.Attribute) else "" for each in items}
+    if "" in names:
+        raise NotCarriedError("with `evaluation_params` that are computed")
+    if names - {"INPUT_PARAMETERS"}:
+        raise NotCarriedError("with `evaluation_params` that no criterion compares")
+    return bool(names)
 
 
 # --- checks -------------------------------------------------------------------------------------------------

@@ -119,6 +119,14 @@ def test_a_gate_run_of_unknown_age_is_not_called_old(time: str) -> None:
     assert "evalgate: 4/4 passed<" in render_badge(history, "evalgate", FIRST + timedelta(days=99))
 
 
+def test_the_badge_counts_the_age_of_the_newest_gate_run_alone() -> None:
+    baseline = build_baseline(1.0, 1.0)
+    first, *rest = baseline.sources
+    baseline = replace(baseline, sources=(replace(first, created_at="yesterday"), *rest))
+    history = build_history(baseline, {METRIC: 0.8}, {}, 1.0)
+    assert "#5b6472" in render_badge(history, "evalgate", FIRST + timedelta(days=99))
+
+
 def test_a_case_that_is_added_later_moves_no_average() -> None:
     old = build_baseline(*[0.9] * 8)
     new = replace(

@@ -229,6 +229,12 @@ def test_options_of_tool_correctness_are_read(options: str, criterion: object, t
         ("should_exact_match=EXACT", "with a `should_exact_match` that is computed"),
         ("**OPTIONS", "with options that are computed"),
         ("*ARGUMENTS", "with options that are computed"),
+        ("0.8", "with options that are not named"),
+        ("evaluation_params=PARAMS", "with `evaluation_params` that are computed"),
+        (
+            "evaluation_params=[ToolCallParams.INPUT_PARAMETERS, ToolCallParams.OUTPUT]",
+            "with `evaluation_params` that no criterion compares",
+        ),
         ("available_tools=[]", "(with the order of calls, or with a model that grades them)"),
     ],
 )

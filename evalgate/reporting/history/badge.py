@@ -24,7 +24,7 @@ def render_badge(history: GateRunHistory, label: str, now: datetime) -> str:
     message = f"{history.passing}/{history.cases} passed"
     share = history.passing / history.cases if history.cases else 0.0
     color = _GREEN if share == 1 else _AMBER if share >= _ENOUGH else _RED
-    if (compute_age_days(history.sources, now) or 0) > STALE_DAYS:
+    if (compute_age_days(history.sources[-1:], now) or 0) > STALE_DAYS:
         message, color = f"{message}, {(history.sources[-1].created_at or '')[:10]}", _GREY
     label = strip_invisible(label)
     left, right = _measure(label), _measure(message)
