@@ -127,7 +127,7 @@ def _write_rules(file: Path, setup: Setup) -> list[str]:
         raise ValueError(f"{setup.metrics} metrics are not {list(rules['criteria'])}")
     if setup.is_tagged:
         rules["cases"] = [
-            {"ids": f"{tag}-*", "tags": [tag], "criteria": {first: threshold}}
+            {"ids": f"{tag}-*", "tag": [tag], "criteria": {first: threshold}}
             for tag, threshold in TAGS.items()
         ]
     file.write_text(yaml.safe_dump(rules, sort_keys=False), encoding="utf-8")

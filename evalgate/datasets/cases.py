@@ -109,19 +109,18 @@ def describe_selection(ids: Iterable[str], tags: Iterable[str]) -> str:
 def describe_idle_names(
     ids: Sequence[str],
     tags: Sequence[str],
-    eval_sets: Iterable[EvalSet],
+    eval_sets: Sequence[EvalSet],
     find_tags: Callable[[CaseKey], Collection[str]],
 ) -> str:
-    """Return `describe_selection` of those of the globs and tags that select no case; "" if each does."""
-    plain = {pattern for pattern in ids if not set(pattern) & set("*?[")}
-    globs, unused = [pattern for pattern in ids if pattern not in plain], set(tags)
-    for eval_set in eval_sets:
+    """Return `describe_selection` of what selects no case; "" if all is well.
+
+    These are the names that no case has, so that none that is named disappears in silence. Globs and tags may
+    match none, unless nothing is selected at all.
+    """
+    if not any(True for _ in select_cases(ids, tags, eval_sets, find_tags)):
+        return describe_selection(ids, tags)
+    missing = {pattern for pattern in ids if not set(pattern) & set("*?[")}
+    for eval_set in eval_sets if missing else ():
         for case in eval_set.cases:
-            if not (plain or globs or unused):
-                return ""
-            names = list_case_names(eval_set.eval_set_id, eval_set.path, case.eval_id)
-            plain.difference_update(names)
-            globs = [glob for glob in globs if not any(fnmatchcase(name, glob) for name in names)]
-            unused.difference_update(find_tags((eval_set.eval_set_id, case.eval_id)))
-    idle = [pattern for pattern in ids if pattern in plain or pattern in globs]
-    return describe_selection(idle, [tag for tag in tags if tag in unused])
+            missing.difference_update(list_case_names(eval_set.eval_set_id, eval_set.path, case.eval_id))
+    return describe_selection([name for name in ids if name in missing], ())

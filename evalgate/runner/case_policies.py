@@ -24,8 +24,8 @@ def resolve_case_policies(
     `is_part`: the user selected some of the cases, so a rule may name others.
 
     Raises:
-        InvalidInputError: a name or a tag in a rule matches no case, or it names a metric that is not among
-            the criteria.
+        InvalidInputError: a rule, or a name in it, matches no case, or it names a metric that is not
+            among the criteria.
     """
     eval_sets = tuple(eval_sets)
     tagged = ((each, case) for each in eval_sets for case in each.cases if case.tags)

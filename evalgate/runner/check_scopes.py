@@ -25,7 +25,7 @@ def limit_checks(
     others; it is then left out.
 
     Raises:
-        InvalidInputError: a name or a tag in a check matches no case.
+        InvalidInputError: a check, or a name in it, matches no case.
     """
 
     def find_tags(key: CaseKey) -> Sequence[str]:

@@ -1,7 +1,6 @@
 """The pytest plugin, in runs of pytest of their own."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -926,27 +925,16 @@ class TestCost:
     """What the plugin costs those who do not use it."""
 
     CODE = """
-import importlib, sys, time
+import sys
 import pytest
-before, seconds = set(sys.modules), []
-for _ in range(20):
-    for name in set(sys.modules) - before:
-        del sys.modules[name]
-    importlib.invalidate_caches()
-    began = time.process_time()
-    import evalgate.api.pytest_plugin
-    seconds.append(time.process_time() - began)
-print(min(seconds), *sorted(set(sys.modules) - before))
+before = set(sys.modules)
+import evalgate.api.pytest_plugin
+print(*sorted(set(sys.modules) - before))
 """
 
-    def test_the_import_takes_less_than_a_millisecond(self) -> None:
-        env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        command = [sys.executable, "-c", self.CODE]
-        done = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
-        seconds, *modules = done.stdout.split()
-
-        assert modules == ["evalgate", "evalgate.api", "evalgate.api.pytest_plugin"]
-        assert float(seconds) < 0.001
+    def test_the_import_loads_nothing_else(self) -> None:
+        done = subprocess.run([sys.executable, "-c", self.CODE], check=True, capture_output=True, text=True)
+        assert done.stdout.split() == ["evalgate", "evalgate.api", "evalgate.api.pytest_plugin"]
 
     def test_a_run_without_the_option_opens_no_socket_and_loads_nothing(
         self, project: pytest.Pytester
