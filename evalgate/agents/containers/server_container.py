@@ -25,7 +25,7 @@ _ADDRESS_S = 10.0
 _POLL_S = 0.05
 _CHECK_S = 0.5
 _FIRST_LOG_POLLS = 40
-# The daemon writes what a server prints later than the server answers.
+"""Most polls for the first line of a log: the daemon writes it later than the server answers."""
 _DYING_S = 1.0
 # The daemon learns of the end of a process later than the clients that were connected to it.
 _DEAD_S = 15.0

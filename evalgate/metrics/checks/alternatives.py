@@ -15,6 +15,19 @@ class Condition(Protocol):
         ...
 
 
+def collect_faults(
+    condition: Condition, transcript: Transcript
+) -> tuple[list[str], DoesNotApplyError | None]:
+    """Return the faults of a condition, and the error if it, or a part of it, does not apply."""
+    faults: list[str] = []
+    try:
+        for fault in condition.find_faults(transcript):
+            faults.append(fault)  # noqa: PERF402  a comprehension would lose those before an error
+    except DoesNotApplyError as error:
+        return faults, error
+    return faults, None
+
+
 class ConditionGroup:
     """Conditions that must all hold, of one turn or of the whole conversation."""
 
@@ -55,11 +68,8 @@ class AlternativesCondition:
         nearest: tuple[int, int, str] | None = None
         lacking = list[DoesNotApplyError]()
         for number, group in enumerate(self._groups, 1):
-            faults: list[str] = []
-            try:
-                for fault in group.find_faults(transcript):
-                    faults.append(fault)  # noqa: PERF402  a comprehension would lose those before an error
-            except DoesNotApplyError as error:
+            faults, error = collect_faults(group, transcript)
+            if error is not None:
                 if not faults:
                     lacking.append(error)
                 faults.append(str(error))

@@ -21,13 +21,13 @@ from evalgate.metrics.checks.alternatives import (
     Condition,
     ConditionGroup,
     NoneOfCondition,
+    collect_faults,
 )
 from evalgate.metrics.checks.files import FilesCondition
 from evalgate.metrics.checks.responses import ResponseCondition
 from evalgate.metrics.checks.tools import ArgumentsCondition, ToolsCondition
 from evalgate.metrics.checks.transcript import (
     LATEST,
-    DoesNotApplyError,
     Transcript,
 )
 from evalgate.metrics.checks.values import StateCondition
@@ -83,15 +83,12 @@ class Check:
         """
         if transcript.missing:
             return MetricScore(0.0, reason=transcript.missing)
-        faults: list[str] = []
         try:
-            for fault in self._condition.find_faults(transcript):
-                faults.append(fault)  # noqa: PERF402  a comprehension would lose those found before an error
-        except DoesNotApplyError as error:
-            if not faults:
-                return NotApplicable(str(error))
+            faults, lacking = collect_faults(self._condition, transcript)
         except RecursionError:
             return MetricFailure(TOO_DEEP)
+        if lacking is not None and not faults:
+            return NotApplicable(str(lacking))
         return _build_failure(faults) if faults else _PASSED
 
 
