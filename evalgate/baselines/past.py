@@ -51,7 +51,7 @@ def open_past_baseline(source: str, when: str, context: StoreContext, tip: str) 
 
 @frozen
 class PastBaseline:
-    """Baseline store that is read as it was, and cannot be changed."""
+    """Store of the baseline as it was at a tag, a commit or a date. It cannot be changed."""
 
     context: StoreContext
     source: str

@@ -153,7 +153,7 @@ def _build_judge(each: JudgeAssessment) -> dict[str, Any]:
         "metric": each.metric,
         "fingerprint": each.fingerprint,
         "answers": answers,
-        "labels": each.counts.labels,
+        "labels": each.counts.labelled,
         "undecided": each.undecided,
         "judge_pass_rate": each.counts.all_passed / answers if answers else None,
         **asdict(each.accuracy),
@@ -174,7 +174,7 @@ def check_judge(folder: Path, thresholds: str | None) -> JudgeCheck:
     store = read_store(path, shown_as)
     if not store.samples:
         raise InvalidInputError(f"{shown_as}: no sample yet. Draw one: evalgate judge sample RESULTS")
-    floors = rules.config.judge.floor.labels if rules.config.judge else {}
+    floors = rules.config.judge.floor.label_floors if rules.config.judge else {}
     return JudgeCheck(store, assess_judges(store, floors))
 
 

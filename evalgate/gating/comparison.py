@@ -81,7 +81,7 @@ def flag_regressions(metrics: Sequence[MetricSummary], policy: GateConfig) -> tu
 
 
 def find_drop(metric: MetricSummary, policy: GateConfig) -> float | None:
-    """Return the drop of the mean if it is larger than the policy allows, else None."""
+    """Return the drop of the mean if it is a regression, else None."""
     limit = compute_drop_limit(metric, policy)
     if metric.delta is None or -metric.delta < max(limit - _EPSILON, _EPSILON):
         return None

@@ -259,9 +259,9 @@ def _list_own_files(plan: "Plan", path: str) -> Iterator[str]:
 
 
 def _list_eval_sets(plan: "Plan", names: Iterable[str]) -> Mapping[str, str]:
-    """Return the eval sets that a suite names, with the paths that the plan has for them.
+    """Return the paths of a suite's eval sets: as the suite's names give them, to as the plan has them.
 
-    Both differ if a link leads to a file that the plan has already.
+    The two differ if the suite names a link, and the plan has the file that it leads to.
     """
     folder = plan.workspace.folder
     planned = {os.path.realpath(folder / each.eval_set.path): each.eval_set.path for each in plan.suites}

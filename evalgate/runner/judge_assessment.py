@@ -97,7 +97,7 @@ def describe_assessment(assessment: JudgeAssessment) -> Iterator[str]:
     """Yield lines about the judge of one metric: its figures, and an answer for each floor."""
     counts, accuracy = assessment.counts, assessment.accuracy
     answers = counts.all_passed + counts.all_failed
-    yield f"{assessment.metric}: {counts.labels} of {pluralize(answers, 'judged answer')} labelled"
+    yield f"{assessment.metric}: {counts.labelled} of {pluralize(answers, 'judged answer')} labelled"
     if assessment.undecided:
         yield f"  {pluralize(assessment.undecided, 'answer')} left out: as many people pass as fail"
     yield f"  agreement  {_format_estimate(accuracy.agreement)}"
@@ -197,7 +197,7 @@ class LabelCheck:
         """Return a phrase about each judge that is shown to miss a floor; empty if none is."""
         return tuple(
             f"the judge of {each.metric} is unreliable: {', '.join(each.missed)} "
-            f"({pluralize(each.counts.labels, 'label')})"
+            f"({pluralize(each.counts.labelled, 'label')})"
             for each in self.assessments
             if each.missed
         )
@@ -208,7 +208,7 @@ class LabelCheck:
             if each.missed:
                 continue
             if each.is_decided:
-                yield f"The judge of {each.metric} holds `judge.floor` ({each.counts.labels} labels)."
+                yield f"The judge of {each.metric} holds `judge.floor` ({each.counts.labelled} labels)."
                 continue
             open_ = (
                 f"{_NAMES[name]} {floor:g}: {describe_decision(decision)}"

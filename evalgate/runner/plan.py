@@ -362,7 +362,7 @@ def _read_anchors(
 def _check_labels(
     config: Config, rules: Thresholds, base: BaseBranchPolicy, suites: Sequence[Suite]
 ) -> "LabelCheck | None":
-    floors = config.judge.floor.labels if config.judge else {}
+    floors = config.judge.floor.label_floors if config.judge else {}
     if not floors:
         return None
     from evalgate.datasets.judge_labels import STORE_NAME, read_store

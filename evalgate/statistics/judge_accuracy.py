@@ -42,13 +42,13 @@ class LabelCounts:
     all_failed: int
 
     @property
-    def labels(self) -> int:
+    def labelled(self) -> int:
         """Return the number of labelled answers."""
         return self.passed_right + self.passed_wrong + self.failed_right + self.failed_wrong
 
     def extend(self, labels: int) -> "LabelCounts":
         """Return these counts after that many further labels of the same answers, in equal proportions."""
-        share = (self.labels + labels) / self.labels
+        share = (self.labelled + labels) / self.labelled
         return LabelCounts(
             round(self.passed_right * share),
             round(self.passed_wrong * share),
@@ -126,11 +126,14 @@ def correct_pass_rate(observed: float, tpr: float, tnr: float) -> float | None:
 
 
 def estimate_accuracy(counts: LabelCounts, alpha: float = 0.025, *, draws: int = _DRAWS) -> JudgeAccuracy:
-    """Return the judge's accuracy; each limit is missed with chance `alpha`: by default 95 % for both."""
+    """Return the judge's figures with intervals. The true value is beyond each end with chance `alpha`.
+
+    By default the intervals hold 95 %.
+    """
     drawn = _draw_figures(counts, draws)
     value = _compute_figures(*_compute_shares(counts))
     found = {name: _build_estimate(value[name], drawn[name], alpha) for name in value}
-    if not counts.labels:
+    if not counts.labelled:
         found = {name: Estimate(None, each.low, each.high) for name, each in found.items()}
     return JudgeAccuracy(**found)
 
@@ -138,7 +141,7 @@ def estimate_accuracy(counts: LabelCounts, alpha: float = 0.025, *, draws: int =
 def decide_floor(counts: LabelCounts, figure: Figure, floor: float) -> FloorDecision:
     """Decide whether the figure is at least `floor`, each error with a chance of `ONE_SIDED`."""
     answer = _compare_with_floor(counts, figure, floor)
-    if answer != "undecided" or not counts.labels:
+    if answer != "undecided" or not counts.labelled:
         return FloorDecision(answer)
     low, high = 0, 1
     while _compare_with_floor(counts.extend(high), figure, floor) == "undecided":

@@ -249,7 +249,10 @@ def describe_base_fetch(environ: Mapping[str, str]) -> str:
 
 
 def _iter_base_revisions(folder: Path, request: PullRequestContext) -> Iterator[str]:
-    """Yield revisions of the target branch, the preferred one first. The change can set none of them."""
+    """Yield revisions that may be the base commit, the preferred one first.
+
+    No commit of the change itself can decide what they are.
+    """
     if request.first_commit:
         yield request.first_commit
     if request.branch:

@@ -154,7 +154,7 @@ def copy_noted_case(file: EvalSetFile, eval_id: str, new_id: str) -> list[FileCh
 
 
 def _require_notes(file: EvalSetFile) -> CaseNotes:
-    """Return the notes; an edit that they must follow is refused if they cannot be read.
+    """Return the notes about a file's cases, for an edit that changes the notes as well.
 
     Raises:
         InvalidInputError: they cannot be read.

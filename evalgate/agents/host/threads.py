@@ -21,7 +21,7 @@ _PID = os.getpid()
 
 
 def own_process() -> None:
-    """Take this process for the host, so that `end_if_forked` does not end it, even if it was forked."""
+    """Mark this process as the host, which `end_if_forked` does not end, although it may be forked itself."""
     global _PID  # noqa: PLW0603  the module is the state: one process has one host
     _PID = os.getpid()
 

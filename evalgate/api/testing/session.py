@@ -122,7 +122,7 @@ class EvalgateSession:
     # --- collection -----------------------------------------------------------------------------------------
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalSetFile | None:
-        """Collect eval sets: by their names, as the thresholds file names them, or as they are asked for."""
+        """Collect a file as an eval set if its ending, the thresholds file or the command line says so."""
         is_asked_for = file_path.suffix == ".json" and parent.session.isinitpath(file_path)
         if not (file_path.name.endswith(_ENDINGS) or is_asked_for or file_path in self.project.files):
             return None

@@ -169,8 +169,8 @@ class JudgeFloor(BaseModel):
     """Share of the answers that people fail which the judge fails."""
 
     @property
-    def labels(self) -> Mapping[str, float]:
-        """Return the floors that labels of people decide, by the names of their figures."""
+    def label_floors(self) -> Mapping[str, float]:
+        """Return the floors that are set for comparisons with people's labels, such as `kappa`, by name."""
         found = self.model_dump(exclude={"anchors"})
         return {name: value for name, value in found.items() if value is not None}
 

@@ -268,11 +268,11 @@ class RecordsSpans(Protocol):
 
 @runtime_checkable
 class ReportsInterimResult(Protocol):
-    """A session that has the data of its end after each turn, for a person who watches it."""
+    """A session that can tell its usage and state before it ends, for a person who watches it."""
 
     @property
     def interim_result(self) -> SessionResult:
-        """Return the usage and the state until now."""
+        """Return the usage and the state after the last turn."""
         ...
 
 

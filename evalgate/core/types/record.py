@@ -268,7 +268,7 @@ class Shard:
 
 @frozen
 class FailureGroup:
-    """Failing cases with the same first divergence: of what happened from what was expected."""
+    """Failing cases in which the first difference from what was expected is the same."""
 
     label: str
     """The divergence in words, with names in backticks."""

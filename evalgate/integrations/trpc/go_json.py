@@ -128,7 +128,10 @@ def _iter_members(value: Mapping[object, object], escaped: Mapping[int, str]) ->
 
 
 def format_go_number(value: float) -> str:
-    """Return the shortest digits for `value`, with an exponent only below 1e-6 and from 1e21 on."""
+    """Return the shortest digits for `value`, with an exponent only below 1e-6 and from 1e21 on.
+
+    NaN and the infinities are `null`.
+    """
     try:
         value = float(value)
     except OverflowError:  # an integer that Go would not have read
