@@ -6,22 +6,46 @@ that passed one day.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from math import comb
 from typing import TypeAlias
 
 from evalgate.core.formatting import join_quoted, pluralize
+from evalgate.core.frozen import frozen
 from evalgate.core.registry import FINAL_STATE
 from evalgate.core.score_ranges import get_score_range
-from evalgate.core.types import Baseline, BaselineCase, BaselineRun, BaselineSource, CaseResult, FailingSince
+from evalgate.core.types import (
+    Baseline,
+    BaselineCase,
+    BaselineRun,
+    BaselineSource,
+    CaseKey,
+    CaseResult,
+    FailingSince,
+)
 from evalgate.statistics.threshold_test import Flakiness, measure_flakiness
 
 Limits: TypeAlias = Mapping[str, float | None]
 """The worst passing score of each metric; None: the metric is only reported, and fails no run."""
 
 
+@frozen
+class BaselineLimits:
+    """The limits of all cases, and those of the cases that have some of their own."""
+
+    common: Limits
+    own: Mapping[CaseKey, Limits] = field(default_factory=dict)
+    """Only what differs from the limits of all cases."""
+    remark: str = ""
+    """Sentence about limits of single cases that are not known; "" if all are."""
+
+    def get_limits(self, case: CaseKey) -> Limits:
+        """Return the limits that hold for a case."""
+        return {**self.common, **self.own.get(case, {})}
+
+
 def measure_baseline_flakiness(
-    baseline: Baseline, thresholds: Limits, pass_score: float
+    baseline: Baseline, limits: BaselineLimits, pass_score: float
 ) -> dict[tuple[str, str], Flakiness]:
     """Return the flakiness of each case with at least two runs, by ids of eval set and case.
 
@@ -29,8 +53,9 @@ def measure_baseline_flakiness(
     threshold of metrics without one. A run without any score does not count, nor do reported metrics.
     """
     history = {
-        case.key: [score_run_pass(run, thresholds, pass_score) for run in case.runs]
+        case.key: [score_run_pass(run, own, pass_score) for run in case.runs]
         for case in baseline.cases
+        for own in [limits.get_limits(case.key)]
     }
     by_name = measure_flakiness({"\0".join(key): runs for key, runs in history.items()})
     return {key: by_name["\0".join(key)] for key in history if by_name["\0".join(key)].runs > 1}

@@ -138,7 +138,7 @@ def show(as_json: bool, to: str | None, thresholds: str | None, working_director
     from evalgate.cli.baseline_show import format_baseline_summary, summarize_baseline
     from evalgate.runner.reevaluation import resolve_target
 
-    found = summarize_baseline(resolve_target(Path(working_directory), to, thresholds))
+    found = summarize_baseline(resolve_target(Path(working_directory), to, thresholds), thresholds)
     print_report(found.as_json() if as_json else format_baseline_summary(found), is_json=as_json)
     return 0
 

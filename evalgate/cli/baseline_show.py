@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
-from evalgate.baselines.failing_since import find_break, format_failing_since
+from evalgate.baselines.failing_since import BaselineLimits, find_break, format_failing_since
 from evalgate.baselines.history import STALE_DAYS, compute_age_days, describe_staleness
 from evalgate.cli.aa import format_planned_runs
 from evalgate.config.schema.thresholds import Config
@@ -20,6 +20,7 @@ from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import Baseline, BaselineSource, FailingSince
 from evalgate.gating.budgets import collect_budget_figures
 from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy, list_baseline_scores
+from evalgate.runner.baseline_limits import load_baseline_limits
 from evalgate.runner.plan import MEASURED_RUNS
 from evalgate.runner.reevaluation import EMPTY_RECORD, BaselineTarget, build_stored_record
 from evalgate.statistics.power import DetectableDrop, estimate_detectable_drops
@@ -64,8 +65,10 @@ class BaselineSummary:
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
 
-def summarize_baseline(destination: BaselineTarget, now: datetime | None = None) -> BaselineSummary:
-    """Summarize a stored baseline.
+def summarize_baseline(
+    destination: BaselineTarget, thresholds: str | None = None, now: datetime | None = None
+) -> BaselineSummary:
+    """Summarize a stored baseline; `thresholds` is the file that the user named.
 
     Raises:
         InvalidInputError: there is none, or it cannot be read.
@@ -76,6 +79,7 @@ def summarize_baseline(destination: BaselineTarget, now: datetime | None = None)
     policy = build_statistical_policy(gate, runs, destination.criteria)
     parameters = policy.parameters
     get_range = destination.config.get_score_range
+    limits = load_baseline_limits(destination, thresholds)
     drops = estimate_detectable_drops(
         build_score_history(baseline, destination.config), parameters, max_drop=gate.max_regression
     )
@@ -93,9 +97,9 @@ def summarize_baseline(destination: BaselineTarget, now: datetime | None = None)
             for name, each in drops.items()
         },
         {name: get_range(name) for name in drops if get_range(name) != UNIT_RANGE},
-        dict(_find_breaks(baseline, destination)),
+        dict(_find_breaks(baseline, limits, gate.statistics.pass_score)),
         format_planned_runs(runs, gate.max_runs),
-        tuple(describe_staleness(baseline, now)),
+        tuple(filter(None, (*describe_staleness(baseline, now), limits.remark))),
         dict(_estimate_increases(baseline, destination, policy)),
     )
 
@@ -131,12 +135,12 @@ def _choose_default_runs(baseline: Baseline) -> int | Literal["auto"]:
     return "auto" if 2 * deep >= len(baseline.cases) else 1
 
 
-def _find_breaks(baseline: Baseline, destination: BaselineTarget) -> Iterator[tuple[str, FailingSince]]:
+def _find_breaks(
+    baseline: Baseline, limits: BaselineLimits, pass_score: float
+) -> Iterator[tuple[str, FailingSince]]:
     """Yield every case that passed until a commit and has failed since, as `evalgate flaky` finds them."""
-    thresholds = {each.metric: each.threshold if each.gates else None for each in destination.criteria}
-    pass_score = destination.config.gate.statistics.pass_score
     for case in baseline.cases:
-        if since := find_break(case, baseline.sources, thresholds, pass_score):
+        if since := find_break(case, baseline.sources, limits.get_limits(case.key), pass_score):
             yield f"{case.eval_set_id}/{case.eval_id}", since
 
 

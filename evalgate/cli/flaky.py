@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 from evalgate.baselines.failing_since import (
+    BaselineLimits,
     Limits,
     describe_assumed_limits,
     find_break,
@@ -19,7 +20,8 @@ from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_json, to_log_line
 from evalgate.core.types import Baseline, BaselineCase, FailingSince
 from evalgate.reporting.history.series import build_series, list_change_sentences
-from evalgate.runner.reevaluation import load_thresholds_or_default, resolve_target
+from evalgate.runner.baseline_limits import load_baseline_limits
+from evalgate.runner.reevaluation import resolve_target
 from evalgate.statistics.threshold_test import Flakiness
 
 PROPOSED = 0.1
@@ -59,34 +61,33 @@ def build_flaky_report(folder: Path, to: str | None, thresholds: str | None, tod
         InvalidInputError: there is no such baseline, or the thresholds file is wrong.
     """
     target = resolve_target(folder, to, thresholds)
-    rules = load_thresholds_or_default(target.workspace.folder, thresholds)
-    limits = {each.metric: each.threshold if each.gates else None for each in rules.criteria}
-    ranges = {each.metric: target.config.get_score_range(each.metric) for each in rules.criteria}
+    limits = load_baseline_limits(target, thresholds)
+    ranges = {each.metric: target.config.get_score_range(each.metric) for each in target.criteria}
     baseline = target.read()
     pass_score = target.config.gate.statistics.pass_score
     found = rank_flaky_cases(baseline, limits, pass_score=pass_score)
     changes = list_change_sentences(baseline.sources, build_series(baseline, ranges))
-    if assumed := describe_assumed_limits(baseline, limits, pass_score):
-        changes.append(assumed)
+    changes += filter(None, (limits.remark, describe_assumed_limits(baseline, limits.common, pass_score)))
     return format_flaky_report(found, today, of=len(baseline.cases), changes=changes)
 
 
-def rank_flaky_cases(baseline: Baseline, thresholds: Limits, *, pass_score: float) -> list[FlakyCase]:
+def rank_flaky_cases(baseline: Baseline, limits: BaselineLimits, *, pass_score: float) -> list[FlakyCase]:
     """Return every case with at least two runs, the flakiest first. A run passes if all its scores do."""
     cases = baseline.index_cases()
     found = [
         FlakyCase(
             f"{key[0]}:{key[1]}",
             flakiness,
-            _has_alternating_outcomes(cases[key], thresholds, pass_score),
-            find_break(cases[key], baseline.sources, thresholds, pass_score),
+            _has_alternating_outcomes(cases[key], own, pass_score),
+            find_break(cases[key], baseline.sources, own, pass_score),
         )
-        for key, flakiness in measure_baseline_flakiness(baseline, thresholds, pass_score).items()
+        for key, flakiness in measure_baseline_flakiness(baseline, limits, pass_score).items()
+        for own in [limits.get_limits(key)]
     ]
     return sorted(found, key=lambda each: -(each.found.flip_rate or 0.0))
 
 
-def _has_alternating_outcomes(case: BaselineCase, thresholds: Limits, pass_score: float) -> bool:
+def _has_alternating_outcomes(case: BaselineCase, limits: Limits, pass_score: float) -> bool:
     """Return True if the case failed at least twice, and not only in one stretch of failures.
 
     A single failure happens to stable cases, too, and one stretch of failures is a break, repaired or not.
@@ -95,7 +96,7 @@ def _has_alternating_outcomes(case: BaselineCase, thresholds: Limits, pass_score
     outcomes = [
         (run.source, bool(passed))
         for run in sorted(case.runs, key=lambda run: run.source)
-        if (passed := score_run_pass(run, thresholds, pass_score)) is not None
+        if (passed := score_run_pass(run, limits, pass_score)) is not None
     ]
     failures = [source for source, passed in outcomes if not passed]
     if len(failures) <= 1:

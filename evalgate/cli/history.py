@@ -56,6 +56,7 @@ def history(
     """
     from evalgate.core.errors import InvalidInputError
     from evalgate.reporting.history.series import build_history, list_change_sentences
+    from evalgate.runner.baseline_limits import load_baseline_limits
     from evalgate.runner.reevaluation import resolve_target
 
     server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
@@ -64,8 +65,8 @@ def history(
     if address and not address.startswith(("https://", "http://")):
         raise InvalidInputError("`--repository` must be an address that begins with https:// or http://")
     target = resolve_target(Path(working_directory), to, thresholds)
-    limits = {each.metric: each.threshold if each.gates else None for each in target.criteria}
-    ranges = {name: target.config.get_score_range(name) for name in limits}
+    limits = load_baseline_limits(target, thresholds)
+    ranges = {name: target.config.get_score_range(name) for name in limits.common}
     baseline = build_redactor().redact_tree(target.read())
     found = build_history(baseline, limits, ranges, target.config.gate.statistics.pass_score)
     try:

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from evalgate.baselines.failing_since import (
+    BaselineLimits,
     describe_already_failing,
     drop_runs_before_breaks,
     score_run_pass,
@@ -170,6 +171,6 @@ def test_a_reported_metric_or_a_budget_without_limit_breaks_no_case(gates: bool 
     kept = drop_runs_before_breaks(found, limits)
     assert (len(kept.cases[0].runs), kept.cases[0].failing_since) == (15, None)
     report = format_flaky_report(
-        rank_flaky_cases(found, limits[("travel", "a")], pass_score=1.0), date(2026, 11, 9)
+        rank_flaky_cases(found, BaselineLimits(limits[("travel", "a")]), pass_score=1.0), date(2026, 11, 9)
     )
     assert "failing" not in report

@@ -241,7 +241,7 @@ def test_show_names_the_smallest_detectable_drop(tmp_path: Path) -> None:
     for day in (1, 2):
         save(tmp_path, a_run(*[1.0] * 19, 0.0, day=day, runs=5))
     save(tmp_path, replace(a_run(1.0, day=3), cases=a_run(1.0, 1.0, day=3, runs=2).cases[1:]))
-    found = summarize_baseline(shelf(tmp_path), datetime(2026, 11, 21, tzinfo=UTC))
+    found = summarize_baseline(shelf(tmp_path), now=datetime(2026, 11, 21, tzinfo=UTC))
     assert format_baseline_summary(found) == (
         "b.json: 20 cases from 3 gate runs, the newest 17 days old (old)\n"
         "  runs per case: 10 to 12\n"

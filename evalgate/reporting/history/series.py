@@ -3,7 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
-from evalgate.baselines.failing_since import Limits, describe_assumed_limits, find_break, score_run_pass
+from evalgate.baselines.failing_since import (
+    BaselineLimits,
+    describe_assumed_limits,
+    find_break,
+    score_run_pass,
+)
 from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range, get_score_range
@@ -11,7 +16,6 @@ from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
     Baseline,
     BaselineCase,
-    BaselineRun,
     BaselineSource,
     CaseKey,
     FailingSince,
@@ -49,37 +53,31 @@ class GateRunHistory:
     failing_since: Mapping[CaseKey, FailingSince]
     """Cases that passed until a gate run and have failed in all since."""
     assumed: str = ""
-    """Sentence about metrics whose thresholds are not known; "" if all are."""
+    """Sentences about thresholds that are not known; "" if all are."""
 
 
 def build_history(
-    baseline: Baseline, thresholds: Limits, ranges: Mapping[str, Range], pass_score: float
+    baseline: Baseline, limits: BaselineLimits, ranges: Mapping[str, Range], pass_score: float
 ) -> GateRunHistory:
     """Build the history of a baseline.
 
-    `thresholds` are lowest passing scores by metric, None for metrics that are only reported; `pass_score` is
-    that of metrics without one, and `ranges` holds the ranges of custom metrics.
+    `pass_score` is the lowest passing score of metrics without a limit, and `ranges` holds the ranges of
+    custom metrics.
     """
-    counts = [
-        [
-            bool(passed)
-            for passed in (score_run_pass(run, thresholds, pass_score) for run in runs)
-            if passed is not None
-        ]
-        for runs in _group_runs(baseline)
-    ]
     breaks = (
-        (case.key, find_break(case, baseline.sources, thresholds, pass_score)) for case in baseline.cases
+        (case.key, find_break(case, baseline.sources, limits.get_limits(case.key), pass_score))
+        for case in baseline.cases
     )
+    assumed = describe_assumed_limits(baseline, limits.common, pass_score)
     return GateRunHistory(
         baseline.path,
         baseline.sources,
-        tuple((sum(passed), len(passed)) for passed in counts),
+        _count_passed_runs(baseline, limits, pass_score),
         build_series(baseline, ranges),
         len(baseline.cases),
         sum(case.status == "passed" for case in baseline.cases),
         {key: since for key, since in breaks if since is not None},
-        describe_assumed_limits(baseline, thresholds, pass_score),
+        " ".join(filter(None, (limits.remark, assumed))),
     )
 
 
@@ -113,13 +111,17 @@ def name_source(source: BaselineSource) -> str:
     return f"{commit} ({day})" if commit and day else commit or day or "an older run"
 
 
-def _group_runs(baseline: Baseline) -> list[list[BaselineRun]]:
-    grouped: list[list[BaselineRun]] = [[] for _ in baseline.sources]
+def _count_passed_runs(
+    baseline: Baseline, limits: BaselineLimits, pass_score: float
+) -> tuple[tuple[int, int], ...]:
+    """Return, by gate run, how many runs of cases passed, and how many have a score that counts."""
+    outcomes: list[list[bool]] = [[] for _ in baseline.sources]
     for case in baseline.cases:
+        own = limits.get_limits(case.key)
         for run in case.runs:
-            if run.outcome != "answered" or any(score is not None for score in run.scores.values()):
-                grouped[run.source].append(run)
-    return grouped
+            if (passed := score_run_pass(run, own, pass_score)) is not None:
+                outcomes[run.source].append(bool(passed))
+    return tuple((sum(passed), len(passed)) for passed in outcomes)
 
 
 def _iter_series(baseline: Baseline, metrics: list[tuple[str, Range]]) -> Iterator[MetricSeries]:

@@ -1,0 +1,36 @@
+"""Find the thresholds that hold today for each case of a baseline."""
+
+from evalgate.baselines.failing_since import BaselineLimits
+from evalgate.config.cli_overrides import Overrides
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import pluralize
+from evalgate.runner.plan import load_suites
+from evalgate.runner.reevaluation import BaselineTarget
+
+
+def load_baseline_limits(target: BaselineTarget, thresholds: str | None) -> BaselineLimits:
+    """Return the limits of the target's thresholds file; `thresholds` is the name that the user gave it.
+
+    The eval sets are read only if the file has thresholds for some of their cases.
+    """
+    common = {each.metric: each.threshold if each.gates else None for each in target.criteria}
+    if not any(rule.criteria for rule in target.config.cases):
+        return BaselineLimits(common)
+    try:
+        suites = load_suites(Overrides(), thresholds=thresholds, folder=target.workspace.folder)
+    except InvalidInputError as error:
+        first, *others = error.problems
+        more = f" (and {pluralize(len(others), 'more problem')})" if others else ""
+        remark = f"The thresholds of single cases (`cases`) do not count here: {first}{more}"
+        return BaselineLimits(common, remark=remark)
+    own = {
+        key: {
+            metric: each.threshold
+            for metric, each in policy.thresholds.items()
+            if common.get(metric) is not None
+        }
+        for suite in suites
+        for key, policy in suite.policies.items()
+        if policy.thresholds
+    }
+    return BaselineLimits(common, own)
