@@ -22,7 +22,7 @@ from evalgate.core.types import (
     RunResult,
     UserMessage,
 )
-from evalgate.llm.simulated_user.scripted import ScriptedUser
+from evalgate.llm.users.scripted import ScriptedUser
 
 
 @frozen

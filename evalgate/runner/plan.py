@@ -25,7 +25,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, CreateUser
 from evalgate.core.types import REPORT_ONLY, Baseline, CaseKey, CaseSelection
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
-from evalgate.llm.simulated_user.scripted import create_scripted_user
+from evalgate.llm.users.scripted import create_scripted_user
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.base_branch import BaseBranchPolicy, open_anchor, open_store

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, AgentUnreachableError, CreateUser, ProvidesUser
 from evalgate.core.types import CaseRun, EvalCase, Failure
-from evalgate.llm.simulated_user.scripted import create_scripted_user
+from evalgate.llm.users.scripted import create_scripted_user
 from evalgate.runner.case_runner import AttemptHistory, CaseRunner
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 

@@ -11,12 +11,12 @@ from evalgate.core.protocols import CreateUser, PathResolver, User
 from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.cases import map_cases
 from evalgate.llm.judge_resolver import JudgeResolver
-from evalgate.llm.simulated_user.scripted import create_scripted_user
+from evalgate.llm.users.scripted import create_scripted_user
 
 if TYPE_CHECKING:
     from evalgate.llm.client import ModelAnswer
     from evalgate.llm.prompting import Prompt
-    from evalgate.llm.simulated_user.user_model import UserFactory
+    from evalgate.llm.users.simulated import UserFactory
 
 # Simulated users are imported only if a case needs one: most cases are scripted to their end.
 
@@ -32,7 +32,7 @@ def add_played_stories(eval_sets: Sequence[EvalSet], config: Config) -> tuple[Ev
     """Return the eval sets with stories as simulated conversations, if `user.stories` is `played`."""
     if config.user is None or config.user.stories != "played":
         return tuple(eval_sets)
-    from evalgate.llm.simulated_user.role import apply_story
+    from evalgate.llm.users.role import apply_story
 
     return tuple(replace(eval_set, cases=map_cases(eval_set.cases, apply_story)) for eval_set in eval_sets)
 
@@ -57,7 +57,7 @@ def build_user_factory(
     played = {each.eval_set_id for each in eval_sets if any(case.is_simulated for case in each.cases)}
     if not played:
         return create_scripted_user
-    from evalgate.llm.simulated_user.user_model import UserFactory
+    from evalgate.llm.users.simulated import UserFactory
 
     own = (
         _build_simulated_user_factory(config.user, rules, config.judge, judge_resolver, locate)
@@ -90,8 +90,8 @@ def _build_simulated_user_factory(
     judge_resolver: JudgeResolver,
     locate: PathResolver,
 ) -> "UserFactory":
-    from evalgate.llm.simulated_user.role import BUILT_IN, read_personas
-    from evalgate.llm.simulated_user.user_model import UserFactory, UserModel
+    from evalgate.llm.users.role import BUILT_IN, read_personas
+    from evalgate.llm.users.simulated import UserFactory, UserModel
 
     config = own.resolve_model_config(judge)
     if config is None:
@@ -128,7 +128,7 @@ def _read_prompt(own: UserConfig, rules: Thresholds, locate: PathResolver) -> "P
 
 
 def _find_unknown_personas(factory: "UserFactory", eval_set: EvalSet) -> Iterator[Problem]:
-    from evalgate.llm.simulated_user.role import UnknownPersonaError, build_user_role
+    from evalgate.llm.users.role import UnknownPersonaError, build_user_role
 
     for case in eval_set.cases:
         try:

@@ -12,8 +12,8 @@ from evalgate.core.protocols import SessionResult
 from evalgate.core.types import CaseRun, EvalCase, Reply, UserMessage
 from evalgate.documents.strict_json import parse_json
 from evalgate.integrations.orchestrate.evalset import OrchestrateFormat
-from evalgate.llm.simulated_user.role import apply_story
-from evalgate.llm.simulated_user.user_model import UserFactory, UserModel
+from evalgate.llm.users.role import apply_story
+from evalgate.llm.users.simulated import UserFactory, UserModel
 from evalgate.runner.scheduler import RunRequest, run_cases
 from tests.conformance.orchestrate import rows
 from tests.llm.fakes import ScriptedModel

@@ -19,7 +19,7 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
-from evalgate.llm.simulated_user.scripted import create_scripted_user
+from evalgate.llm.users.scripted import create_scripted_user
 from evalgate.runner.case_runner import CaseRunner
 from evalgate.runner.scheduler import RunRequest, run_cases
 from evalgate.system.throttling.rate_limiter import Clock, slot_release, wait_without_slot

@@ -43,7 +43,7 @@ from evalgate.api.trpc.wire import FROM_FILE
 from evalgate.config.schema.judge import JudgeConfig, parse_model_name
 from evalgate.core.errors import InvalidInputError
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
-from evalgate.llm.simulated_user.scripted import create_scripted_user
+from evalgate.llm.users.scripted import create_scripted_user
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.case_runner import CaseRunner

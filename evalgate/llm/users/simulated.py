@@ -12,7 +12,7 @@ from evalgate.llm.client import ChatMessage, ModelAnswer, ModelClient, ModelRequ
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.prompting import Prompt, indent_later_lines, load_prompt
 from evalgate.llm.sample_votes import ATTEMPTS, UnparsableAnswerError
-from evalgate.llm.simulated_user.role import (
+from evalgate.llm.users.role import (
     BUILT_IN,
     Persona,
     SimulatedMessage,
@@ -22,7 +22,7 @@ from evalgate.llm.simulated_user.role import (
     parse_simulated_message,
     should_end,
 )
-from evalgate.llm.simulated_user.scripted import create_scripted_user
+from evalgate.llm.users.scripted import create_scripted_user
 
 
 def get_unknown_cost(answer: ModelAnswer) -> None:

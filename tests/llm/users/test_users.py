@@ -26,14 +26,14 @@ from evalgate.documents.strict_json import parse_json
 from evalgate.integrations.orchestrate.evalset import OrchestrateFormat
 from evalgate.llm.client import ModelAnswer
 from evalgate.llm.prompting import Prompt
-from evalgate.llm.simulated_user.role import (
+from evalgate.llm.users.role import (
     BUILT_IN,
     UnknownPersonaError,
     apply_story,
     build_user_role,
     read_personas,
 )
-from evalgate.llm.simulated_user.user_model import UserFactory, UserModel
+from evalgate.llm.users.simulated import UserFactory, UserModel
 from tests.llm.fakes import ScriptedModel, failed
 
 CALLS_TOLD = ['agent calls book: {"for": 2}', 'book answers: {"room": 7}']
