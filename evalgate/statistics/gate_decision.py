@@ -20,7 +20,8 @@ from evalgate.statistics.case_regression import (
     build_confirmation_plan,
     classify_case,
 )
-from evalgate.statistics.mean_difference import MeanDifference, compute_case_p
+from evalgate.statistics.exact_test import compute_case_p
+from evalgate.statistics.mean_difference import MeanDifference
 from evalgate.statistics.metric_assessment import (
     AnalysisStage,
     Assessment,

@@ -1,19 +1,16 @@
 """Compute how far the mean moved from the baseline, by permutation of runs within each case.
 
-Given the pooled scores of a case, every choice of R of its n scores as the candidate's is equally likely if
-nothing changed. This is the stratified permutation law. Binary scores make it the conditional
-Mantel-Haenszel test; one run on both sides makes it McNemar's.
+This joins the exact laws of all cases (`exact_test.py`): the stratified permutation law. Binary scores make
+it the conditional Mantel-Haenszel test; one run on both sides makes it McNemar's.
 """
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from functools import lru_cache
-from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
+from evalgate.statistics.exact_test import compute_case_p, compute_sum_distribution
 from evalgate.statistics.parameters import EPSILON
 from evalgate.statistics.score_pairs import (
     UNIT,
@@ -29,30 +26,10 @@ from evalgate.statistics.threshold_test import (
 )
 
 _BUDGET = 250_000  # multiply-adds of an exact convolution; beyond, the normal law is near enough
-_WIDE = 500  # places of a sum from which on its law is not worth the time where a bound will do
 _EQUAL = 1e-8  # drops within this are the same drop
 
 Method: TypeAlias = Literal["none", "exact", "normal"]
 """`none`: no case carries information."""
-
-
-@frozen
-class SumDistribution:
-    """Distribution of the candidate's sum in one case."""
-
-    lowest: int
-    step: int
-    counts: tuple[int, ...]
-    """Number of choices with the sum `lowest + i·step`, for each i."""
-
-    def find_index(self, total: int) -> int:
-        """Return the index in `counts` of the sum `total`, which must be one that can occur."""
-        return (total - self.lowest) // self.step
-
-    def list_terms(self, total: int) -> list[tuple[int, float]]:
-        """Return the steps above the sum `total` and the probability of every sum that can occur."""
-        observed, choices = self.find_index(total), sum(self.counts)
-        return [(i - observed, count / choices) for i, count in enumerate(self.counts) if count]
 
 
 @frozen
@@ -63,60 +40,6 @@ class TailProbability:
     method: Method
     informative: int
     """Cases whose scores are not all equal."""
-
-
-@lru_cache(maxsize=8192)
-def compute_sum_distribution(pooled: Thousandths, runs: int) -> SumDistribution:
-    """Return the exact distribution of the sum of `runs` of the `pooled` scores, drawn without replacement.
-
-    `pooled` is ascending. Subset-sum recursion on polynomials that are packed into integers, one slot of
-    bytes per coefficient: adding a score is a shift and an addition.
-    """
-    low = pooled[0]
-    step = math.gcd(*(score - low for score in pooled)) or 1
-    values = [(score - low) // step for score in pooled]
-    slot = (math.comb(len(pooled), runs).bit_length() + 7) // 8
-    chosen = [1] + [0] * runs
-    for index, value in enumerate(values):
-        for size in range(min(index + 1, runs), 0, -1):
-            chosen[size] += chosen[size - 1] << (8 * slot * value)
-    packed = chosen[runs].to_bytes((chosen[runs].bit_length() + 7) // 8 + slot, "little")
-    counts = [int.from_bytes(packed[at : at + slot], "little") for at in range(0, len(packed), slot)]
-    while not counts[-1]:
-        counts.pop()
-    return SumDistribution(runs * low, step, tuple(counts))
-
-
-@lru_cache(maxsize=8192)
-def compute_case_p(baseline: Thousandths, candidate: Thousandths) -> float:
-    """Return the exact one-sided p of one case: the share of choices with a sum up to the candidate's."""
-    law = compute_sum_distribution(tuple(sorted(baseline + candidate)), len(candidate))
-    below = sum(law.counts[: law.find_index(sum(candidate)) + 1])
-    return below / math.comb(len(baseline) + len(candidate), len(candidate))
-
-
-def find_largest_p(pooled: Thousandths, runs: int, threshold: float) -> float:
-    """Return the largest p up to the threshold that a case with these scores could have shown, or 0 if none.
-
-    `pooled` is ascending. With scores on a fine grid nearly every multiple of 1 / (number of choices) is
-    possible. For them the largest such multiple up to the threshold is returned, which is never too small.
-    """
-    if threshold >= 1:
-        return 1.0
-    step = math.gcd(*(score - pooled[0] for score in pooled)) or 1
-    if runs * (pooled[-1] - pooled[0]) // step > _WIDE:
-        choices = math.comb(len(pooled), runs)
-        return math.floor(threshold * choices) / choices
-    support = _list_attainable_p(pooled, runs)
-    found = bisect_right(support, threshold)
-    return support[found - 1] if found else 0.0
-
-
-@lru_cache(maxsize=8192)
-def _list_attainable_p(pooled: Thousandths, runs: int) -> tuple[float, ...]:
-    counts = compute_sum_distribution(pooled, runs).counts
-    choices = sum(counts)
-    return tuple(below / choices for below, count in zip(accumulate(counts), counts, strict=True) if count)
 
 
 def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> TailProbability:

@@ -6,7 +6,7 @@ Without a correction, twenty metrics that did not change would close the gate wi
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from evalgate.statistics.mean_difference import compute_case_p, find_largest_p
+from evalgate.statistics.exact_test import compute_case_p, find_largest_p
 from evalgate.statistics.parameters import EPSILON, is_within_level
 from evalgate.statistics.score_pairs import Pair, Thousandths, compute_score_mean
 

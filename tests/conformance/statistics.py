@@ -8,8 +8,9 @@ from typing import Any
 
 from evalgate.statistics.adaptive_runs import NextRuns, plan_next_step
 from evalgate.statistics.case_regression import build_confirmation_plan, classify_case
+from evalgate.statistics.exact_test import compute_case_p
 from evalgate.statistics.gate_decision import Decision, decide_fixed_runs
-from evalgate.statistics.mean_difference import compare_means, compute_case_p
+from evalgate.statistics.mean_difference import compare_means
 from evalgate.statistics.metric_assessment import decide_mean_verdict
 from evalgate.statistics.multiple_testing import compute_holm_levels, find_discoveries
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
