@@ -130,6 +130,8 @@ class GateRun:
         )
         own = self.agent.notices if isinstance(self.agent, HasNotices) else ()
         record = replace(record, notices=(*told, *own, *record.notices, *self.checkpoint.notices))
+        if self.plan.control is not None and self.baseline is None and record.verdict.status == "fail":
+            record = _add_notice(record, _NO_CONTROL_WITHOUT_BASELINE)
         if not self.plan.agent.settings.track_files:
             return record
         if self.checkpoint.finished:  # runs of an earlier process opened files that are not known here
@@ -296,6 +298,9 @@ _NO_FILES = (
     "A run that was resumed, or made in shards, has no list of the files that the agent opened "
     "(`agent.track_files`): if it is saved in the baseline, every change that is not ignored concerns its "
     "suites."
+)
+_NO_CONTROL_WITHOUT_BASELINE = (
+    "No control runs were made: they explain a fall below the baseline, and there is no baseline yet."
 )
 _NO_CONTROL_OF_SHARDS = (
     "Shards make no control runs, so the comparison with the baseline decides. To make them, run the cases "

@@ -235,6 +235,17 @@ def test_no_control_runs_without_need_or_by_a_shard(project: Project) -> None:
     assert (done.code, "control" in done.record, "ontrol" in list_notes(done)) == (1, False, False)
 
 
+def test_a_gate_that_closes_without_a_baseline_says_why_there_is_no_control(project: Project) -> None:
+    (project.folder / "baseline.json").unlink()
+    project.edit_agent("Yes", "No")
+    done = project.run("--control", "HEAD~1")
+    assert (done.code, "control" in done.record) == (1, False), done.out + done.err
+    assert "No control runs were made" in list_notes(done)
+    project.edit_agent("No", "Yes")
+    done = project.run("--control", "HEAD~1")
+    assert (done.code, "ontrol" in list_notes(done)) == (0, False), done.out + done.err
+
+
 def test_a_spent_budget_leaves_the_decision_to_the_baseline(project: Project) -> None:
     settings = json.loads(build_settings())
     settings["budget"] = {"tokens": 150}
