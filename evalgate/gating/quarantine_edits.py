@@ -46,9 +46,29 @@ def set_quarantine(text: str, pattern: str, quarantine: Quarantine | None, shown
     return end_line(text) + entry
 
 
+def rename_quarantine(text: str, pattern: str, new_pattern: str, shown_as: str) -> str:
+    """Return the text with the entry for a pattern of case names under another pattern, if it is there.
+
+    Raises:
+        InvalidInputError: the file is not YAML.
+    """
+    root, _ = compose_yaml(text, shown_as)
+    for node in root.value if isinstance(root, yaml.SequenceNode) else ():
+        case = _find_case_node(node)
+        if case is not None and case.value == pattern:
+            new = json.dumps(new_pattern, ensure_ascii=False)
+            return text[: case.start_mark.index] + new + text[case.end_mark.index :]
+    return text
+
+
 def _get_case(node: yaml.Node) -> object:
+    case = _find_case_node(node)
+    return None if case is None else case.value
+
+
+def _find_case_node(node: yaml.Node) -> yaml.Node | None:
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
-    return next((value.value for key, value in pairs if key.value == "case"), None)
+    return next((value for key, value in pairs if key.value == "case"), None)
 
 
 def _format_entry(pattern: str, quarantine: Quarantine, shown_as: str) -> str:

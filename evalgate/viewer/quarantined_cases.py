@@ -6,8 +6,9 @@ from evalgate.config.loader import find_thresholds_file, load_thresholds
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.types import Quarantine
 from evalgate.datasets.edit_history import FileChange, read_content
-from evalgate.datasets.eval_set_file import compute_digest
-from evalgate.gating.quarantine_edits import find_quarantine, set_quarantine
+from evalgate.datasets.eval_set_file import EvalSetFile, compute_digest
+from evalgate.documents.validation_errors import list_case_names
+from evalgate.gating.quarantine_edits import find_quarantine, rename_quarantine, set_quarantine
 from evalgate.system.files import decode_text
 from evalgate.viewer.state import Viewer
 
@@ -57,6 +58,53 @@ def change_quarantine(viewer: Viewer, eval_id: str, quarantine: Quarantine | Non
     if find_quarantine(changed, pattern, name) != quarantine:
         raise InvalidInputError([Problem(name, 0, 0, "cannot be changed like this: nothing was saved")])
     return FileChange(viewer.folder / name, name, before, before if changed == text else changed.encode())
+
+
+def move_quarantine(
+    viewer: Viewer, file: EvalSetFile, eval_id: str, new_id: str | None = None
+) -> list[FileChange]:
+    """Return the change of the quarantine file for a case that gets another id, or is deleted without one.
+
+    An entry for a case that is not there would be an error of the next run. Those with globs stay, and so
+    does one that names a case of another eval set as well.
+
+    Raises:
+        InvalidInputError: the quarantine file cannot be read or changed.
+    """
+    name = find_quarantine_file(viewer)
+    if not name or eval_id == new_id:
+        return []
+    before, text = _read_text(viewer, name)
+    changed = text
+    patterns = _list_patterns(file, eval_id)
+    for old, new in zip(patterns, _list_patterns(file, new_id or ""), strict=True):
+        if find_quarantine(changed, old, name) is None:
+            continue
+        if old is patterns[0] and _is_in_another_set(viewer, file, eval_id):
+            continue
+        changed = (
+            rename_quarantine(changed, old, new, name)
+            if new_id is not None
+            else set_quarantine(changed, old, None, name)
+        )
+    if changed == text:
+        return []
+    return [FileChange(viewer.folder / name, name, before, changed.encode())]
+
+
+def _list_patterns(file: EvalSetFile, eval_id: str) -> list[str]:
+    """Return the patterns that name only this case; the first one names those of other eval sets, too."""
+    names = list_case_names(file.eval_set.eval_set_id, file.shown_as, eval_id)
+    return [_to_pattern(each) for each in names]
+
+
+def _is_in_another_set(viewer: Viewer, file: EvalSetFile, eval_id: str) -> bool:
+    return any(
+        case.eval_id == eval_id
+        for each in viewer.eval_sets.list_sets()
+        if each.file is not None and each.shown_as != file.shown_as
+        for case in each.file.eval_set.cases
+    )
 
 
 def _read_text(viewer: Viewer, name: str) -> tuple[bytes | None, str]:

@@ -500,6 +500,39 @@ def test_a_case_is_quarantined_with_owner_reason_and_last_day(tmp_path: Path) ->
     assert not (tmp_path / "quarantine.yaml").exists()
 
 
+@pytest.mark.parametrize("pattern", ["late", "desk:late", "evals/desk.evalset.json:late"])
+@pytest.mark.parametrize("twin", [False, True])
+def test_a_quarantine_follows_its_case(tmp_path: Path, pattern: str, twin: bool) -> None:
+    path = _write_project(tmp_path)
+    if twin:
+        other = path.read_text().replace('"eval_set_id": "desk"', '"eval_set_id": "other"')
+        (path.parent / "other.evalset.json").write_text(other)
+    (tmp_path / "evalgate.yaml").write_text(
+        "version: 1\neval_sets: [evals]\ngate: {quarantine: quarantine.yaml}\ncriteria: {response_match_score: 1}\n"
+    )
+    text = f"# ours\n- {{owner: a, case: {pattern}, reason: b, expires: 2026-12-31}}\n- case: 'l*' # all\n"
+    (tmp_path / "quarantine.yaml").write_text(text)
+    viewer = create_viewer(tmp_path)
+    client, token = open_client(viewer), viewer.access.csrf_token
+    address = "/sets/case?file=evals/desk.evalset.json&case=late"
+    fields = _send_form(open_eval_set(path, "x").find_case("late"))
+    form = {name: texts[0] for name, texts in fields.items() if texts}
+    more = {"do": "save", "digest": open_eval_set(path, "x").digest, "eval_id": "later"}
+    assert client.post(address, data={"csrf": token, **form, **more}).status_code == 303
+    stays = twin and pattern == "late"
+    renamed = text if stays else text.replace(pattern, json.dumps(f"{pattern}r"))
+    assert (tmp_path / "quarantine.yaml").read_text() == renamed
+
+    gone = {"csrf": token, "do": "delete"}
+    address = "/sets/case/move?file=evals/desk.evalset.json&case=later"
+    page = client.post(address, data=gone).text
+    sure = re.search(r'name="sure" value="([^"]+)"', page)
+    assert sure is not None, page
+    assert client.post(address, data={**gone, "sure": sure[1]}).status_code == 303
+    left = text if stays else "# ours\n- case: 'l*' # all\n"
+    assert (tmp_path / "quarantine.yaml").read_text() == left
+
+
 _NOTES = """# imported
 cases:
   late:

@@ -54,6 +54,7 @@ from evalgate.viewer.noted_cases import (
 from evalgate.viewer.quarantined_cases import (
     compute_quarantine_digest,
     find_quarantine_file,
+    move_quarantine,
     read_quarantine,
 )
 from evalgate.viewer.rendering import link, render
@@ -277,6 +278,7 @@ def _save_case(request: Request, page: EditedCase, draft: CaseDraft, form: Form)
         edited = edit_eval_set(file, _replace_case(file, page.case, case))
         names = page.case.eval_id, case.eval_id
         also = change_noted_case(file, *names, is_accepted=action == "accept", checks=checks)
+        also += move_quarantine(viewer, file, *names)
         diff = [*split_diff(edited.diff), *_list_diffs(also)]
         if action == "preview":
             return _render_draft(request, page, draft, diff=diff, done="previewed")
@@ -372,7 +374,10 @@ def _change_cases(request: Request, form: Form) -> Response:
     at = next(number for number, case in enumerate(old) if case is page.case)
     target = page.case.eval_id
     try:
-        also = drop_noted_case(file, page.case.eval_id) if action in {"delete", "drop"} else []
+        also: list[FileChange] = []
+        if action in {"delete", "drop"}:
+            also = drop_noted_case(file, page.case.eval_id)
+            also += move_quarantine(viewer, file, page.case.eval_id)
         digest = compute_digest(b"".join([file.data, *(change.before or b"" for change in also)]))
         if action == "delete" and get_field(form, "sure") != digest:
             return _ask_to_delete(request, page, also, digest, is_changed=bool(get_field(form, "sure")))
