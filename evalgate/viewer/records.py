@@ -124,7 +124,7 @@ def _name_files(folder: Path, named: Sequence[str]) -> Iterator[StoredRecord]:
     """Yield the named files with an id each; a folder stands for its results.
 
     Raises:
-        InvalidInputError: a file does not exist, or a folder holds no results.
+        InvalidInputError: a file does not exist, or a folder holds no results or too many.
     """
     taken: set[str] = set()
     for name in named:
@@ -135,11 +135,16 @@ def _name_files(folder: Path, named: Sequence[str]) -> Iterator[StoredRecord]:
             )
             if not paths:
                 raise InvalidInputError(f"{name}: the folder holds no results.json and no other .json file")
+            if len(paths) > _MOST_IN_FOLDER:
+                raise InvalidInputError(
+                    f"{name}: the folder holds {len(paths):,} .json files, and at most {_MOST_IN_FOLDER:,} "
+                    "can be shown: name those to look at"
+                )
         elif path.is_file():
             paths = [path]
         else:
             raise InvalidInputError(f"{name}: no such file. `evalgate run` writes results.json.")
-        for each in paths[:_MOST_IN_FOLDER]:
+        for each in paths:
             title = name if path == each else f"{name.rstrip('/')}/{each.name}"
             base = _NOT_IN_ID.sub("-", each.stem).strip("-.") or "record"
             # Ids of the history begin with a digit, and `last` and `baseline` have a meaning.

@@ -30,6 +30,18 @@ def ids(folder: Path, *named: str) -> list[str]:
     return [each.record_id for each in RecordStore(folder, named).list_records()]
 
 
+def test_a_folder_with_too_many_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "_MOST_IN_FOLDER", 2)
+    for name in "ab":
+        write_record(tmp_path / "kept" / f"{name}.json", RECORD)
+    assert ids(tmp_path, "kept") == ["a", "b"]
+    write_record(tmp_path / "kept" / "c.json", RECORD)
+    with pytest.raises(
+        InvalidInputError, match=r"kept: the folder holds 3 .json files, and at most 2 can be shown"
+    ):
+        RecordStore(tmp_path, ["kept"])
+
+
 def test_without_names_the_last_run_and_the_history_are_shown(tmp_path: Path) -> None:
     assert ids(tmp_path) == []
     write_record(tmp_path / FOLDER / "20261101T080000Z.json", replace(RECORD, duration_s=1.0))
