@@ -1,5 +1,6 @@
 """Estimate the usage of a run before it begins, from the usage of the runs in the baseline."""
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from evalgate.config.schema.budget import Budget, MeteredUsage
@@ -222,8 +223,11 @@ def _round_two_digits(value: float) -> str:
 
 
 def format_money(usd: float) -> str:
-    """Return an amount such as `$1.20`, or `$0.0034` if it is below a cent."""
-    return f"${usd:,.2f}" if usd >= 0.01 or not usd else f"${usd:.2g}"
+    """Return an amount such as `$1.20`, or `$0.0034` with two digits if it is below a cent."""
+    if usd >= 0.01 or not usd:
+        return f"${usd:,.2f}"
+    places = 1 - math.floor(math.log10(usd))
+    return "$" + f"{usd:.{places}f}".rstrip("0")
 
 
 def format_time(seconds: float) -> str:
