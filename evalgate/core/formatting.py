@@ -1,6 +1,5 @@
 """Formatting of numbers, which never contradicts a decision made on the exact values, and of short texts."""
 
-import difflib
 import functools
 import math
 import operator
@@ -148,6 +147,8 @@ def pluralize(number: int, noun: str, plural: str | None = None) -> str:
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return ` Did you mean `x`?` with the nearest candidate, or "" if none is near."""
+    import difflib
+
     near = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)
     return f" Did you mean `{near[0]}`?" if near else ""
 

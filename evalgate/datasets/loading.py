@@ -1,6 +1,5 @@
 """Loading of eval sets: find the files that patterns name, and read each with the format that knows it."""
 
-import difflib
 import glob
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -251,6 +250,8 @@ def _split_names(selection: str, ids: Container[str]) -> list[str]:
 
 
 def _suggest_nearest(name: str, candidates: Iterable[str]) -> str:
+    import difflib
+
     names = list(candidates)
     if near := difflib.get_close_matches(name, names, n=3, cutoff=0.5):
         return f" Did you mean {' or '.join(map(repr, near))}?"
@@ -387,6 +388,8 @@ def _describe_no_match(pattern: str, base: Path) -> str:
         return f"no file matches this pattern in {base}"
     folder = (base / pattern).parent
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    import difflib
+
     near = difflib.get_close_matches(Path(pattern).name, sorted(names), n=1)
     hint = f". Did you mean {Path(pattern).with_name(near[0])}?" if near else f" in {base}"
     return f"no such file or folder{hint}"

@@ -30,29 +30,43 @@ _ALLOWED = (
     *(name.lower() for name in _PROXIES),
 )
 
+
+class _NamePatterns:
+    """Names of variables; a trailing `*` matches any ending."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self.exact = frozenset(patterns)
+        self._prefixes = tuple(pattern[:-1] for pattern in self.exact if pattern.endswith("*"))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.exact or name.startswith(self._prefixes)
+
+
 # A process with these can act as the workflow: write its outputs, read its inputs, take its identity.
-_NEVER = (
-    "GITHUB_OUTPUT",
-    "GITHUB_ENV",
-    "GITHUB_PATH",
-    "GITHUB_STATE",
-    "GITHUB_STEP_SUMMARY",
-    "ACTIONS_*",
-    "INPUT_*",
+_NEVER = _NamePatterns(
+    (
+        "GITHUB_OUTPUT",
+        "GITHUB_ENV",
+        "GITHUB_PATH",
+        "GITHUB_STATE",
+        "GITHUB_STEP_SUMMARY",
+        "ACTIONS_*",
+        "INPUT_*",
+    )
 )
-_ONLY_BY_EXACT_NAME = ("GITHUB_TOKEN", "GH_TOKEN", "RUNNER_*")
+_ONLY_BY_EXACT_NAME = _NamePatterns(("GITHUB_TOKEN", "GH_TOKEN", "RUNNER_*"))
 
 
 def build_agent_environment(source: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     """Return the agent's variables: the allow-list and `names`; a trailing `*` matches any ending."""
-    patterns = [*_ALLOWED, *names]
+    patterns = _NamePatterns((*_ALLOWED, *names))
     return {name: source[name] for name in sorted(source) if _is_given(name, patterns)}
 
 
 def list_withheld_variables(source: Mapping[str, str], names: Iterable[str]) -> frozenset[str]:
     """Return the names in `source` that the agent does not get, but would get if `names` listed them."""
     given = build_agent_environment(source, names)
-    return frozenset(name for name in source if name not in given and not _is_listed(name, _NEVER))
+    return frozenset(name for name in source if name not in given and name not in _NEVER)
 
 
 def list_environment_notices(source: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
@@ -60,29 +74,19 @@ def list_environment_notices(source: Mapping[str, str], names: Iterable[str]) ->
     notices = []
     for pattern in names:
         given = build_agent_environment(source, [pattern])
-        if any(_matches_pattern(name, pattern) for name in given):
+        if any(name in _NamePatterns([pattern]) for name in given):
             continue
-        if not pattern.endswith("*") and _is_listed(pattern, _NEVER):
+        if not pattern.endswith("*") and pattern in _NEVER:
             notices.append(f"the environment variable {pattern} is never given to the agent")
         else:
             notices.append(f"the environment variable {pattern}, wanted for the agent, is not set")
     return tuple(notices)
 
 
-def _is_given(name: str, patterns: list[str]) -> bool:
-    if _is_listed(name, _NEVER):
+def _is_given(name: str, patterns: _NamePatterns) -> bool:
+    if name in _NEVER:
         return False
-    if _is_listed(name, _ONLY_BY_EXACT_NAME):
-        return name in patterns
-    return _is_listed(name, patterns)
-
-
-def _is_listed(name: str, patterns: Iterable[str]) -> bool:
-    return any(_matches_pattern(name, pattern) for pattern in patterns)
-
-
-def _matches_pattern(name: str, pattern: str) -> bool:
-    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+    return name in (patterns.exact if name in _ONLY_BY_EXACT_NAME else patterns)
 
 
 @frozen

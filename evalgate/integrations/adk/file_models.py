@@ -4,7 +4,6 @@ Most models of Google ADK refuse unknown keys; `EvalSet`, `EvalCase`, `SessionIn
 `InvocationEvent` do not. Each model's `is_refused` says so to `evalgate.datasets.ignored_keys`.
 """
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Self
 
@@ -68,6 +67,8 @@ class GenaiModel(AdkModel):
     @classmethod
     def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
         """Return True if `key` is probably a mistake: it resembles a known key, or a known key is missing."""
+        import difflib
+
         known = {*cls.model_fields, *cls.kept_keys()}
         near = difflib.get_close_matches(key, [*known, *map(to_camel, known)], n=1, cutoff=0.6)
         return bool(near) or not cls.is_complete(value)

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from typing import TypeAlias
 
 from evalgate.core.frozen import frozen
@@ -80,6 +79,8 @@ def _parse_seconds(text: str) -> float | None:
 
 
 def _parse_http_date(text: str, wall: float) -> float | None:
+    from email.utils import parsedate_to_datetime
+
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - wall)
     except (ValueError, OverflowError):
