@@ -63,6 +63,8 @@ _PUBLIC_NAMES = {
 }
 """Public name to the module in this package that defines it."""
 
+__all__ = [*_PUBLIC_NAMES]  # noqa: PLE0604  the names above, which no analysis of the text can see
+
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used."""

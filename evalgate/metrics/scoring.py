@@ -184,7 +184,8 @@ async def _score_metrics(
         # Not a score of 0: a judge that is down says nothing about the agent.
         except JudgeError as failure:
             result = MetricFailure(str(failure), failure.kind)
-        except Exception as error:  # noqa: BLE001  a metric may be a user's code: its error must not end the run
+        # A metric may be a user's code: neither its error nor its `sys.exit` may end the run.
+        except (Exception, SystemExit) as error:  # noqa: BLE001
             result = MetricFailure(f"the metric raised {type(error).__name__}: {error}")
         results.append((bound, result))
     return results

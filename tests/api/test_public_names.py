@@ -117,6 +117,12 @@ def test_every_public_name_has_a_docstring() -> None:
     assert [name for name in evalgate._PUBLIC_NAMES if not inspect.getdoc(getattr(evalgate, name))] == []
 
 
+def test_a_star_imports_every_public_name() -> None:
+    names: dict[str, object] = {}
+    exec("from evalgate import *", names)
+    assert {*names} - {"__builtins__"} == {*evalgate._PUBLIC_NAMES}
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'evalgate' has no attribute 'evaluat'"):
         evalgate.evaluat  # noqa: B018

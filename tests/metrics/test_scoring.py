@@ -36,9 +36,12 @@ class FakeMetric:
         return self.result
 
 
+@dataclass(frozen=True)
 class RaisingMetric:
+    error: BaseException
+
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        raise KeyError("colour")
+        raise self.error
 
 
 def bound(result: MetricResult, threshold: float = 0.8, name: str = "m") -> BoundMetric:
@@ -85,11 +88,15 @@ async def test_a_full_score_is_written_as_the_metric_gave_it() -> None:
     assert [type(score) for score in scores] == [float, int, float, int]
 
 
-async def test_a_metric_that_raises_is_a_failed_metric() -> None:
-    metrics = [BoundMetric(Criterion("m", 1.0), RaisingMetric()), bound(MetricScore(1.0), name="other")]
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(KeyError("colour"), "KeyError: 'colour'"), (SystemExit(3), "SystemExit: 3")],
+)
+async def test_a_metric_that_raises_is_a_failed_metric(error: BaseException, reason: str) -> None:
+    metrics = [BoundMetric(Criterion("m", 1.0), RaisingMetric(error)), bound(MetricScore(1.0), name="other")]
     case = await case_of([answered()], *metrics)
     assert case.metrics[0].status == "errored"
-    assert case.metrics[0].reason == "the metric raised KeyError: 'colour'"
+    assert case.metrics[0].reason == f"the metric raised {reason}"
     assert case.metrics[1].status == "passed"
     assert case.status == "errored"
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 from evalgate.config.schema.checks import ValueRule
@@ -12,6 +13,7 @@ from evalgate.metrics.checks.transcript import StatementQuestion, Transcript
 
 NO_STATE = "the agent reported no session state"
 _LONGEST_VALUE = 80
+_PATH = re.compile(r"(?:\[(?:\*|-?\d+)\]|[^.\[\]]+)(?:\.[^.\[\]]+|\.?\[(?:\*|-?\d+)\])*")
 _PART = re.compile(r"\[(\*|-?\d+)\]|([^.\[\]]+)")
 _ROUNDING = 1e-12
 _SCALARS = frozenset({str, int, float, bool})
@@ -36,15 +38,23 @@ def find_values(root: object, path: str) -> Iterator[tuple[str, object]]:
     """Yield path and value of everything that a path selects; `MISSING` for what is not there.
 
     `order.items[0].sku` takes keys and indices, `items[*].sku` every item. A key that is written with dots in
-    the object itself comes first.
+    the object itself comes first. What is no path, such as `ids[]`, can only be such a key.
     """
     if isinstance(root, Mapping) and path in root:
         yield path, root[path]
-        return
-    yield from _walk(root, [match[1] or match[2] for match in _PART.finditer(path)], "", path)
+    elif parts := _split_path(path):
+        yield from _walk(root, parts, "", path)
+    else:
+        yield path, MISSING
 
 
-def _walk(value: object, parts: list[str], shown: str, path: str) -> Iterator[tuple[str, object]]:
+@lru_cache(maxsize=1024)
+def _split_path(path: str) -> tuple[str, ...]:
+    """Return the keys and indices of a path; nothing if it is none."""
+    return tuple(match[1] or match[2] for match in _PART.finditer(path)) if _PATH.fullmatch(path) else ()
+
+
+def _walk(value: object, parts: tuple[str, ...], shown: str, path: str) -> Iterator[tuple[str, object]]:
     if not parts:
         yield shown, value
         return

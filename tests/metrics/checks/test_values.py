@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.core.types import Reply, ToolCall
-from evalgate.metrics.checks.values import find_values, is_near
+from evalgate.metrics.checks.values import MISSING, find_values, is_near
 from tests.metrics.checks.build import call_with, calls, fault
 
 
@@ -81,6 +81,14 @@ def test_a_path_that_leads_nowhere(path: str) -> None:
     found = fault({"args": {"pay": {path: 5}}}, Reply("", (ToolCall("pay", ORDER),)))
     assert found.endswith(f"`{path}` should be 5, found nothing")
     assert fault({"args": {"pay": {path: {"any": False}}}}, Reply("", (ToolCall("pay", ORDER),))) == ""
+
+
+@pytest.mark.parametrize(
+    "path", ["id[", "id.", ".id", "id..", "items[0", "items[]", "items]0[", "[]", "", "items[x]"]
+)
+def test_what_is_no_path_is_the_name_of_a_key(path: str) -> None:
+    assert list(find_values(ORDER, path)) == [(path, MISSING)]
+    assert list(find_values({**ORDER, path: 7}, path)) == [(path, 7)]
 
 
 def test_which_calls_must_fit() -> None:
