@@ -190,7 +190,7 @@ class RemoteSession:
 
     @property
     def interim_result(self) -> SessionResult:
-        """Return the usage and the state until now."""
+        """Return the usage and the state after the last turn."""
         return SessionResult(self._usage, self._state)
 
     async def _ask_with_timeout(self, message: UserMessage) -> TurnAnswer:

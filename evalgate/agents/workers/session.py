@@ -112,7 +112,9 @@ class WorkerSession:
         self._started = False
         self._transcript: Transcript
         self._answer: asyncio.Future[Reply] | None = None
+        """Reply that `run_turn` waits for; `_finish_turn` or `_fail_answer` sets it."""
         self._broken: AgentError | SessionLostError | None = None
+        """Error that ended the conversation: each further turn raises it."""
         self._usage: Usage | None = None
         self._final_state: JsonObject | None = None
         self._spans = None
@@ -170,7 +172,7 @@ class WorkerSession:
 
     @property
     def interim_result(self) -> SessionResult:
-        """Return the usage and the state until now."""
+        """Return the usage and the state after the last turn."""
         return SessionResult(self._usage, self._final_state)
 
     def close(self) -> None:
@@ -243,7 +245,7 @@ class WorkerSession:
             try:
                 self._apply_message(kind, message)
             except InvalidMessageError as error:
-                self._settle_answer(self._build_protocol_error(str(error)))
+                self._fail_answer(self._build_protocol_error(str(error)))
                 self._owner.cancel_turn(self)
         elif self.state is SessionState.IDLE:
             # The last turn is already answered, perhaps by an earlier `done`: the next one fails instead.
@@ -256,18 +258,18 @@ class WorkerSession:
         self.state = SessionState.IDLE
         error = self.build_timeout_error(ended=False)
         # Perhaps another session blocked the loop. Alone, this one shows its own fault.
-        self._settle_answer(self.build_lost_error(error.failure, "timed_out") if self.concurrent else error)
+        self._fail_answer(self.build_lost_error(error.failure, "timed_out") if self.concurrent else error)
 
     def fail_oversized_turn(self) -> None:
         """Fail the turn in progress because its answer is too large; other sessions continue."""
         if self.state is SessionState.RUNNING:
-            self._settle_answer(self.build_crash_error(Failure("flood", f"{TOO_LARGE} (turn {self.turns})")))
+            self._fail_answer(self.build_crash_error(Failure("flood", f"{TOO_LARGE} (turn {self.turns})")))
             self._owner.cancel_turn(self)
 
     def fail_turn(self, error: AgentError | SessionLostError) -> None:
         """Fail the turn in progress, or else the next turn, because the worker is gone."""
         self.state = SessionState.OVER
-        self._settle_answer(error)
+        self._fail_answer(error)
 
     def build_timeout_error(self, *, ended: bool) -> AgentError:
         """Return the error of a turn that timed out; `ended` adds that the agent's process was ended."""
@@ -309,9 +311,9 @@ class WorkerSession:
             failure = protocol.parse_failure(message, kind="exception")
             outcome, retry_after_s = protocol.classify_failure(failure), protocol.read_retry_after(message)
             if message.get("again_alone") is True:
-                self._settle_answer(self.build_lost_error(failure, outcome))
+                self._fail_answer(self.build_lost_error(failure, outcome))
             else:
-                self._settle_answer(AgentError(failure, outcome, self._usage, retry_after_s))
+                self._fail_answer(AgentError(failure, outcome, self._usage, retry_after_s))
 
     def _add_event(self, event: Event) -> None:
         self._transcript.events.append(event)
@@ -352,9 +354,9 @@ class WorkerSession:
             error = self.build_timeout_error(ended=False)
             if late and self.concurrent:
                 # The process was blocked, perhaps by another session. Alone, this one shows its own fault.
-                self._settle_answer(self.build_lost_error(error.failure, "timed_out"))
+                self._fail_answer(self.build_lost_error(error.failure, "timed_out"))
             else:
-                self._settle_answer(error)
+                self._fail_answer(error)
         self._owner.on_cancelled(self, still_running=still_running)
         self._end_session()
 
@@ -367,7 +369,7 @@ class WorkerSession:
     def _build_protocol_error(self, sentence: str) -> AgentError:
         return self.build_crash_error(Failure("protocol", sentence))
 
-    def _settle_answer(self, error: AgentError | SessionLostError) -> None:
+    def _fail_answer(self, error: AgentError | SessionLostError) -> None:
         self._broken = error
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
