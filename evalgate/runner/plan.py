@@ -31,10 +31,10 @@ from evalgate.redaction.redactor import Redactor
 from evalgate.runner.base_branch import BaseBranchPolicy, open_anchor, open_store
 from evalgate.runner.plan_problems import (
     check_judges,
-    collect_all_problems,
     describe_default_criteria,
     iter_plan_notices,
     iter_warnings,
+    load_rules,
     resolve_control,
 )
 from evalgate.runner.suites import (
@@ -191,9 +191,8 @@ def build_plan(
     workspace = resolve_workspace(folder)
     with (
         BaseBranchPolicy(workspace.folder, environ, overrides.policy) as base,
-        collect_all_problems(overrides) as known,
+        load_rules(lambda: given.rules or base.load_chosen_thresholds(thresholds), overrides) as rules,
     ):
-        rules = known.rules = given.rules or base.load_chosen_thresholds(thresholds)
         plan = _build_checked_plan(overrides, base, rules, workspace, environ, given)
     if not overrides.selection.words:
         return plan
@@ -396,8 +395,7 @@ def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -
     """
     workspace = resolve_workspace(folder)
     base = BaseBranchPolicy(workspace.folder, {})
-    with collect_all_problems(overrides) as known:
-        rules = known.rules = base.load_chosen_thresholds(thresholds)
+    with load_rules(lambda: base.load_chosen_thresholds(thresholds), overrides) as rules:
         yield from _check_files(overrides, rules, workspace, base)
 
 

@@ -1,9 +1,8 @@
 """Problems of a plan: errors that its parts share, notices and warnings about eval sets and thresholds."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,25 +24,19 @@ if TYPE_CHECKING:
     from evalgate.runner.control.source import ControlSource
 
 
-@dataclass
-class LoadedRules:
-    """Thresholds file as far as it was read."""
-
-    rules: Thresholds | None = None
-
-
 @contextmanager
-def collect_all_problems(overrides: Overrides) -> Iterator[LoadedRules]:
-    """Add all problems of the thresholds file to an error, so that users can fix them in one go.
+def load_rules(load: Callable[[], Thresholds], overrides: Overrides) -> Iterator[Thresholds]:
+    """Load the thresholds file, and add all of its problems to an error in the block.
 
-    Without this, the first error would end the check: each section is checked by the code that uses it, one
-    section after the other.
+    So users can fix them in one go. Without this, the first error would end the check: each section is
+    checked by the code that uses it, one section after the other.
     """
-    known = LoadedRules()
+    rules: Thresholds | None = None
     try:
-        yield known
+        rules = load()
+        yield rules
     except InvalidInputError as error:
-        rules = error.rest if isinstance(error, InvalidThresholdsError) else known.rules
+        rules = error.rest if isinstance(error, InvalidThresholdsError) else rules
         if rules is None or not (rules.file or rules.criteria):
             raise
         agent = apply_overrides(rules.config, overrides).agent
