@@ -19,7 +19,7 @@ from evalgate.agents.factory import build_agent, resolve_agent
 from evalgate.config.schema.agent import AgentConfig, ExecutorConfig
 from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core.types import CaseTurn, EvalCase, UserMessage
-from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.system.workspace import Workspace
 
 CASES, ROUNDS, CONCURRENCY = 80, 5, 16
@@ -97,7 +97,7 @@ async def _seconds_a_case(agent, seconds):
 
     began = time.perf_counter()
     requests = [RunRequest(case, 1) for case in cases]
-    await run_cases(agent, requests, concurrency=CONCURRENCY, on_finished=note)
+    await run_requests(agent, requests, concurrency=CONCURRENCY, on_finished=note)
     return (time.perf_counter() - began) / CASES
 
 

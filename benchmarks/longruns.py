@@ -70,8 +70,8 @@ if step == "merge":
 else:
     options = {
         "whole": RunOptions(redactor=redactor),
-        "journal": RunOptions(journal=folder / "kept", redactor=redactor),
-        "resume": RunOptions(journal=folder / "resumed", resume=True, redactor=redactor),
+        "journal": RunOptions(journal_folder=folder / "kept", redactor=redactor),
+        "resume": RunOptions(journal_folder=folder / "resumed", resume=True, redactor=redactor),
     }[step]
     record = run_gate(plan, Nobody(), options=options)
 (folder / f"{step}.json").write_text(dump_record(redactor.redact_tree(record)))

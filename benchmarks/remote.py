@@ -15,7 +15,7 @@ from evalgate.agents.adapters.http import HttpAgentOptions
 from evalgate.agents.adapters.python import PythonAgentOptions
 from evalgate.core.protocols import AgentContext
 from evalgate.core.types import CaseTurn, EvalCase, UserMessage
-from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.runner.scheduler import RunRequest, run_requests
 
 IMAGE = "python:3.13-slim-trixie"
 TURNS, CASES, CONCURRENCY, LATENCY = 500, 1_000, 64, 0.05
@@ -148,7 +148,9 @@ async def _play(agent, cases, concurrency):
         if run.outcome != "answered":
             sys.exit(f"{request.case.eval_id}: {run.failure}")
 
-    await run_cases(agent, [RunRequest(case, 1) for case in cases], concurrency=concurrency, on_finished=note)
+    await run_requests(
+        agent, [RunRequest(case, 1) for case in cases], concurrency=concurrency, on_finished=note
+    )
 
 
 def _case(name, turns):

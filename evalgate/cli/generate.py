@@ -27,7 +27,7 @@ from evalgate.integrations.recordings import is_recording, read_recording
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.runner.user_factory import build_user_factory
 from evalgate.system.files import write_atomically
 from evalgate.system.workspace import Workspace, open_workspace
@@ -260,7 +260,7 @@ async def _run_stories(
     requests = [RunRequest(case, 1, index) for index, case in enumerate(cases)]
     concurrency = setup.chosen.settings.concurrency
     async with build_agent(setup.chosen, workspace, environ) as agent, setup.judges:
-        await run_cases(
+        await run_requests(
             agent, requests, concurrency=concurrency, on_finished=store_run, create_user=setup.users
         )
     return [found[index] for index in range(len(cases))]

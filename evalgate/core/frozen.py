@@ -2,12 +2,11 @@
 
 `@frozen` is `@dataclass(frozen=True, slots=True)` at a fifth of the cost. The standard library writes and
 compiles six methods for every class, and a gate defines some two hundred: a quarter of the time in which it
-starts. Here `__init__` alone is compiled, once many objects are made; the others all classes share.
+starts. Here `__init__` alone is compiled, when it is first needed; the others are the same for all classes.
 """
 
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
-from functools import partial
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import Any, ClassVar, TypeVar, dataclass_transform
@@ -39,7 +38,7 @@ def frozen(cls: type[_T]) -> type[_T]:
             setattr(made, name, vars(_Frozen)[name])
     if "__init__" not in own:
         _check_fields(made, found)
-        made.__init__ = _DeferredInitializer(made, found)
+        made.__init__ = _DeferredInitializer(made)
     finished: type[_T] = made
     return finished
 
@@ -109,51 +108,17 @@ def _check_fields(cls: type[Any], found: tuple[Field[Any], ...]) -> None:
             )
 
 
-_FIRST_OBJECTS = 16
-"""Objects of a class that are made without a compiled `__init__`, which costs as much as fifty of them."""
-
-
 class _DeferredInitializer:
-    """Stand-in for an `__init__` that is compiled for a class of which more than a few objects are made."""
+    """Stand-in for an `__init__` that is compiled when it is first read: a run needs that of few classes."""
 
-    def __init__(self, cls: type[Any], found: tuple[Field[Any], ...]) -> None:
+    def __init__(self, cls: type[Any]) -> None:
         self._cls: Any = cls
-        self._fields = found
-        self._objects = 0
 
     def __get__(self, instance: object, owner: type[Any] | None = None) -> Callable[..., None]:
-        if instance is not None and self._objects < _FIRST_OBJECTS:
-            self._objects += 1
-            return partial(self._initialize, instance)
-        bound: Callable[..., None] = self._compile().__get__(instance, owner)
+        made = _build_initializer(self._cls, fields(self._cls))
+        self._cls.__init__ = made
+        bound: Callable[..., None] = made.__get__(instance, owner)
         return bound
-
-    def _compile(self) -> Any:
-        self._cls.__init__ = _build_initializer(self._cls, self._fields)
-        return self._cls.__init__
-
-    def _initialize(self, instance: Any, /, *given: object, **named: object) -> None:
-        """Do what the compiled function does, which gets wrong arguments as well, to raise its error."""
-        values = dict(zip((each.name for each in self._fields if not each.kw_only), given, strict=False))
-        unknown = named.keys() - {each.name for each in self._fields}
-        is_wrong = unknown or len(values) < len(given) or named.keys() & values.keys()
-        values |= named
-        for each in self._fields:
-            if each.name in values:
-                continue
-            if each.default is not MISSING:
-                values[each.name] = each.default
-            elif each.default_factory is not MISSING:
-                values[each.name] = each.default_factory()
-            else:
-                is_wrong = True
-        if is_wrong:
-            self._compile()(instance, *given, **named)
-            return
-        for name, value in values.items():
-            object.__setattr__(instance, name, value)
-        if hasattr(instance, "__post_init__"):
-            instance.__post_init__()
 
 
 def _build_initializer(cls: Any, found: tuple[Field[Any], ...]) -> Callable[..., None]:

@@ -162,7 +162,7 @@ def read_document(document: Document, formats: Mapping[str, EvalFormat]) -> Eval
 
 def _load_file(file: EvalFile, formats: Mapping[str, EvalFormat], *, is_forced: bool) -> EvalSet:
     try:
-        document = _read_document(file)
+        document = _read_json_file(file)
     except InvalidInputError:
         _refuse_dataset(file)
         raise
@@ -191,7 +191,7 @@ def _read_with_format(
     return None
 
 
-def _read_document(file: EvalFile) -> Document:
+def _read_json_file(file: EvalFile) -> Document:
     """Read a file of JSON. In a large one, long lists stay in the file."""
     try:
         is_large = file.path.stat().st_size >= LARGE_FILE and file.path.is_file()

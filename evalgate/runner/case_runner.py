@@ -1,4 +1,4 @@
-"""Run one run of one case, again if something other than the agent failed."""
+"""Make one run of one case, again if something other than the agent failed."""
 
 import time
 from collections.abc import Callable
@@ -108,8 +108,8 @@ class CaseRunner:
         self._stop_reason = stop_reason
         self._create_trace = create_trace
 
-    async def run_case(self, case: EvalCase, run: int, earlier: AttemptHistory | None = None) -> CaseRun:
-        """Run a case, and retry it if something other than the agent failed.
+    async def make_run(self, case: EvalCase, run: int, earlier: AttemptHistory | None = None) -> CaseRun:
+        """Make a run of a case, and retry it if something other than the agent failed.
 
         If its worker died, a case is run once more, alone in a worker. After a fault that may pass, it is run
         again after a pause. If its machine was lost, it is run again at once, at most `_MOST_MOVES` times.
@@ -230,6 +230,7 @@ class _ConversationDriver:
             # Waiting for the rate limit is not part of the agent's duration.
             self._started += await self._throttle.wait_for_turn()
             self._said.append(message)
+            # `wait_without_slot` in rate_limiter.py reads it, when the agent's HTTP client retries.
             token = slot_release.set(self._wait_without_slot)
             try:
                 if self.trace is None:

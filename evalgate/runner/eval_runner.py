@@ -17,7 +17,7 @@ from evalgate.llm.usage import BudgetGuard, RunUsage, was_stopped_by_budget
 from evalgate.metrics.scoring import score_case, score_run
 from evalgate.runner.plan import Plan
 from evalgate.runner.sampling import FixedRuns, RunSchedule, SamplingStrategy
-from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.runner.suites import CaseIndex, Suite
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
@@ -53,7 +53,8 @@ class RunScope:
     """Runs that exist already, by the index of their case."""
     share: frozenset[int] | None = None
     """Indices of the cases that are run here; None: all."""
-    journal: RunStore | None = None
+    store: RunStore | None = None
+    """Store that keeps the finished runs; None: none does."""
     used: RunUsage = field(default_factory=RunUsage)
     """Usage until now, here or elsewhere."""
 
@@ -166,8 +167,8 @@ class Evaluation:
             await _check_entry(agent, partial(self._begin_run, begin))
             yield
 
-    async def run_case(self, agent: Agent, sampler: SamplingStrategy, index: int) -> None:
-        """Make every run of one case with an agent that was started; runs that exist are made anew."""
+    async def make_case_runs(self, agent: Agent, sampler: SamplingStrategy, index: int) -> None:
+        """Make all runs of one case with an agent that was started; runs that exist are made anew."""
         self._results[index] = ()
         self._known.clear()
         await self._make_wanted_runs(agent, sampler, self._plan_missing_runs(sampler, index), index)
@@ -189,8 +190,8 @@ class Evaluation:
 
     def _begin_run(self, begin: Callable[[], None]) -> None:
         # The journal first: until this run has its own, nothing of an earlier one may be touched.
-        if self._scope.journal is not None:
-            self._scope.journal.begin_run()
+        if self._scope.store is not None:
+            self._scope.store.begin_run()
         begin()
 
     @property
@@ -252,7 +253,7 @@ class Evaluation:
 
     async def _run_schedule(self, agent: Agent, wanted: RunSchedule) -> None:
         self._progress.on_runs_planned(sum(map(len, wanted.values())))
-        refusal = await run_cases(
+        refusal = await run_requests(
             agent,
             self.iter_requests(wanted),
             concurrency=self._plan.agent.settings.concurrency,
@@ -293,7 +294,7 @@ class Evaluation:
             result = _reuse_expectations(result, earlier[0])
         self._results[request.index] = (*earlier, result)
         self._known.clear()
-        if self._scope.journal is not None and _is_final(result):
+        if self._scope.store is not None and _is_final(result):
             self._schedule_flush(request.index, result)
         self._progress.on_run_finished(suite.eval_set.eval_set_id, case.eval_id, result)
 
@@ -308,8 +309,8 @@ class Evaluation:
     def _flush_runs(self) -> None:
         self._record_usage()
         unkept, self._unkept = self._unkept, []
-        if unkept and self._scope.journal is not None:
-            self._scope.journal.add_runs(unkept)
+        if unkept and self._scope.store is not None:
+            self._scope.store.add_runs(unkept)
 
     def _record_usage(self) -> None:
         """Write the usage to the journal, before the runs that consumed it: these may never end.
@@ -317,10 +318,10 @@ class Evaluation:
         Calls in progress count with an unknown cost: if the gate is killed, the provider may still charge for
         them. The next usage line replaces this one.
         """
-        if self._scope.journal is not None:
+        if self._scope.store is not None:
             judges = self._plan.judge_resolver.judges
             judged, all_ = judges.under_way["judge"], sum(judges.under_way.values())
-            self._scope.journal.record_usage(
+            self._scope.store.record_usage(
                 RunUsage(
                     (self.judged or ModelUsage()) + ModelUsage(calls=judged, unpriced=judged),
                     judges.meter.spent + MeteredUsage(calls=all_, unpriced=all_, unmetered=all_),
@@ -338,17 +339,19 @@ class Evaluation:
         """Return the runs of a case, in the order in which they were made."""
         return self._results[index]
 
-    def score_case(self, index: int) -> CaseResult:
+    def build_case_result(self, index: int) -> CaseResult:
         """Return one case over its runs until now, without its fingerprint."""
-        return self._score_case(index, self._case_index.get_suite(index), self._case_index.get_case(index))
+        return self._score_case_runs(
+            index, self._case_index.get_suite(index), self._case_index.get_case(index)
+        )
 
     def _iter_case_results(self, rounds: int | None) -> Iterator[CaseResult]:
         prints = chain.from_iterable(suite.fingerprints for suite in self._plan.suites)
         cases = zip(self._case_index.iter_cases(), prints, strict=True)
         for index, ((suite, case), print_) in enumerate(cases):
-            yield self._score_case(index, suite, case, rounds, print_)
+            yield self._score_case_runs(index, suite, case, rounds, print_)
 
-    def _score_case(
+    def _score_case_runs(
         self, index: int, suite: Suite, case: EvalCase, rounds: int | None = None, fingerprint: str = ""
     ) -> CaseResult:
         runs = _sort_runs(self._results[index])

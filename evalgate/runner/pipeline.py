@@ -35,7 +35,7 @@ class RunOptions:
 
     shard: tuple[int, int] | None = None
     """Shard number (1-based) and count; None: all cases."""
-    journal: Path | None = None
+    journal_folder: Path | None = None
     """Folder of the journal; None: no journal is written."""
     resume: bool = False
     """Continue from the journal of an unfinished run."""
@@ -111,7 +111,7 @@ class GateRun:
             self.anchor,
             source=self.plan.control,
             progress=self.progress,
-            journal=self.checkpoint,
+            checkpoint=self.checkpoint,
         )
 
     def build_record(self) -> Record:
@@ -162,7 +162,7 @@ def prepare_run(
     shard = _select_shard(plan, options.shard, baseline)
     if options.redactor is not None and plan.agent.settings.env_file:
         options.redactor.learn_environment(plan.environ)
-    checkpoint = Checkpoint(plan, options.journal, resume=options.resume, redactor=options.redactor)
+    checkpoint = Checkpoint(plan, options.journal_folder, resume=options.resume, redactor=options.redactor)
     with ExitStack() as stack:
         checkpoint = (options.until_published or stack).enter_context(checkpoint)
         share = frozenset(shard.cases) if shard is not None else None
@@ -327,7 +327,7 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
         max(record.duration_s for _, record in records),
     )
     scope = RunScope(finished, used=RunUsage(judged))
-    record = restore_written_cases(_build_record(plan, scope, baseline, progress, timing), records)
+    record = restore_written_cases(_build_record_of_scope(plan, scope, baseline, progress, timing), records)
     if plan.agent.settings.track_files:
         record = _add_notice(record, _NO_FILES)
     if plan.control is None or record.verdict.status != "fail":
@@ -356,10 +356,10 @@ def build_record_from_runs(
     judged = sum((run.judge for each in runs.values() for run in each if run.judge), ModelUsage())
     timing = RunTiming(created_at.isoformat(timespec="seconds"), round(duration_s, 3))
     scope = RunScope(runs, used=RunUsage(judged))
-    return _build_record(plan, scope, _read_baseline(plan), SilentProgress(), timing)
+    return _build_record_of_scope(plan, scope, _read_baseline(plan), SilentProgress(), timing)
 
 
-def _build_record(
+def _build_record_of_scope(
     plan: Plan, scope: RunScope, baseline: Baseline | None, progress: ProgressListener, timing: "RunTiming"
 ) -> Record:
     from evalgate.runner.record_builder import build_record

@@ -10,7 +10,7 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.types import CaseRun, CaseTurn, EvalCase, SessionInput, UserMessage
 from evalgate.documents.config_file import read_config_document
 from evalgate.runner.chat import AgentSetup, choose_case_id
-from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.system.files import decode_text, read_input_text
 from evalgate.system.signals import cancel_on_signals
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
@@ -59,7 +59,7 @@ async def _run_conversations(setup: AgentSetup, cases: Sequence[EvalCase]) -> li
     requests = [RunRequest(case, 1, index) for index, case in enumerate(cases)]
     with cancel_on_signals():
         async with setup.build_agent() as agent:
-            await run_cases(
+            await run_requests(
                 agent, requests, concurrency=settings.concurrency, on_finished=store_run, throttle=throttle
             )
     return [found[index] for index in range(len(cases))]

@@ -27,7 +27,7 @@ class RunRequest:
     index: int = 0
     """Key for the caller; the scheduler does not use it."""
     agent: Agent | None = None
-    """Agent that runs the case, entered by the caller; None: the one that `run_cases` is given."""
+    """Agent that runs the case, entered by the caller; None: the one that `run_requests` is given."""
 
 
 OnFinished = Callable[[RunRequest, CaseRun], Awaitable[None]]
@@ -37,7 +37,7 @@ def never_stop() -> None:
     """Return None: every case may begin."""
 
 
-async def run_cases(
+async def run_requests(
     agent: Agent,
     requests: Iterable[RunRequest],
     *,
@@ -174,7 +174,7 @@ class _CaseScheduler:
         earlier = AttemptHistory()
         try:
             runner = self._runner if request.agent is None else self._create_runner(request.agent)
-            return await runner.run_case(request.case, request.run, earlier)
+            return await runner.make_run(request.case, request.run, earlier)
         except AgentUnreachableError as error:
             self._refusal = self._refusal or error.failure
             return earlier.attach_attempts(_build_not_run(request, error.failure))

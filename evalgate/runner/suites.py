@@ -185,22 +185,22 @@ def plan_suites(
     context = MetricContext(config.adk_release, judge_resolver, is_recording=config.is_replay)
     context = replace(context, locate=base.resolve_path, workspace=workspace.folder)
     environment = _build_metric_environment(config, workspace, environ, base)
-    own = _resolve_policies(rules, config, eval_sets, is_part=is_part)
+    policies = _resolve_policies(rules, config, eval_sets, is_part=is_part)
     if not given.scores:
-        return tuple(Suite(eval_set, (), rules, own) for eval_set in eval_sets)
+        return tuple(Suite(eval_set, (), rules, policies) for eval_set in eval_sets)
     metrics = bind_metrics(rules, context, environment)
     if rules.companions:
         from evalgate.runner.check_scopes import limit_checks
 
-        metrics = limit_checks(metrics, rules, eval_sets, own, is_part=is_part)
+        metrics = limit_checks(metrics, rules, eval_sets, policies, is_part=is_part)
     suites: Iterable[Suite]
     if len(rules.criteria) > len(rules.companions):
-        suites = [Suite(eval_set, metrics, rules, own) for eval_set in eval_sets]
+        suites = [Suite(eval_set, metrics, rules, policies) for eval_set in eval_sets]
     else:
         suites = _build_suites_with_own_rules(
             eval_sets, context, base, environment, rules, needs_criteria=needs_criteria
         )
-        suites = (replace(each, metrics=(*each.metrics, *metrics), policies=own) for each in suites)
+        suites = (replace(each, metrics=(*each.metrics, *metrics), policies=policies) for each in suites)
     return _complete_suites(_add_case_checks(suites, rules, config, context, environment))
 
 

@@ -19,7 +19,7 @@ from evalgate.runner.eval_runner import Evaluation, RunScope, close_metrics
 from evalgate.runner.pipeline import WHOLE, RunOptions
 from evalgate.runner.record_builder import RunTiming, build_record
 from evalgate.runner.sampling import FixedRuns, choose_statistics
-from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.runner.suites import CaseIndex
 from evalgate.runner.variants import Variant
 from evalgate.system.signals import cancel_on_signals
@@ -50,7 +50,7 @@ ChooseWinner = Callable[[MeasuredVariants], Variant | None]
 class _VariantStore:
     """Journal of one variant. The usage is that of all variants, so it is kept once, in the first journal."""
 
-    journal: Checkpoint | None
+    checkpoint: Checkpoint | None
     """None: runs are not kept, as those of a confirmation, which are made afresh after an interruption."""
     first: Checkpoint
 
@@ -59,8 +59,8 @@ class _VariantStore:
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
         """Store runs of the variant."""
-        if self.journal is not None:
-            self.journal.add_runs(results)
+        if self.checkpoint is not None:
+            self.checkpoint.add_runs(results)
 
     def record_usage(self, used: RunUsage) -> None:
         """Store the usage of all variants until now."""
@@ -102,7 +102,7 @@ class _Stage:
             kept = sum(len(runs) for scope in self.scopes for runs in scope.finished.values())
             cases = len(CaseIndex(plan.suites))
             self.progress.on_runs_planned(cases * plan.fixed_runs * len(self.variants) - kept)
-            refusal = await run_cases(
+            refusal = await run_requests(
                 self.agents[0],
                 self._iter_requests(),
                 concurrency=plan.agent.settings.concurrency,
@@ -236,12 +236,12 @@ def measure_variants(
     """
     with ExitStack() as stack:
         # Before anything of the agents runs, which could replace a folder by a link.
-        journals = []
+        checkpoints = []
         for each in variants:
-            folder = None if options.journal is None else options.journal / each.folder
-            journal = Checkpoint(each.plan, folder, resume=options.resume, redactor=options.redactor)
-            journals.append((options.until_published or stack).enter_context(journal))
-        scopes = _build_scopes(journals)
+            folder = None if options.journal_folder is None else options.journal_folder / each.folder
+            checkpoint = Checkpoint(each.plan, folder, resume=options.resume, redactor=options.redactor)
+            checkpoints.append((options.until_published or stack).enter_context(checkpoint))
+        scopes = _build_scopes(checkpoints)
         agents = [
             build_agent(each.plan.agent, each.plan.workspace, each.plan.environ, each.plan.executor)
             for each in variants
@@ -250,28 +250,28 @@ def measure_variants(
 
         async def make_runs() -> _Stage | None:
             with cancel_on_signals():
-                return await _make_all_runs(stage, journals, begin, choose_winner)
+                return await _make_all_runs(stage, checkpoints, begin, choose_winner)
 
         again = asyncio.run(make_runs())
-        for journal in journals:
-            journal.is_over = stage.is_complete and (again is None or again.is_complete)
-        notices = dict.fromkeys(notice for journal in journals for notice in journal.notices)
+        for checkpoint in checkpoints:
+            checkpoint.is_over = stage.is_complete and (again is None or again.is_complete)
+        notices = dict.fromkeys(notice for checkpoint in checkpoints for notice in checkpoint.notices)
         measured = replace(stage.build_result(), notices=tuple(notices))
         return measured, None if again is None else again.build_result()
 
 
-def _build_scopes(journals: Sequence[Checkpoint]) -> list[RunScope]:
-    """Return the runs that the journals hold. The budget counts earlier usage once, for the first variant."""
-    first = journals[0]
-    used = [first.used, *(RunUsage(first.used.judged) for _ in journals[1:])]
+def _build_scopes(checkpoints: Sequence[Checkpoint]) -> list[RunScope]:
+    """Return the runs that the checkpoints hold. The budget counts earlier usage once."""
+    first = checkpoints[0]
+    used = [first.used, *(RunUsage(first.used.judged) for _ in checkpoints[1:])]
     return [
-        RunScope(journal.finished, None, _VariantStore(journal, first), own)
-        for journal, own in zip(journals, used, strict=True)
+        RunScope(checkpoint.finished, None, _VariantStore(checkpoint, first), own)
+        for checkpoint, own in zip(checkpoints, used, strict=True)
     ]
 
 
 async def _make_all_runs(
-    stage: _Stage, journals: Sequence[Checkpoint], begin: Callable[[], None], choose_winner: ChooseWinner
+    stage: _Stage, checkpoints: Sequence[Checkpoint], begin: Callable[[], None], choose_winner: ChooseWinner
 ) -> _Stage | None:
     """Make the runs of the stage, and fresh ones of the reference and the winner, which are returned."""
     settings = stage.variants[0].plan.agent.settings
@@ -284,14 +284,14 @@ async def _make_all_runs(
     try:
         async with AsyncExitStack() as stack:
             await _start_agents(stack, stage.variants, stage.agents)
-            for journal in journals:
-                journal.begin_run()
+            for checkpoint in checkpoints:
+                checkpoint.begin_run()
             begin()
             await stage.make_runs(throttle)
             measured = stage.build_result()
             winner = None if measured.shortfall else choose_winner(measured)
             if winner is not None:
-                again = _build_second_stage(stage, winner, journals[0])
+                again = _build_second_stage(stage, winner, checkpoints[0])
                 await again.make_runs(throttle)
     except asyncio.CancelledError:
         stage.interrupted = True
@@ -302,7 +302,7 @@ def _build_second_stage(stage: _Stage, winner: Variant, first: Checkpoint) -> _S
     """Return a stage of fresh runs of the reference and the winner; no journal keeps them."""
     at = list(stage.variants).index(winner)
     both = [replace(each, folder=f"{each.folder}/confirmation") for each in (stage.variants[0], winner)]
-    scope = RunScope(journal=_VariantStore(None, first), used=stage.evaluations[0].earlier_judging)
+    scope = RunScope(store=_VariantStore(None, first), used=stage.evaluations[0].earlier_judging)
     return _Stage(both, (stage.agents[0], stage.agents[at]), stage.progress, (scope, scope))
 
 

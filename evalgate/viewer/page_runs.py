@@ -222,7 +222,7 @@ class PageRun:
         )
         with ExitStack() as until_published:
             options = RunOptions(
-                journal=folder / OUT, redactor=self._redactor, until_published=until_published
+                journal_folder=folder / OUT, redactor=self._redactor, until_published=until_published
             )
             with prepare_run(self._plan, self, options) as gate_run:
                 asyncio.run(self._make_runs(gate_run, publisher))

@@ -21,7 +21,7 @@ from evalgate.agents.workers.pool import WorkerPool
 from evalgate.agents.workers.session import WorkerSession
 from evalgate.core.protocols import Agent, AgentSession
 from evalgate.core.types import CaseRun, CaseTurn, EvalCase, SessionInput, UserMessage
-from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.runner.scheduler import RunRequest, run_requests
 
 TINY = Path(__file__).parent / "tiny"
 MARK = "EVALGATE_TEST_MARK"
@@ -92,7 +92,7 @@ async def outcomes(
         found[request.case.eval_id] = run
 
     async with make(env) as agent:
-        await run_cases(
+        await run_requests(
             agent,
             [RunRequest(case, 1) for case in cases],
             concurrency=concurrency,

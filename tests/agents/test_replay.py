@@ -28,7 +28,7 @@ from evalgate.core.types import (
     UserMessage,
     Verdict,
 )
-from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.runner.scheduler import RunRequest, run_requests
 from tests.agents.play import a_talk
 from tests.builders import a_case_result, a_record, a_run_result
 
@@ -48,7 +48,7 @@ async def replay_runs(recording: list[Recording], case: EvalCase, run: int) -> C
         found.append(run)
 
     async with agent:
-        await run_cases(agent, [RunRequest(case, run)], concurrency=2, on_finished=note)
+        await run_requests(agent, [RunRequest(case, run)], concurrency=2, on_finished=note)
     return found[0]
 
 

@@ -14,7 +14,7 @@ from evalgate.documents.strict_json import parse_json
 from evalgate.integrations.orchestrate.evalset import OrchestrateFormat
 from evalgate.llm.users.role import apply_story
 from evalgate.llm.users.simulated import UserFactory, UserModel
-from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.runner.scheduler import RunRequest, run_requests
 from tests.conformance.orchestrate import rows
 from tests.llm.fakes import ScriptedModel
 
@@ -162,7 +162,7 @@ async def played(row: dict[str, Any]) -> tuple[CaseRun, RepeatingAgent, Scripted
     async def keep(request: RunRequest, run: CaseRun) -> None:
         found.append(run)
 
-    await run_cases(
+    await run_requests(
         agent,
         [RunRequest(case, 1)],
         concurrency=1,

@@ -196,37 +196,3 @@ def test_a_field_that_cannot_be_made_is_refused() -> None:
     wrong_order = {"first": 1, "__annotations__": {"first": int, "second": int}}
     with pytest.raises(TypeError, match="default"):
         frozen(type("Backwards", (), wrong_order))
-
-
-def _make_pair() -> tuple[Any, Any]:
-    """A new class of ours, and one of the standard library."""
-    space = {"__annotations__": {"name": str, "parts": list, "size": int}, "size": 3}
-    space["parts"] = field(default_factory=list)
-    ours, theirs = (type("Pair", (), dict(space)) for _ in range(2))
-    return frozen(ours), dataclass(frozen=True)(theirs)
-
-
-@pytest.mark.parametrize("before", [0, 40])
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda kind: kind(),
-        lambda kind: kind("a", [], 1, 2),
-        lambda kind: kind("a", name="b"),
-        lambda kind: kind("a", colour="red"),
-        lambda kind: kind("a"),
-        lambda kind: kind("a", ["b"], 4),
-        lambda kind: kind(size=1, name="a"),
-    ],
-)
-def test_the_first_objects_are_made_as_all_later_ones(call: Callable[[Any], object], before: int) -> None:
-    answers = []
-    for kind in _make_pair():
-        for _ in range(before):
-            kind("x")
-        try:
-            answers.append(repr(call(kind)))
-        except TypeError as error:
-            answers.append(f"{error}")
-
-    assert answers[0] == answers[1]

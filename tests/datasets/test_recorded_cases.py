@@ -6,7 +6,7 @@ from typing import Self
 
 from evalgate.core.protocols import AgentSession
 from evalgate.core.types import CaseRun, CaseTurn, EvalCase, Reply, UserMessage
-from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.runner.scheduler import RunRequest, run_requests
 
 
 class NobodyAsks:
@@ -32,7 +32,7 @@ async def played(cases: Sequence[EvalCase]) -> list[CaseRun]:
 
     async with NobodyAsks() as agent:
         requests = [RunRequest(case, 2) for case in cases]
-        await run_cases(agent, requests, concurrency=1, on_finished=keep)
+        await run_requests(agent, requests, concurrency=1, on_finished=keep)
     return runs
 
 

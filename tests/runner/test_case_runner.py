@@ -21,7 +21,7 @@ from evalgate.core.types import (
 )
 from evalgate.llm.users.scripted import create_scripted_user
 from evalgate.runner.case_runner import CaseRunner
-from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.system.throttling.rate_limiter import Clock, slot_release, wait_without_slot
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
@@ -70,7 +70,7 @@ class Script:
         pace = Throttle(
             ThrottleSettings(4, retries=retries), Clock(lambda: self.now, sleep=self.sleep), lambda: 0.5
         )
-        run = await CaseRunner(self, create_scripted_user, pace, refused).run_case(CASE, 1)
+        run = await CaseRunner(self, create_scripted_user, pace, refused).make_run(CASE, 1)
         attempts = tuple(replace(attempt, duration_s=0.0) for attempt in run.earlier_attempts)
         return replace(run, duration_s=0.0, earlier_attempts=attempts)
 
@@ -97,7 +97,7 @@ async def test_what_the_user_used_in_attempts_that_came_to_nothing_is_counted() 
     pace = Throttle(
         ThrottleSettings(4, retries=2), Clock(lambda: script.now, sleep=script.sleep), lambda: 0.5
     )
-    run = await CaseRunner(script, lambda case, number: Paid(), pace, lambda: None).run_case(CASE, 1)
+    run = await CaseRunner(script, lambda case, number: Paid(), pace, lambda: None).make_run(CASE, 1)
 
     assert (run.outcome, len(run.earlier_attempts)) == ("answered", 2)
     assert run.user_usage == Usage(3, 6, 1.5)
@@ -140,7 +140,7 @@ async def test_what_was_used_before_a_wait_that_is_cut_short_is_counted() -> Non
     waiting, script = asyncio.Event(), Script([busy(200.0)])
     pace = Throttle(ThrottleSettings(1, retries=1), Clock(sleep=wait))
     running = asyncio.create_task(
-        run_cases(script, [RunRequest(CASE, 1)], concurrency=1, on_finished=note, throttle=pace)
+        run_requests(script, [RunRequest(CASE, 1)], concurrency=1, on_finished=note, throttle=pace)
     )
     await waiting.wait()
     running.cancel()

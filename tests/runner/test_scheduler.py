@@ -25,7 +25,7 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
-from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.runner.scheduler import RunRequest, run_requests
 
 Behaviour = Callable[["FakeSession"], Awaitable[Reply | None]]
 
@@ -107,7 +107,7 @@ async def played(agent: FakeAgent, asked: list[RunRequest], concurrency: int = 2
         assert request.index not in found
         found[request.index] = run
 
-    await run_cases(agent, asked, concurrency=concurrency, on_finished=note)
+    await run_requests(agent, asked, concurrency=concurrency, on_finished=note)
     assert agent.open == 0
     return [found[request.index] for request in asked]
 
@@ -192,7 +192,7 @@ async def test_a_user_who_makes_the_conversation_up(breaks: bool, outcome: str) 
     async def keep(request: RunRequest, run: CaseRun) -> None:
         runs.append(run)
 
-    refusal = await run_cases(
+    refusal = await run_requests(
         FakeAgent(),
         [RunRequest(story, 1)],
         concurrency=1,
@@ -262,7 +262,7 @@ async def test_scoring_overlaps_with_other_cases() -> None:
         elif request.index == 4:
             scoring.set()
 
-    await run_cases(agent, requests("a", "b", "c", "d", "e"), concurrency=2, on_finished=score)
+    await run_requests(agent, requests("a", "b", "c", "d", "e"), concurrency=2, on_finished=score)
     assert len(agent.started) == 5
 
 
@@ -292,7 +292,7 @@ class Interrupted:
         self.found[request.index] = run
 
     def start(self, agent: FakeAgent) -> asyncio.Task[Failure | None]:
-        running = run_cases(agent, self.asked, concurrency=self.concurrency, on_finished=self.note)
+        running = run_requests(agent, self.asked, concurrency=self.concurrency, on_finished=self.note)
         return asyncio.create_task(running)
 
 
@@ -332,7 +332,7 @@ async def test_what_is_played_is_ended_when_the_time_is_over() -> None:
         found.append((request.case.eval_id, run))
 
     asked = requests("a", "b", "c", "d")
-    refusal = await run_cases(agent, asked, concurrency=2, on_finished=note, time_limit=(0.5, over))
+    refusal = await run_requests(agent, asked, concurrency=2, on_finished=note, time_limit=(0.5, over))
     assert refusal is None
     assert agent.open == 0
     assert {name: (run.outcome, run.failure) for name, run in found} == {
@@ -350,7 +350,7 @@ async def test_what_is_played_is_ended_when_a_case_spent_what_was_left() -> None
     async def note(request: RunRequest, run: CaseRun) -> None:
         found.append((request.case.eval_id, run))
 
-    refusal = await run_cases(
+    refusal = await run_requests(
         agent,
         requests("a", "b", "c"),
         concurrency=2,
@@ -376,7 +376,7 @@ async def test_an_interruption_after_the_time_is_over_is_one() -> None:
         found.append((request.case.eval_id, run.failure and run.failure.kind))
 
     running = asyncio.create_task(
-        run_cases(
+        run_requests(
             FakeAgent({"a": hang}),
             requests("a", "b"),
             concurrency=1,
@@ -411,7 +411,7 @@ async def test_error_of_the_callback_stops_the_run() -> None:
 
     for texts in (["a", "x", "b"], ["u", "x", "b"]):
         with pytest.raises(OSError, match="disk full"):
-            await run_cases(agent, requests(*texts), concurrency=2, on_finished=full_disk)
+            await run_requests(agent, requests(*texts), concurrency=2, on_finished=full_disk)
     assert agent.open == 0
 
 
@@ -423,4 +423,4 @@ async def test_error_of_the_requests_stops_the_run() -> None:
     async def note(request: RunRequest, run: CaseRun) -> None: ...
 
     with pytest.raises(ValueError, match="no more"):
-        await run_cases(FakeAgent({"x": hang}), broken(), concurrency=2, on_finished=note)
+        await run_requests(FakeAgent({"x": hang}), broken(), concurrency=2, on_finished=note)

@@ -112,7 +112,7 @@ class BackgroundEvaluation(Generic[T]):
 
     def _settle(self, key: CaseKey) -> None:
         if self._gate_run is not None and not self._results[key].done():
-            self._results[key].set_result(self._gate_run.evaluation.score_case(self._indices[key]))
+            self._results[key].set_result(self._gate_run.evaluation.build_case_result(self._indices[key]))
 
     def _settle_all(self) -> None:
         """Settle every case that has no result; none of them gets one any more."""
@@ -149,6 +149,6 @@ class BackgroundEvaluation(Generic[T]):
                     for key in self._results:
                         self._settle(key)
                 while (asked := await self._requests.get()) is not None:
-                    await evaluation.run_case(agent, sampler, self._indices[asked])
+                    await evaluation.make_case_runs(agent, sampler, self._indices[asked])
                     self._settle(asked)
             return self._conclude(gate_run)

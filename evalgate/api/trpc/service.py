@@ -323,7 +323,7 @@ async def _run_case(
         return [turn.model_copy(deep=True) for turn in case.actual_conversation or case.conversation]
     if runner is None:
         raise InferenceError("there is no runner, and the case is not in trace mode")
-    run = await runner.run_case(core, 1)
+    run = await runner.make_run(core, 1)
     if run.failure is not None:
         raise InferenceError(run.failure.message)
     return build_invocations(run)

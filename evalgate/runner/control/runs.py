@@ -56,7 +56,7 @@ class ControlResult:
 class _UsageStore:
     """Journal of the control runs: it keeps what they used, and not the runs, which must be made afresh."""
 
-    journal: RunStore
+    checkpoint: RunStore
 
     def begin_run(self) -> None:
         """Return at once, as the journal is open."""
@@ -66,7 +66,7 @@ class _UsageStore:
 
     def record_usage(self, used: RunUsage) -> None:
         """Store the usage until now."""
-        self.journal.record_usage(used)
+        self.checkpoint.record_usage(used)
 
 
 @dataclass
@@ -149,7 +149,7 @@ async def compare_with_control(
     *,
     source: ControlSource,
     progress: ProgressListener,
-    journal: RunStore | None = None,
+    checkpoint: RunStore | None = None,
 ) -> ControlResult:
     """Run the base commit's agent if the comparison with the baseline would close the gate.
 
@@ -162,7 +162,7 @@ async def compare_with_control(
         anchor: Stored runs of `gate.anchor`, if it is set.
         source: Where the control comes from.
         progress: Listener of all runs.
-        journal: Store for what the runs use.
+        checkpoint: Store for what the runs use.
 
     If control runs are not possible, the comparison with the baseline decides, and a notice says why.
     """
@@ -173,7 +173,7 @@ async def compare_with_control(
         async with AsyncExitStack() as stack:
             control = await build_control_in_thread(stack, plan, source)
             await _start_control(stack, control)
-            sampling = await _make_runs(plan, evaluation, agent, control, suspects, progress, journal)
+            sampling = await _make_runs(plan, evaluation, agent, control, suspects, progress, checkpoint)
             control.check_files()
             is_base_changed = _is_base_changed(plan, control.commit, suspects.baseline)
             return _build_result(
@@ -263,7 +263,7 @@ async def _make_runs(
     control: ControlAgent,
     suspects: ControlSuspects,
     progress: ProgressListener,
-    journal: RunStore | None,
+    checkpoint: RunStore | None,
 ) -> ControlSampling:
     """Make the runs until there is a decision.
 
@@ -280,8 +280,8 @@ async def _make_runs(
         (suite.eval_set.eval_set_id, case.eval_id) for suite in chosen.suites for case in suite.eval_set.cases
     ]
     sampling = ControlSampling(suspects, witnesses, keys)
-    store = _UsageStore(journal) if journal is not None else None
-    runs = Evaluation(chosen, progress, RunScope(journal=store, used=evaluation.earlier_judging))
+    store = _UsageStore(checkpoint) if checkpoint is not None else None
+    runs = Evaluation(chosen, progress, RunScope(store=store, used=evaluation.earlier_judging))
     runs.judge_health = evaluation.judge_health
     await runs.make_runs(AlternatingAgent(agent, control.agent), sampling)
     sampling.plan_next_runs(runs.collect_results())

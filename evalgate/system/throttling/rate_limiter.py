@@ -17,7 +17,10 @@ SlotRelease: TypeAlias = Callable[[float, bool], Awaitable[None]]
 # A context variable instead of an argument: HTTP clients retry far below the conversation that holds the
 # slot, behind the interface of agents, which knows nothing of slots.
 slot_release: ContextVar[SlotRelease | None] = ContextVar("slot_release", default=None)
-"""The wait function of the conversation whose slot the calling task holds; None without a slot."""
+"""The wait function of the conversation whose slot the calling task holds; None without a slot.
+
+`CaseRunner` sets it for each turn, and `wait_without_slot` reads it.
+"""
 
 
 async def wait_without_slot(seconds: float, *, is_rate_limited: bool) -> None:

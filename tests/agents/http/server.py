@@ -14,7 +14,7 @@ from evalgate.agents.adapters.http import HttpAgentOptions
 from evalgate.agents.tracing.run_trace import RunTrace
 from evalgate.core.protocols import AgentContext
 from evalgate.core.types import CaseRun, EvalCase
-from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.system.throttling.throttle import Throttle
 from tests.agents.play import PATIENT_S, Hurried
 
@@ -144,7 +144,7 @@ async def run_cases_over_http(
     create_trace = RunTrace if trace else None
     async with Hurried(agent, timeouts or {}) as hurried:
         requests = [RunRequest(case, 1) for case in cases]
-        await run_cases(
+        await run_requests(
             hurried, requests, concurrency=8, on_finished=note, throttle=throttle, create_trace=create_trace
         )
     return found

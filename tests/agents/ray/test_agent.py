@@ -20,7 +20,7 @@ from evalgate.core.types import (
     ToolRecording,
     Usage,
 )
-from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.runner.scheduler import RunRequest, run_requests
 from tests.agents.play import a_talk, tiny, until
 from tests.agents.ray.fake import A_FAILURE, FakeLink, Scripted, build_cluster_agent, fail_with
 
@@ -34,7 +34,9 @@ async def run_in_cluster(agent: Agent, *cases: EvalCase, concurrency: int = 8) -
         assert request.case.eval_id not in found
         found[request.case.eval_id] = run
 
-    await run_cases(agent, [RunRequest(case, 1) for case in cases], concurrency=concurrency, on_finished=note)
+    await run_requests(
+        agent, [RunRequest(case, 1) for case in cases], concurrency=concurrency, on_finished=note
+    )
     return found
 
 
@@ -63,7 +65,7 @@ async def test_the_steps_of_a_trace_come_from_the_actor() -> None:
 
     request = RunRequest(a_talk("c", "one", "two"), 1)
     async with build_cluster_agent(FakeLink(lambda _: tiny("reports_everything"))) as agent:
-        await run_cases(agent, [request], concurrency=1, on_finished=note, create_trace=RunTrace)
+        await run_requests(agent, [request], concurrency=1, on_finished=note, create_trace=RunTrace)
     assert [(step.turn, step.kind, step.name) for step in kept[0].trace] == [
         *((0, "agent", "agent"), (0, "tool", "look")),
         *((1, "agent", "agent"), (1, "tool", "look")),

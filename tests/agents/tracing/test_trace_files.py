@@ -11,7 +11,7 @@ from evalgate.agents.tracing.trace_formats import is_trace_file
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalSet, Reply, ToolCall, ToolResult
 from evalgate.integrations.recordings import read_recording
-from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.runner.scheduler import RunRequest, run_requests
 from tests.agents.http.server import build_context
 from tests.agents.play import a_talk
 
@@ -132,7 +132,7 @@ async def test_trace_file_is_replayed(tmp_path: Path, kind: str) -> None:
         runs.append(run)
 
     async with agent:
-        await run_cases(
+        await run_requests(
             agent,
             [RunRequest(a_talk("rain", *[turn[0] for turn in TURNS]), 1)],
             concurrency=1,

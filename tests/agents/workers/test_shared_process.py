@@ -9,7 +9,7 @@ import pytest
 
 from evalgate.agents.workers.session import STALL_S, SessionState, WorkerSession
 from evalgate.core.types import CaseRun, EvalCase, Reply
-from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.runner.scheduler import RunRequest, run_requests
 from tests.agents.play import PATIENT_S, Hurried, a_talk, environment, outcomes, survivors, tiny, until
 
 
@@ -134,7 +134,7 @@ async def test_process_in_which_a_thread_hangs_is_replaced() -> None:
 
     async with Hurried(tiny("hangs_or_tells_process", env=env), {"2": 1}) as agent:
         cases = [a_talk(str(n), text) for n, text in enumerate(["pid", "pid", "hang", "pid"])]
-        await run_cases(agent, [RunRequest(case, 1) for case in cases], concurrency=1, on_finished=note)
+        await run_requests(agent, [RunRequest(case, 1) for case in cases], concurrency=1, on_finished=note)
         await until(lambda: len(survivors(env)) == 1)
     assert pids[0] == pids[1] != pids[2]
 

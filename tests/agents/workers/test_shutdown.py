@@ -10,7 +10,7 @@ import pytest
 
 from evalgate.agents.adapters.command import build_command_agent
 from evalgate.core.types import CaseRun, Reply
-from evalgate.runner.scheduler import RunRequest, run_cases
+from evalgate.runner.scheduler import RunRequest, run_requests
 from tests.agents.play import PATIENT_S, a_talk, command, environment, left, outcomes, survivors, tiny, until
 
 IGNORES_SIGTERM = "trap '' TERM; touch stubborn; while :; do sleep 1; done"
@@ -24,7 +24,7 @@ async def hold(env: dict[str, str], name: str, entered: asyncio.Event) -> None:
     async with tiny(name, env=env) as agent:
         entered.set()
         case = a_talk("case", "hi")
-        await run_cases(agent, [RunRequest(case, 1)], concurrency=1, on_finished=ignore)
+        await run_requests(agent, [RunRequest(case, 1)], concurrency=1, on_finished=ignore)
 
 
 @pytest.mark.parametrize("name", ["hangs", "hangs_in_thread", "blocks_loop"])

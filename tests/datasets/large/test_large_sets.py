@@ -18,7 +18,7 @@ from evalgate.datasets.large import large_json
 from evalgate.datasets.large.large_json import read_large_json
 from evalgate.datasets.large.stored_cases import StoredCases
 from evalgate.datasets.results_io import dump_record
-from evalgate.integrations.adk import evalset
+from evalgate.integrations.adk import cases
 from evalgate.runner.pipeline import WHOLE, RunOptions, run_gate
 from evalgate.runner.plan import build_plan, check_files
 
@@ -178,7 +178,7 @@ def test_each_case_is_made_once_to_check_it_and_once_for_each_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: Counter[str] = Counter()
-    make = evalset._build_case
+    make = cases.build_case
 
     def counted(wire: Any, line: int, raw: object) -> EvalCase:
         made[wire.eval_id] += 1
@@ -186,8 +186,8 @@ def test_each_case_is_made_once_to_check_it_and_once_for_each_run(
 
     folder = project(tmp_path, FILES["adk"], runs=2)
     as_large(monkeypatch)
-    monkeypatch.setattr(evalset, "_build_case", counted)
-    gated(folder, options=RunOptions(journal=folder / "out"))
+    monkeypatch.setattr(cases, "build_case", counted)
+    gated(folder, options=RunOptions(journal_folder=folder / "out"))
     assert set(made.values()) == {3}
 
 
@@ -217,8 +217,8 @@ def test_a_set_that_the_agent_changes_ends_the_run_which_goes_on_when_it_is_put_
     as_large(monkeypatch)
     (tmp_path / "armed").touch()
     with pytest.raises(InvalidInputError, match=r"s\.json: was changed while evalgate worked with it"):
-        gated(folder, options=RunOptions(journal=folder / "out"))
+        gated(folder, options=RunOptions(journal_folder=folder / "out"))
     (tmp_path / "armed").unlink()
     (folder / "s.json").write_bytes(written)
-    resumed = gated(folder, options=RunOptions(journal=folder / "out", resume=True))
+    resumed = gated(folder, options=RunOptions(journal_folder=folder / "out", resume=True))
     assert without_times(json.loads(dump_record(resumed))) == without_times(whole)
