@@ -1,5 +1,7 @@
 """Case notes that follow the edits of an eval set: tags, status, new names and deleted cases."""
 
+import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -175,6 +177,26 @@ def drop_noted_case(file: EvalSetFile, eval_id: str) -> list[FileChange]:
         return []
     path = find_notes_file(file)
     return [change_notes(path, path.name, lambda text: drop_notes(text, [eval_id], path.name))]
+
+
+def format_tags(tags: Sequence[str]) -> str:
+    """Return tags as one line, with commas between them; one that needs it stands in quotation marks."""
+    lines = io.StringIO()
+    csv.writer(lines, lineterminator="\n").writerows([tag] for tag in tags)
+    return ", ".join(lines.getvalue().splitlines())
+
+
+def parse_tags(line: str) -> list[str]:
+    """Return the tags of a line that a person may have written; empty ones are left out.
+
+    Raises:
+        InvalidInputError: a tag is far too long.
+    """
+    try:
+        [row] = csv.reader([" ".join(line.split())], skipinitialspace=True)
+    except csv.Error as error:
+        raise InvalidInputError(f"the tags cannot be read: {error}") from None
+    return [tag.strip() for tag in row if tag.strip()]
 
 
 def tag_case(file: EvalSetFile, eval_id: str, tags: Sequence[str]) -> FileChange:

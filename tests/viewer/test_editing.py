@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalCase, Reply, ToolCall, ToolResult
 from evalgate.datasets.case_notes import read_case_notes
 from evalgate.datasets.eval_set_file import edit_eval_set, open_eval_set
 from evalgate.viewer.case_draft import change_draft, draft_case, format_json, read_draft
 from evalgate.viewer.draft_builder import build_case, restore_line, restore_text
+from evalgate.viewer.noted_cases import format_tags, parse_tags
 from tests.browser import find_violations, has_sideways_scroll, save_picture
 from tests.builders import a_case_result, a_record, a_run_result, a_turn_result
 from tests.datasets.test_eval_set_file import ADK, FILES, GOALS
@@ -425,6 +427,27 @@ def test_tags_are_kept_in_the_notes_which_follow_new_names_and_undo(tmp_path: Pa
     send("/sets/undo", "")
     send("/sets/undo", "")
     assert notes.read_text() == "# ours\ncases:\n  short:  # one turn\n    source: http://x/1\n"
+
+
+@pytest.mark.parametrize(
+    ("tags", "line"),
+    [
+        ([], ""),
+        (["slow"], "slow"),
+        (["slow", "two words"], "slow, two words"),
+        (["a, b", 'say "hi"', "c"], '"a, b", "say ""hi""", c'),
+    ],
+)
+def test_tags_are_written_on_one_line_and_read_back(tags: list[str], line: str) -> None:
+    assert format_tags(tags) == line
+    assert parse_tags(line) == tags
+
+
+def test_tags_are_read_as_a_person_writes_them() -> None:
+    assert parse_tags(' a,, b ,"c , d"\n,') == ["a", "b", "c , d"]
+    assert parse_tags('an "inner" word, "open') == ['an "inner" word', "open"]
+    with pytest.raises(InvalidInputError, match="the tags cannot be read"):
+        parse_tags("x" * 200_000)
 
 
 def test_a_copy_of_a_case_is_observed_tagged_and_checked_as_the_case_is(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ from evalgate.viewer.noted_cases import (
     find_notes_file,
     find_observed_cases,
     find_web_address,
+    format_tags,
     identify_checks,
     open_notes,
 )
@@ -206,8 +207,8 @@ def _describe_notes(page: EditedCase) -> dict[str, object]:
         "note": note,
         "notes_file": find_notes_file(page.file).name,
         "notes_problem": opened.problem,
-        "tags": ", ".join(note.tags),
-        "known_tags": ", ".join(note.tags),
+        "tags": format_tags(note.tags),
+        "known_tags": format_tags(note.tags),
         "trace_address": find_web_address(note.source),
         "observed": len(find_observed_cases(page.file)),
         "next_observed": find_next_observed(page.file, page.case.eval_id),

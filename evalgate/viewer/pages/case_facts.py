@@ -11,7 +11,7 @@ from evalgate.core.errors import EvalgateError
 from evalgate.core.types import Quarantine
 from evalgate.datasets.edit_history import FileChangedError
 from evalgate.viewer.forms import get_field, read_form
-from evalgate.viewer.noted_cases import open_notes, tag_case
+from evalgate.viewer.noted_cases import format_tags, open_notes, parse_tags, tag_case
 from evalgate.viewer.pages.case_editor import open_draft, open_page, render_case
 from evalgate.viewer.quarantined_cases import change_quarantine, compute_quarantine_digest
 from evalgate.viewer.rendering import link
@@ -31,11 +31,10 @@ def _save_tags(request: Request, form: Form) -> Response:
     page = open_page(viewer, file, request.query_params)
     typed = get_field(form, "tags")
     try:
-        known = ", ".join(open_notes(file).get_note(page.case.eval_id).tags)
+        known = format_tags(open_notes(file).get_note(page.case.eval_id).tags)
         if get_field(form, "known") != known:
             raise FileChangedError(f"the tags were changed to \u201c{known}\u201d meanwhile. {_AGAIN}")
-        tags = [tag.strip() for tag in typed.split(",") if tag.strip()]
-        viewer.edits.save_changes(file.path, [tag_case(file, page.case.eval_id, tags)])
+        viewer.edits.save_changes(file.path, [tag_case(file, page.case.eval_id, parse_tags(typed))])
     except (EvalgateError, OSError) as error:
         status = 409 if isinstance(error, FileChangedError) else 422
         draft = open_draft(page)
