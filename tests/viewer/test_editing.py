@@ -49,14 +49,12 @@ def _write_project(folder: Path, text: str = ADK) -> Path:
 
 
 def _open_case(page: "Page", address: str, case: str = "late") -> None:
-    page.set_default_timeout(5_000)
     page.goto(address)
     page.goto(f"{address.partition('?')[0]}sets/case?file=evals/desk.evalset.json&case={case}")
 
 
 def test_a_failing_case_takes_what_the_agent_did_and_can_be_undone(page: "Page", tmp_path: Path) -> None:
     path = _write_project(tmp_path)
-    page.set_default_timeout(5_000)
     with serve_viewer(tmp_path, ["results.json"]) as address:
         page.goto(address)
         page.goto(f"{address.partition('?')[0]}edit?set=desk&case=late")
@@ -185,7 +183,6 @@ def test_a_conflict_loses_nothing_that_was_typed(page: "Page", tmp_path: Path) -
 
 
 def test_sets_and_cases_are_created_duplicated_moved_and_deleted(page: "Page", tmp_path: Path) -> None:
-    page.set_default_timeout(5_000)
     with serve_viewer(tmp_path) as address:
         page.goto(address)
         page.get_by_role("link", name="Eval sets").click()
@@ -573,7 +570,6 @@ def test_observed_cases_are_reviewed_one_by_one(page: "Page", tmp_path: Path) ->
     path = _write_project(tmp_path)
     notes = path.with_name("desk.cases.yaml")
     notes.write_text(_NOTES)
-    page.set_default_timeout(5_000)
     with serve_viewer(tmp_path, ["results.json"]) as address:
         page.goto(address)
         page.get_by_role("link", name="Eval sets").click()
