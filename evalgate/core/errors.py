@@ -9,18 +9,17 @@ Every other exception is a bug in evalgate (70) and must never look like a verdi
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from evalgate.core.exit_codes import ExitCode
+from evalgate.core.frozen import frozen
 
 MOST_SHOWN = 100
 """Most problems that one message lists; a file can have 200,000 wrong items."""
 
 
-# Not `@frozen`, which generates no order: problems are sorted by file, line and column.
-@dataclass(frozen=True, slots=True, order=True)
+@frozen
 class Problem:
-    """One problem at one place of the input.
+    """One problem at one place of the input, sorted by file, line and column.
 
     >>> print(Problem("evalgate.yaml", 3, 7, "`runs` must be at least 1"))
     evalgate.yaml:3:7: `runs` must be at least 1
@@ -34,6 +33,13 @@ class Problem:
     """1-based; 0 when unknown."""
     message: str
     """The problem and its remedy, in one sentence."""
+
+    def __lt__(self, other: "Problem") -> bool:
+        return self._order < other._order
+
+    @property
+    def _order(self) -> tuple[str, int, int, str]:
+        return (self.file, self.line, self.column, self.message)
 
     def __str__(self) -> str:
         location = ":".join(str(part) for part in (self.file, self.line, self.column) if part)

@@ -1,12 +1,14 @@
-"""Data that does not change.
+"""Data classes that cost little to define.
 
 `@frozen` is `@dataclass(frozen=True, slots=True)` at a fifth of the cost. The standard library writes and
 compiles six methods for every class, and a gate defines some two hundred: a quarter of the time in which it
-starts. Here `__init__` alone is compiled, when it is first needed; the others are the same for all classes.
+starts. Here `__init__` alone is compiled, once many objects are made; the others all classes share.
+`@mutable` does the same for `@dataclass(slots=True)`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
+from functools import partial
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import Any, ClassVar, TypeVar, dataclass_transform
@@ -24,6 +26,24 @@ def frozen(cls: type[_T]) -> type[_T]:
     Raises:
         TypeError: a field without a default follows one with a default, or `__init__` cannot set a field.
     """
+    return _make_data_class(cls, _SHARED)
+
+
+@dataclass_transform(field_specifiers=(field,))
+def mutable(cls: type[_T]) -> type[_T]:
+    """Make the class a dataclass with slots, whose objects are compared by their values and have no hash.
+
+    Raises:
+        TypeError: as `frozen`.
+    """
+    made: Any = _make_data_class(cls, ("__repr__", "__eq__"))
+    if "__hash__" not in vars(cls):
+        made.__hash__ = None
+    finished: type[_T] = made
+    return finished
+
+
+def _make_data_class(cls: type[_T], shared: Iterable[str]) -> type[_T]:
     if cls.__doc__ is None:
         cls.__doc__ = cls.__name__  # or it is made of the signature, which takes as long as all else
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
@@ -33,12 +53,12 @@ def frozen(cls: type[_T]) -> type[_T]:
     made.__compared__ = attrgetter(*names) if names else type
     # A class may bring its own `__hash__` or `__repr__`, which the shared ones must not replace.
     own = vars(made)
-    for name in _SHARED:
+    for name in shared:
         if name not in own:
             setattr(made, name, vars(_Frozen)[name])
     if "__init__" not in own:
         _check_fields(made, found)
-        made.__init__ = _DeferredInitializer(made)
+        made.__init__ = _DeferredInitializer(made, found)
     finished: type[_T] = made
     return finished
 
@@ -108,17 +128,51 @@ def _check_fields(cls: type[Any], found: tuple[Field[Any], ...]) -> None:
             )
 
 
-class _DeferredInitializer:
-    """Stand-in for an `__init__` that is compiled when it is first read: a run needs that of few classes."""
+_FIRST_OBJECTS = 16
+"""Objects of a class that are made without a compiled `__init__`, which costs as much as fifty of them."""
 
-    def __init__(self, cls: type[Any]) -> None:
+
+class _DeferredInitializer:
+    """Stand-in for an `__init__` that is compiled for a class of which more than a few objects are made."""
+
+    def __init__(self, cls: type[Any], found: tuple[Field[Any], ...]) -> None:
         self._cls: Any = cls
+        self._fields = found
+        self._objects = 0
 
     def __get__(self, instance: object, owner: type[Any] | None = None) -> Callable[..., None]:
-        made = _build_initializer(self._cls, fields(self._cls))
-        self._cls.__init__ = made
-        bound: Callable[..., None] = made.__get__(instance, owner)
+        if instance is not None and self._objects < _FIRST_OBJECTS:
+            self._objects += 1
+            return partial(self._initialize, instance)
+        bound: Callable[..., None] = self._compile().__get__(instance, owner)
         return bound
+
+    def _compile(self) -> Any:
+        self._cls.__init__ = _build_initializer(self._cls, self._fields)
+        return self._cls.__init__
+
+    def _initialize(self, instance: Any, /, *given: object, **named: object) -> None:
+        """Do what the compiled function does, which gets wrong arguments as well, to raise its error."""
+        values = dict(zip((each.name for each in self._fields if not each.kw_only), given, strict=False))
+        unknown = named.keys() - {each.name for each in self._fields}
+        is_wrong = unknown or len(values) < len(given) or named.keys() & values.keys()
+        values |= named
+        for each in self._fields:
+            if each.name in values:
+                continue
+            if each.default is not MISSING:
+                values[each.name] = each.default
+            elif each.default_factory is not MISSING:
+                values[each.name] = each.default_factory()
+            else:
+                is_wrong = True
+        if is_wrong:
+            self._compile()(instance, *given, **named)
+            return
+        for name, value in values.items():
+            getattr(self._cls, name).__set__(instance, value)  # a subclass may have a property of the name
+        if hasattr(self._cls, "__post_init__"):
+            instance.__post_init__()
 
 
 def _build_initializer(cls: Any, found: tuple[Field[Any], ...]) -> Callable[..., None]:

@@ -8,7 +8,7 @@ A model may define class methods that this module looks up by name:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from itertools import islice
 from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, get_args, get_origin
@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from evalgate.core.errors import Problem
 from evalgate.core.formatting import did_you_mean, pluralize
+from evalgate.core.frozen import frozen, mutable
 from evalgate.documents.strict_json import as_sequence
 from evalgate.documents.validation_errors import describe_unknown_key
 
@@ -29,7 +30,7 @@ KeyNormalizer: TypeAlias = Callable[[str], str]
 _NOTHING_SAID: tuple[object, ...] = (None, "", [], {})
 
 
-@dataclass(frozen=True)
+@frozen
 class KeyModel:
     """Metadata in `Annotated` for a value that is kept unparsed: the model that defines its keys."""
 
@@ -198,13 +199,13 @@ _TOLD = 10
 """Greatest number of reported positions of one key: a generated file repeats a mistake in every case."""
 
 
-@dataclass(slots=True)
+@mutable
 class _KeyOccurrences:
     first: IgnoredKey
     times: int = 0
 
 
-@dataclass(slots=True)
+@mutable
 class KeyChecker:
     """Collector of the unread keys of one file, which become notices or problems."""
 

@@ -8,12 +8,13 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from json.decoder import JSONDecodeError
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
 from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.frozen import mutable
 from evalgate.documents.json_errors import (
     explain_decode_error,
     find_error_position,
@@ -95,7 +96,7 @@ DEEPEST = 200
 """Maximum depth of nesting. Functions that walk through deeper data would exceed the recursion limit."""
 
 
-@dataclass(slots=True)
+@mutable
 class JsonDocument:
     """One decoded file; satisfies `evalgate.core.protocols.Document`."""
 

@@ -8,16 +8,15 @@ arguments that are nested too deep raises RecursionError.
 import json
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal, TypeAlias
 
-from evalgate.core.frozen import frozen
+from evalgate.core.frozen import frozen, mutable
 from evalgate.core.sanitize import escape_invisible, shorten_text
 from evalgate.core.types import Reply, ToolCall, ToolResult
 
 
-@dataclass(slots=True)
+@mutable
 class ToolRecord:
     """One call and its result. None stands for no value, which is not the same as an empty object."""
 

@@ -6,10 +6,10 @@ import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import quote, quote_plus, unquote_to_bytes
 
+from evalgate.core.frozen import frozen
 from evalgate.core.lazy_pattern import compile_lazily
 
 TextSpan: TypeAlias = tuple[int, int]
@@ -35,7 +35,7 @@ _SHORTEST_DECODED = 15
 _GROUP = 4
 
 
-@dataclass(frozen=True)
+@frozen
 class DecodedPart:
     """A decoded part of a text. Each byte is one character of Latin-1, so positions in it count bytes."""
 

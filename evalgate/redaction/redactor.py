@@ -10,7 +10,7 @@ A secret that is broken by invisible characters counts as a secret too, because 
 import json
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from functools import lru_cache, partial
 from itertools import islice
 from operator import attrgetter, is_
@@ -18,7 +18,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.frozen import frozen
+from evalgate.core.frozen import frozen, mutable
 from evalgate.core.sanitize import strip_invisible
 from evalgate.redaction.encodings import iter_spellings
 from evalgate.redaction.environment import find_announced_masks, find_secrets, is_worth_hiding, may_announce
@@ -280,7 +280,7 @@ def rewrite_tree(
     return value
 
 
-@dataclass(slots=True)
+@mutable
 class TextCollector:
     """Collector of every text in a tree that `rewrite_tree` would rewrite."""
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from evalgate.agents.factory import build_agent
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.frozen import frozen
+from evalgate.core.frozen import frozen, mutable
 from evalgate.core.protocols import Agent, HasNotices, LlmJudged, ProgressListener, explain_missing_baseline
 from evalgate.core.types import Baseline, CaseKey, ModelUsage, Record, RunResult, Shard
 from evalgate.llm.usage import RunUsage
@@ -61,7 +61,7 @@ class SilentProgress:
         """Return at once, as nothing is shown."""
 
 
-@dataclass
+@mutable
 class GateRun:
     """One run of the gate that is ready to begin: its runs are made first, then its record is built."""
 

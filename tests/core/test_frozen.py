@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from evalgate.core.frozen import frozen
+from evalgate.core.frozen import frozen, mutable
 
 T = TypeVar("T")
 
@@ -196,3 +196,112 @@ def test_a_field_that_cannot_be_made_is_refused() -> None:
     wrong_order = {"first": 1, "__annotations__": {"first": int, "second": int}}
     with pytest.raises(TypeError, match="default"):
         frozen(type("Backwards", (), wrong_order))
+
+
+def _make_pair() -> tuple[Any, Any]:
+    """A new class of ours, and one of the standard library."""
+    space = {"__annotations__": {"name": str, "parts": list, "size": int}, "size": 3}
+    space["parts"] = field(default_factory=list)
+    ours, theirs = (type("Pair", (), dict(space)) for _ in range(2))
+    return frozen(ours), dataclass(frozen=True)(theirs)
+
+
+@pytest.mark.parametrize("before", [0, 40])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda kind: kind(),
+        lambda kind: kind("a", [], 1, 2),
+        lambda kind: kind("a", name="b"),
+        lambda kind: kind("a", colour="red"),
+        lambda kind: kind("a"),
+        lambda kind: kind("a", ["b"], 4),
+        lambda kind: kind(size=1, name="a"),
+    ],
+)
+def test_the_first_objects_are_made_as_all_later_ones(call: Callable[[Any], object], before: int) -> None:
+    answers = []
+    for kind in _make_pair():
+        for _ in range(before):
+            kind("x")
+        try:
+            answers.append(repr(call(kind)))
+        except TypeError as error:
+            answers.append(f"{error}")
+
+    assert answers[0] == answers[1]
+
+
+@mutable
+class OurCount:
+    """A count."""
+
+    name: str
+    number: int = 0
+    parts: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class TheirCount:
+    """A count."""
+
+    name: str
+    number: int = 0
+    parts: list[int] = field(default_factory=list)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda kind: kind("a") == kind("a"),
+        lambda kind: kind("a") == kind("a", 1),
+        lambda kind: kind.__hash__,
+        lambda kind: kind.__slots__,
+        lambda kind: repr(kind("a", 2)).partition("(")[2],
+        lambda kind: repr(replace(kind("a"), number=3)).partition("(")[2],
+        lambda kind: asdict(kind("a")),
+        lambda kind: pickle.loads(pickle.dumps(kind("a", 4))).number,
+        lambda kind: str(inspect.signature(kind)),
+        lambda kind: kind("a").parts is kind("a").parts,
+        lambda kind: setattr(kind("a"), "colour", "red"),
+    ],
+)
+def test_what_can_change_answers_as_a_dataclass_does(ask: Callable[[Any], object]) -> None:
+    answers = []
+    for kind in (OurCount, TheirCount):
+        try:
+            answers.append(ask(kind))
+        except AttributeError as error:
+            answers.append(str(error).replace("TheirCount", "OurCount"))
+
+    assert answers[0] == answers[1]
+
+
+def test_what_can_change_is_changed() -> None:
+    count = OurCount("a")
+    count.number += 1
+
+    assert count.number == 1
+
+
+@pytest.mark.parametrize("before", [0, 40])
+def test_a_plain_subclass_keeps_what_its_base_has_set(before: int) -> None:
+    @frozen
+    class Base:
+        name: str
+        parts: tuple[str, ...] = ()
+
+    class Late(Base):
+        __slots__ = ()
+
+        def __post_init__(self, parts: object) -> None:
+            raise AssertionError(parts)
+
+        @property
+        def parts(self) -> tuple[str, ...]:
+            return ("late",)
+
+    for _ in range(before):
+        Base("x")
+
+    assert (Late("a").name, Late("a", ("b",)).parts) == ("a", ("late",))

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY
 from typing import Self
 
 from evalgate.agents.workers.process import AgentProcess, LaunchSpec, ProcessListener
@@ -11,6 +11,7 @@ from evalgate.agents.workers.session import WorkerSession
 from evalgate.agents.workers.worker import Worker
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
+from evalgate.core.frozen import frozen
 from evalgate.core.protocols import AgentUnreachableError
 from evalgate.core.types import ENTRY_NOT_FOUND, EvalCase
 
@@ -25,10 +26,11 @@ _ISOLATION_WORKERS = 4
 _MAX_ATTEMPTS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PoolOptions:
     """Options of a pool: number of workers and time limits."""
 
+    _: KW_ONLY
     workers: int
     """Largest number of processes; sessions that must run alone may use up to 4, even if this is less."""
     timeout_s: float

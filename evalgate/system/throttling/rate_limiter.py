@@ -6,10 +6,10 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
-from evalgate.core.frozen import frozen
+from evalgate.core.frozen import frozen, mutable
 
 SlotRelease: TypeAlias = Callable[[float, bool], Awaitable[None]]
 """Function that waits for seconds (first argument); the second is True after a rate limit, else False."""
@@ -106,7 +106,7 @@ REAL_CLOCK = Clock()
 MINUTE = 60.0
 
 
-@dataclass(slots=True)
+@mutable
 class Admission:
     """One admitted request, with the time and its tokens."""
 
@@ -114,7 +114,7 @@ class Admission:
     tokens: int
 
 
-@dataclass(slots=True)
+@mutable
 class RateLimiter:
     """A limit of requests and tokens in any 60 seconds. Pure: the caller passes the time.
 
