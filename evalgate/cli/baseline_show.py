@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from evalgate.baselines.failing_since import BaselineLimits, find_break, format_failing_since
 from evalgate.baselines.history import STALE_DAYS, compute_age_days, describe_staleness
@@ -21,7 +21,7 @@ from evalgate.core.types import Baseline, BaselineSource, FailingSince
 from evalgate.gating.budgets import collect_budget_figures
 from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy, list_baseline_scores
 from evalgate.runner.baseline_limits import load_baseline_limits
-from evalgate.runner.plan import MEASURED_RUNS
+from evalgate.runner.plan import choose_default_runs
 from evalgate.runner.reevaluation import EMPTY_RECORD, BaselineTarget, build_stored_record
 from evalgate.statistics.power import DetectableDrop, estimate_detectable_drops
 
@@ -75,7 +75,10 @@ def summarize_baseline(
     """
     baseline, now = destination.read(), now or datetime.now(UTC)
     gate = destination.config.gate
-    runs = destination.config.runs if destination.config.runs_given else _choose_default_runs(baseline)
+    runs = destination.config.runs
+    repeats_itself = gate.deterministic or destination.config.is_replay
+    if not (destination.config.runs_given or repeats_itself):
+        runs = choose_default_runs([len(case.runs) for case in baseline.cases])
     policy = build_statistical_policy(gate, runs, destination.criteria)
     parameters = policy.parameters
     get_range = destination.config.get_score_range
@@ -127,12 +130,6 @@ def _estimate_increases(
             found = estimate_detectable_drops({"": shares}, policy.parameters, max_drop=allowed)[""]
             ratio = figures.shares.to_ratio(found.notice)
         yield figures.metric, DetectableIncrease(len(means), compute_mean(means), ratio)
-
-
-def _choose_default_runs(baseline: Baseline) -> int | Literal["auto"]:
-    """Return the number of runs that `evalgate run` chooses for this baseline without `runs`."""
-    deep = sum(len(case.runs) >= MEASURED_RUNS for case in baseline.cases)
-    return "auto" if 2 * deep >= len(baseline.cases) else 1
 
 
 def _find_breaks(

@@ -133,17 +133,17 @@ class Plan:
         repeats_itself = self.agent.settings.kind == "replay" or self.policy.deterministic
         if self.runs_given or baseline is None or repeats_itself:
             return self
-        stored = {case.key: len(case.runs) for case in baseline.cases}
-        cases = [
-            (suite.eval_set.eval_set_id, case.eval_id)
+        known = {case.key: len(case.runs) for case in baseline.cases}
+        stored = [
+            known.get((suite.eval_set.eval_set_id, case.eval_id), 0)
             for suite in self.suites
             for case in suite.eval_set.cases
         ]
-        deep = sum(stored.get(case, 0) >= MEASURED_RUNS for case in cases)
+        deep = sum(runs >= MEASURED_RUNS for runs in stored)
         held = (
-            f"the baseline holds {MEASURED_RUNS} runs or more of {deep:,} of {pluralize(len(cases), 'case')}"
+            f"the baseline holds {MEASURED_RUNS} runs or more of {deep:,} of {pluralize(len(stored), 'case')}"
         )
-        if 2 * deep >= len(cases):
+        if choose_default_runs(stored) == "auto":
             notice = f"`runs: auto` was chosen, as {held}. Say `runs` to choose otherwise."
             return replace(self, runs="auto", notices=(*self.notices, notice))
         notice = f"Each case was run once, as {held}. From half of them on `runs: auto` is the default."
@@ -173,6 +173,11 @@ class Plan:
     def fixed_runs(self) -> int:
         """Return the number of runs that every case gets before any result is known."""
         return 1 if self.runs == "auto" else self.runs
+
+
+def choose_default_runs(stored: Sequence[int]) -> int | Literal["auto"]:
+    """Return the runs of each case without `runs`; `stored` holds the number in the baseline, by case."""
+    return "auto" if 2 * sum(runs >= MEASURED_RUNS for runs in stored) >= len(stored) else 1
 
 
 def build_plan(

@@ -255,3 +255,10 @@ def test_show_names_the_smallest_detectable_drop(tmp_path: Path) -> None:
         "the agent. Save a fresh run of the default branch.\n"
     )
     assert json.loads(found.as_json())["cases"]["travel/case_1"] == 12
+
+
+def test_showing_knows_that_a_deterministic_agent_is_run_once(tmp_path: Path) -> None:
+    (tmp_path / "evalgate.json").write_text('{"gate": {"deterministic": true}}')
+    for day in (1, 2):
+        save(tmp_path, a_run(*[1.0] * 19, 0.0, day=day, runs=5))
+    assert "with up to 5 runs" not in format_baseline_summary(summarize_baseline(shelf(tmp_path)))
