@@ -218,7 +218,8 @@ def to_md_text(text: str, limit: int = 500) -> str:
     """
     line = _COMMIT.sub(rf"\1{_ZERO_WIDTH_SPACE}\2", _LINKED.sub(_ZERO_WIDTH_SPACE, to_log_line(text, limit)))
     line = html.escape(line, quote=False)
-    line = _BLOCK_START.sub(r"\1\\\2", _MARKDOWN.sub(_escape_markdown, line))
+    # A bar ends a cell of a table, so it becomes an entity.
+    line = _BLOCK_START.sub(r"\1\\\2", _MARKDOWN.sub(r"\\\g<0>", line).replace(r"\|", "&#124;"))
     return line.replace("$", "<span>$</span>")
 
 
@@ -264,10 +265,6 @@ def _disable_markup(text: str) -> str:
 
 def _count_longest_run(text: str) -> int:
     return max(map(len, _BACKTICKS.findall(text)), default=0)
-
-
-def _escape_markdown(match: re.Match[str]) -> str:
-    return "&#124;" if match[0] == "|" else f"\\{match[0]}"
 
 
 def _append_zero_width(match: re.Match[str]) -> str:

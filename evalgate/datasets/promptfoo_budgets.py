@@ -1,6 +1,7 @@
 """Assertions of promptfoo on cost and latency, converted to budgets."""
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from evalgate.core.types import JsonObject
 from evalgate.datasets.promptfoo_values import NotCarriedError
@@ -33,7 +34,7 @@ def merge_budgets(
     criteria: dict[str, JsonObject] = {}
     rules: list[JsonObject] = []
     for name in find_common_budgets(limits_of):
-        limits = [_get_limit(each[name]) for each in limits_of]
+        limits = [float(cast("float", each[name]["max"])) for each in limits_of]
         most = max(limits)
         criteria[name] = {"max": most, "gates": any(each[name]["gates"] for each in limits_of)}
         for limit in sorted({*limits} - {most}):
@@ -45,8 +46,3 @@ def merge_budgets(
 def find_common_budgets(limits_of: Sequence[Mapping[str, JsonObject]]) -> list[str]:
     """Return the budgets that every case has."""
     return [name for name in BUDGETS.values() if limits_of and all(name in each for each in limits_of)]
-
-
-def _get_limit(criterion: JsonObject) -> float:
-    limit = criterion["max"]
-    return float(limit) if isinstance(limit, int | float) else 0.0

@@ -79,9 +79,17 @@ class Samples(Generic[T]):
 
         The score of a failed sample is None, never 0.
         """
-        rows = [(sample.number, _build_row(sample, describe)) for sample in self.good]
-        rows += [(sample.number, _build_failed_row(sample)) for sample in self.failed]
-        return tuple(row for _, row in sorted(rows, key=lambda row: row[0]))
+        rows = {sample.number: _build_row(sample, describe) for sample in self.good}
+        for failed in self.failed:
+            rows[failed.number] = {
+                "sample": failed.number,
+                "score": None,
+                "failure": failed.failure.kind,
+                "reason": failed.failure.message,
+                "text": failed.text,
+                "attempts": failed.attempts,
+            }
+        return tuple(row for _, row in sorted(rows.items()))
 
     def build_details(self, describe: Callable[[T], tuple[float | None, str]]) -> JsonObject:
         """Return the rows of all samples, and the agreement between the scores of the usable ones.
@@ -174,9 +182,3 @@ def _build_row(sample: Sample[T], describe: Callable[[T], tuple[float | None, st
     if answer.tokens is not None:
         row["usage"] = {"input_tokens": answer.tokens.input, "output_tokens": answer.tokens.output}
     return row
-
-
-def _build_failed_row(sample: FailedSample) -> JsonObject:
-    failure = sample.failure
-    row = {"sample": sample.number, "score": None, "failure": failure.kind, "reason": failure.message}
-    return {**row, "text": sample.text, "attempts": sample.attempts}

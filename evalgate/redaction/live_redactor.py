@@ -110,7 +110,7 @@ class LiveRedactor:
             self._prefilter = JsonPrefilter(self.redactor.needles)
         return self._prefilter
 
-    def redact_stored(self, values: Sequence[tuple[_T, str]]) -> list[_T]:
+    def redact_stored(self, values: Sequence[tuple[_T, bytes]]) -> list[_T]:
         """Redact dataclasses, each given with the JSON in which this version of evalgate stored it.
 
         Stored data is redacted already. It is searched in full only if its JSON may hold a known or newly
@@ -118,7 +118,7 @@ class LiveRedactor:
         """
         redacted: list[_T] = []
         for value, as_json in values:
-            if may_contain_secret(as_json, self.redactor.needles):
+            if may_contain_secret(as_json.decode(), self.redactor.needles):
                 redacted.append(self.redact_tree(value))
             else:
                 self._clean.add((value,))

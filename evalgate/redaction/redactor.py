@@ -387,7 +387,9 @@ def _rewrite_collection(
     made = []
     for batch in _iter_batches(value):
         if is_clean is None or len(batch) == 1 or not is_dataclass(batch[0]) or not is_clean(batch):
-            made += [_rewrite_item(item, rewrite, key, depth, is_clean) for item in batch]
+            for item in batch:
+                is_kept = is_clean is not None and is_dataclass(item) and is_clean(item)
+                made.append(item if is_kept else rewrite_tree(item, rewrite, key, depth))
         else:
             made += batch
     if all(map(is_, made, value)):
@@ -401,12 +403,6 @@ def _iter_batches(value: Any) -> Iterator[list[Any]]:
     items = iter(value)
     while batch := list(islice(items, _BATCH)):
         yield batch
-
-
-def _rewrite_item(item: Any, rewrite: TextRewriter, key: str, depth: int, is_clean: IsClean | None) -> Any:
-    if is_clean is not None and is_dataclass(item) and is_clean(item):
-        return item
-    return rewrite_tree(item, rewrite, key, depth)
 
 
 def _rewrite_fields(value: Any, rewrite: TextRewriter, depth: int, is_clean: IsClean | None) -> Any:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TypeAlias
 
 from evalgate.config.schema.criteria import CaseRule
@@ -31,9 +30,12 @@ def resolve_case_policies(
     tagged = ((each, case) for each in eval_sets for case in each.cases if case.tags)
     found = {(each.eval_set_id, case.eval_id): CasePolicy(tags=case.tags) for each, case in tagged}
     problems: list[Problem] = []
+
+    def find_tags(key: CaseKey) -> tuple[str, ...]:
+        return found.get(key, _NO_POLICY).tags
+
     for index, rule in enumerate(case_rules):
         problems += _find_unknown_metrics(rule, index, rules)
-        find_tags = partial(_find_tags, found)
         chosen = list(select_cases(rule.ids, rule.tags, eval_sets, find_tags))
         if not is_part and (idle := describe_idle_names(rule.ids, rule.tags, eval_sets, find_tags)):
             position = rules.find_position(("cases", index))
@@ -45,10 +47,6 @@ def resolve_case_policies(
 
 
 _NO_POLICY = CasePolicy()
-
-
-def _find_tags(found: CasePolicies, key: CaseKey) -> tuple[str, ...]:
-    return found.get(key, _NO_POLICY).tags
 
 
 def _apply_rule(policy: CasePolicy, rule: CaseRule) -> CasePolicy:

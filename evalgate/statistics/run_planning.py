@@ -156,28 +156,31 @@ class DropModel:
 
     def _simulate_rounds(self, drop: float, most: int, spread: _Spread) -> float:
         """Return the share of trials in which AUTO closes the gate by the average."""
+        interim = compute_normal_quantile(self._level / INTERIM_DIVISOR)
+        limits = {
+            rounds: max(self.max_drop, (self._quantile if rounds == most else interim) * math.sqrt(luck))
+            for rounds, luck in spread.permutation.items()
+        }
         dice = random.Random(0)  # noqa: S311 - reproducible, and guards no secret
         closed = 0
         for _ in range(_TRIALS):
             shift = dice.gauss(drop, math.sqrt(spread.baseline))
-            closed += self._simulate_trial(dice, shift, most, spread)
+            closed += self._simulate_trial(dice, shift, limits, spread)
         return closed / _TRIALS
 
-    def _simulate_trial(self, dice: random.Random, shift: float, most: int, spread: _Spread) -> bool:
+    def _simulate_trial(
+        self, dice: random.Random, shift: float, limits: Mapping[int, float], spread: _Spread
+    ) -> bool:
+        """Return True if the average closes the gate; `limits` holds the drop that does, by rounds."""
         summed, deviation = 0.0, math.sqrt(spread.round)
-        for rounds in range(1, most + 1):
+        for rounds, limit in limits.items():
             summed += dice.gauss(shift, deviation)
-            drop, luck = summed / rounds, math.sqrt(spread.permutation[rounds])
-            quantile = self._quantile if rounds == most else self._interim_quantile
-            if drop >= max(self.max_drop, quantile * luck):
+            drop = summed / rounds
+            if drop >= limit:
                 return True
-            if drop < self.max_drop / 2 or self._is_futile(drop, rounds, most, spread.pooled[rounds]):
+            if drop < self.max_drop / 2 or self._is_futile(drop, rounds, len(limits), spread.pooled[rounds]):
                 return False
         return False
-
-    @cached_property
-    def _interim_quantile(self) -> float:
-        return compute_normal_quantile(self._level / INTERIM_DIVISOR)
 
     @cached_property
     def _futility_quantile(self) -> float:

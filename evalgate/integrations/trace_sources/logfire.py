@@ -52,7 +52,10 @@ class LogfireReader:
             attributes=dict(flatten_attributes(attributes)) if isinstance(attributes, dict) else {},
             resource=resource if isinstance(resource, dict) else {},
             events=tuple(
-                SpanEvent(get_text(event, "event_name", "name"), _get_attributes(event))
+                SpanEvent(
+                    get_text(event, "event_name", "name"),
+                    own if isinstance(own := event.get("attributes"), dict) else dict(event),
+                )
                 for event in (found if isinstance(found, list) else ())
                 if isinstance(event, dict)
             ),
@@ -60,11 +63,6 @@ class LogfireReader:
             if get_text(row, "otel_status_code") == "ERROR" or row.get("is_exception") in (True, "true")
             else "",
         )
-
-
-def _get_attributes(event: Mapping[str, Any]) -> dict[str, Any]:
-    found = event.get("attributes")
-    return found if isinstance(found, dict) else dict(event)
 
 
 class LogfireApi:

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from evalgate.core.frozen import frozen
-from evalgate.core.types import Comparison, FailureGroup, Record
+from evalgate.core.types import Comparison, Record
 from evalgate.reporting.failure_lines import UNPRECEDENTED
 from evalgate.reporting.findings import CHANGES, describe_faults
 from evalgate.reporting.html.case_list import CaseEntry
@@ -131,18 +131,21 @@ def _group_by_divergence(entries: Sequence[CaseEntry], record: Record) -> Groupi
     numbers = {key: str(at) for at, group in enumerate(groups, 1) for key in group.cases}
     return Grouping(
         DIVERGENCE,
-        tuple(map(_build_failure_group, groups)),
+        tuple(
+            CaseGroup(
+                group.label,
+                len(group.cases),
+                tuple(map("/".join, group.cases[:_MOST_EXAMPLES])),
+                UNPRECEDENTED if group.unprecedented else "",
+            )
+            for group in groups
+        ),
         {
             id(entry): numbers[entry.case.key]
             for entry in entries
             if entry.is_bad and entry.case.key in numbers
         },
     )
-
-
-def _build_failure_group(group: FailureGroup) -> CaseGroup:
-    names = tuple(f"{eval_set_id}/{eval_id}" for eval_set_id, eval_id in group.cases[:_MOST_EXAMPLES])
-    return CaseGroup(group.label, len(group.cases), names, UNPRECEDENTED if group.unprecedented else "")
 
 
 def _build_grouping(

@@ -48,7 +48,7 @@ class Checkpoint:
         if resume and folder is not None:
             shown_as = plan.workspace.format_path(folder / FILE_NAME)
             self._journal, self.finished = Journal.resume(
-                folder, compute_local_plan_id(plan), shown_as, self._redact_stored_rows, plan_parts(plan)
+                folder, compute_local_plan_id(plan), shown_as, self._redactor.redact_stored, plan_parts(plan)
             )
             self.used = self._journal.used
 
@@ -89,9 +89,6 @@ class Checkpoint:
         if self._journal is not None and used != self.used:
             self._journal.append_usage(used)
             self.used = used
-
-    def _redact_stored_rows(self, rows: Sequence[tuple[RunResult, bytes]]) -> Sequence[RunResult]:
-        return self._redactor.redact_stored([(run, row.decode()) for run, row in rows])
 
     def __enter__(self) -> Self:
         """Lock the folder before anything starts.

@@ -227,7 +227,12 @@ def _parse_run(kind: "type[JournalRun]", row: _Row) -> "JournalRun":
         usage and _parse_usage(usage),
         failure and Failure(*failure),
         state,
-        tuple([_parse_attempt(attempt) for attempt in attempts]),
+        tuple(
+            [
+                Attempt(ended, Failure(*why), took, used and _parse_usage(used))
+                for ended, why, took, used in attempts
+            ]
+        ),
         confirms,
         user_usage and _parse_usage(user_usage),
         judge and _parse_judge_totals(judge),
@@ -278,11 +283,6 @@ def _parse_judge_totals(row: _Row) -> ModelUsage:
     calls, input_tokens, output_tokens, cost_usd, unpriced, spared, spared_usage = row
     usage = _parse_usage(spared_usage)
     return ModelUsage(calls, input_tokens, output_tokens, cost_usd, unpriced, spared, usage)
-
-
-def _parse_attempt(row: _Row) -> Attempt:
-    outcome, failure, seconds, usage = row
-    return Attempt(outcome, Failure(*failure), seconds, usage and _parse_usage(usage))
 
 
 # --- reading, without objects -------------------------------------------------------------------------------
