@@ -205,6 +205,8 @@ class AdkCriterionConfig(BaseModel):
 class CriterionSettings(BaseModel):
     """Settings of a metric's pass mark, which criteria and checks share."""
 
+    model_config = ConfigDict(defer_build=True)
+
     pass_hat_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)
     """A case passes when k of its runs would all pass, by the unbiased estimate."""
     pass_at_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)

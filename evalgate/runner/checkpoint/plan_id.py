@@ -11,6 +11,8 @@ from json.encoder import encode_basestring
 from pathlib import Path
 from platform import python_version_tuple
 
+from pydantic import BaseModel
+
 from evalgate.config.schema.judge import USER_SETTINGS, UserConfig
 from evalgate.core.types import PlanId
 from evalgate.metrics.scoring import BoundMetric
@@ -146,13 +148,17 @@ def plan_parts(plan: Plan) -> dict[str, str]:
         for metric in suite.metrics:
             name = f"the criterion `{metric.name}`{f' in {metric.scope}' if metric.scope else ''}"
             parts[name] = [parts.get(name), _collect_thresholds([metric])]
-    policy = plan.policy.model_dump(mode="json")
-    parts |= {f"`gate.{name}`": value for name, value in policy.items()}
+    parts |= {f"`gate.{name}`": value for name, value in _list_settings(plan.policy).items()}
     parts |= {f"`--vary {name}`": value for name, value in plan.varied.items()}
     parts["`cases` rules"] = [own for _, own in _collect_metrics(plan)]
     parts["the simulated user"] = _collect_users(plan)
     plain = {"`runs`": str(plan.runs), "Python": ".".join(python_version_tuple()[:2])}
     return plain | {name: _hash_values([value]) for name, value in parts.items()}
+
+
+def _list_settings(section: BaseModel) -> dict[str, object]:
+    """Return what `model_dump` does for plain values, without building pydantic's serializer for it."""
+    return {name: _list_settings(value) if isinstance(value, BaseModel) else value for name, value in section}
 
 
 def _list_named_files(plan: Plan) -> list[Path]:

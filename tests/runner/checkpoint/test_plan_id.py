@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from evalgate.config.cli_overrides import Overrides
+from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import PlanId
 from evalgate.runner.checkpoint import plan_id as identity
 from evalgate.runner.checkpoint.plan_id import compute_local_plan_id, compute_plan_id
@@ -149,3 +150,17 @@ def test_cases_are_hashed_as_lines_of_json(project: Path) -> None:
     lines = [json.dumps(row, ensure_ascii=False) for row in [plan.runs, *rows]]
     expected = hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()[:16]
     assert compute_plan_id(plan).eval_sets == expected
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        {},
+        {"anchor": "a.json@v1", "control": "all", "max_regression": 0, "statistics": {"alpha": 0.01}},
+        {"control": {"mode": "all", "url": "http://x"}, "quarantine": "q.yaml", "max_failed_cases": 2},
+    ],
+)
+def test_the_settings_of_the_gate_are_those_that_pydantic_writes(gate: dict[str, object]) -> None:
+    policy = GateConfig.model_validate(gate)
+
+    assert json.dumps(identity._list_settings(policy)) == json.dumps(policy.model_dump(mode="json"))
