@@ -186,7 +186,7 @@ def variables_read(source: str) -> Iterator[str]:
     for node in ast.walk(tree):
         for place, key in lookups(node):
             name = constants.get(key.id) if isinstance(key, ast.Name) else getattr(key, "value", None)
-            if "environ" in ast.unparse(place) and isinstance(name, str) and name.isupper():
+            if isinstance(name, str) and name.isupper() and "environ" in ast.unparse(place):
                 yield name
 
 

@@ -98,10 +98,11 @@ def test_signatures_are_those_of_the_release(tmp_path: Path) -> None:
 READ = """
 import sys
 from google.adk.evaluation.local_eval_set_results_manager import LocalEvalSetResultsManager
-manager = LocalEvalSetResultsManager(agents_dir=sys.argv[1])
-for result_id in manager.list_eval_set_results("agent"):
-    result = manager.get_eval_set_result("agent", result_id)
-    print(len(result.eval_case_results), result.eval_set_result_name == result_id)
+for folder in sys.argv[1:]:
+    manager = LocalEvalSetResultsManager(agents_dir=folder)
+    for result_id in manager.list_eval_set_results("agent"):
+        result = manager.get_eval_set_result("agent", result_id)
+        print(folder, len(result.eval_case_results), result.eval_set_result_name == result_id)
 """
 
 
@@ -111,11 +112,15 @@ def test_reports_are_read_by_googles_manager(adk: str, tmp_path: Path) -> None:
         record = Record.from_core(build())
         record.write(tmp_path / name, ["adk"])
         runs[name] = [sum(len(case.runs) for case in cases) for cases in record.group_cases().values()]
-    for name in ("regression", "crash_and_timeout", "quarantine"):
-        folder = str(tmp_path / name / "adk")
-        done = subprocess.run(
-            [adk, "-W", "ignore", "-c", READ, folder], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines() == [f"{count} True" for count in runs[name]]
+    folders = {
+        name: str(tmp_path / name / "adk") for name in ("regression", "crash_and_timeout", "quarantine")
+    }
+    done = subprocess.run(
+        [adk, "-W", "ignore", "-c", READ, *folders.values()], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        f"{folder} {count} True" for name, folder in folders.items() for count in runs[name]
+    ]
+    for name, folder in folders.items():
         assert len(LocalEvalSetResultsManager(folder).list_eval_set_results("agent")) == len(runs[name])

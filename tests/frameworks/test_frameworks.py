@@ -1,5 +1,9 @@
 """Agents of every framework but Google ADK, with the real packages and scripted models."""
 
+import asyncio
+from collections.abc import Mapping
+from functools import cache
+
 import pytest
 
 from evalgate.core.types import (
@@ -36,8 +40,26 @@ pytestmark = pytest.mark.slow
 every = pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda each: each.folder)
 
 
+ACME = SessionInput(state={"shop": "Acme"})
+EARLIER = ({"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"})
+CASES = (
+    a_talk("talk", "hi", "Where is 5?", "bye", session=ACME),
+    a_talk("order", "Where is 5?", session=ACME),
+    a_talk("boom", "Where is 5?", "boom", session=ACME),
+    EvalCase("asked", (CaseTurn(UserMessage("so")),), context_messages=EARLIER),
+    EvalCase("shown", (CaseTurn(UserMessage("see", ({"inline_data": {}},))),)),
+)
+
+
+@cache  # to import a framework takes seconds
+def answer_cases(framework: Framework) -> Mapping[str, CaseRun]:
+    """Return what became of each of CASES, which one process of the agent answers side by side."""
+    python, folder = python_with(framework.folder), AGENTS / framework.folder
+    return asyncio.run(play("python", {"entry": "desk.py:agent"}, python, folder, CASES))
+
+
 async def ask(framework: Framework, name: str, *texts: str, case: EvalCase | None = None) -> CaseRun:
-    case = case or a_talk("case", *texts, session=SessionInput(state={"shop": "Acme"}))
+    case = case or a_talk("case", *texts, session=ACME)
     python = python_with(framework.folder)
     folder = AGENTS / framework.folder
     return (await play("python", {"entry": f"desk.py:{name}"}, python, folder, [case]))["case"]
@@ -60,7 +82,7 @@ def looked_up(framework: Framework) -> Reply:
 )
 async def test_a_trace_has_model_calls_with_requests_and_tool_calls(framework: Framework) -> None:
     python, folder = python_with(framework.folder), AGENTS / framework.folder
-    case = a_talk("case", "Where is 5?", session=SessionInput(state={"shop": "Acme"}))
+    case = a_talk("case", "Where is 5?", session=ACME)
     played = await play("python", {"entry": "desk.py:agent"}, python, folder, [case], trace=True)
     root, first, tool, second = played["case"].trace
 
@@ -105,8 +127,8 @@ async def test_the_trace_of_other_frameworks_has_the_turn(framework: Framework) 
 
 
 @every
-async def test_conversation_with_a_tool_and_memory(framework: Framework) -> None:
-    run = await ask(framework, "agent", "hi", "Where is 5?", "bye")
+def test_conversation_with_a_tool_and_memory(framework: Framework) -> None:
+    run = answer_cases(framework)["talk"]
 
     assert run.failure is None
     # A tool of LangChain answers under its own name.
@@ -152,8 +174,8 @@ async def test_no_other_object_mixes_sessions(framework: Framework, name: str, a
 
 
 @every
-async def test_a_model_that_raises_is_a_crash(framework: Framework) -> None:
-    run = await ask(framework, "agent", "Where is 5?", "boom")
+def test_a_model_that_raises_is_a_crash(framework: Framework) -> None:
+    run = answer_cases(framework)["boom"]
 
     assert run.outcome == "crashed"
     assert run.failure is not None
@@ -162,12 +184,8 @@ async def test_a_model_that_raises_is_a_crash(framework: Framework) -> None:
 
 
 @every
-async def test_earlier_messages_are_known_or_refused_and_attachments_refused(framework: Framework) -> None:
-    earlier = ({"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"})
-    asked = EvalCase("asked", (CaseTurn(UserMessage("so")),), context_messages=earlier)
-    shown = EvalCase("shown", (CaseTurn(UserMessage("see", ({"inline_data": {}},))),))
-    python = python_with(framework.folder)
-    runs = await play("python", {"entry": "desk.py:agent"}, python, AGENTS / framework.folder, [asked, shown])
+def test_earlier_messages_are_known_or_refused_and_attachments_refused(framework: Framework) -> None:
+    runs = answer_cases(framework)
 
     refused = [runs["shown"]]
     if framework.told_earlier:
@@ -179,8 +197,8 @@ async def test_earlier_messages_are_known_or_refused_and_attachments_refused(fra
 
 
 @pytest.mark.parametrize("framework", [OPENAI_AGENTS, PYDANTIC_AI, STRANDS], ids=lambda each: each.folder)
-async def test_state_reaches_tools_and_comes_back(framework: Framework) -> None:
-    assert (await ask(framework, "agent", "Where is 5?")).final_state == {"shop": "Acme", "seen": ["5"]}
+def test_state_reaches_tools_and_comes_back(framework: Framework) -> None:
+    assert answer_cases(framework)["order"].final_state == {"shop": "Acme", "seen": ["5"]}
 
 
 @pytest.mark.parametrize("framework", [OPENAI_AGENTS, PYDANTIC_AI], ids=lambda each: each.folder)
