@@ -31,7 +31,7 @@ def frozen(cls: type[_T]) -> type[_T]:
 
 @dataclass_transform(field_specifiers=(field,))
 def mutable(cls: type[_T]) -> type[_T]:
-    """Make the class a dataclass with slots, whose objects are compared by their values and have no hash.
+    """Make the class a dataclass with slots; its objects are compared by their values and have no hash.
 
     Raises:
         TypeError: as `frozen`.
