@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def list_entry_points(group: str) -> tuple["EntryPoint", ...]:
-    """Return the entry points of the groups that begin with `evalgate.`, sorted by name."""
+    """Return the entry points of a group, named `evalgate.…`, sorted by name."""
     if not _may_have_plugins(tuple(sys.path)):
         return ()
     from importlib.metadata import entry_points
