@@ -30,6 +30,7 @@ from evalgate.core.errors import EvalgateError
 from evalgate.reporting.html.environment import TEMPLATES
 from evalgate.viewer.pages import (
     case,
+    case_actions,
     case_editor,
     case_facts,
     cases,
@@ -59,7 +60,7 @@ class PageModule(Protocol):
 
 PAGES: tuple[PageModule, ...] = (
     *(overview, history, cases, case, compare, run, eval_sets),
-    *(case_editor, case_facts, chat),
+    *(case_editor, case_actions, case_facts, chat),
 )
 
 _STATIC = Path(__file__).parent / "static"

@@ -1,7 +1,6 @@
 """A case of an eval set: inspect it, edit it next to what the agent did, and save a minimal change."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,7 +20,7 @@ from evalgate.core.types import (
     ToolResult,
 )
 from evalgate.datasets.edit_history import FileChange, FileChangedError
-from evalgate.datasets.eval_set_file import EvalSetFile, build_diff, compute_digest, edit_eval_set
+from evalgate.datasets.eval_set_file import EvalSetFile, build_diff, edit_eval_set
 from evalgate.datasets.fingerprint import compute_case_fingerprint
 from evalgate.viewer.case_draft import (
     GOAL_KINDS,
@@ -42,8 +41,6 @@ from evalgate.viewer.draft_builder import build_case
 from evalgate.viewer.forms import get_field, read_form
 from evalgate.viewer.noted_cases import (
     change_noted_case,
-    copy_noted_case,
-    drop_noted_case,
     find_next_observed,
     find_notes_file,
     find_observed_cases,
@@ -276,11 +273,11 @@ def _save_case(request: Request, page: EditedCase, draft: CaseDraft, form: Form)
         sentence = "Nothing was saved: correct the fields that are marked."
         return _render_draft(request, page, draft, 422, errors=errors, error=sentence)
     try:
-        edited = edit_eval_set(file, _replace_case(file, page.case, case))
+        edited = edit_eval_set(file, replace_case(file, page.case, case))
         names = page.case.eval_id, case.eval_id
         also = change_noted_case(file, *names, is_accepted=action == "accept", checks=checks)
         also += move_quarantine(viewer, file, *names)
-        diff = [*split_diff(edited.diff), *_list_diffs(also)]
+        diff = [*split_diff(edited.diff), *list_diffs(also)]
         if action == "preview":
             return _render_draft(request, page, draft, diff=diff, done="previewed")
         if conflict := _find_conflict(page, form):
@@ -299,7 +296,7 @@ def _save_case(request: Request, page: EditedCase, draft: CaseDraft, form: Form)
 
 def _show_saved(page: EditedCase, eval_id: str, done: str) -> Response:
     if done == "accepted":
-        return _go_on_reviewing(page.file, page.case.eval_id, done)
+        return go_on_reviewing(page.file, page.case.eval_id, done)
     more = {"record": page.actual.record_id, "run": page.actual.number}
     return RedirectResponse(link("/sets/case", more, file=page.file.shown_as, case=eval_id, done=done), 303)
 
@@ -310,7 +307,8 @@ def _render_draft(
     return render_case(request, page, draft, status_code=status_code, is_draft=True, **values)
 
 
-def _replace_case(file: EvalSetFile, old: EvalCase, *new: EvalCase) -> list[EvalCase]:
+def replace_case(file: EvalSetFile, old: EvalCase, *new: EvalCase) -> list[EvalCase]:
+    """Return the cases of an eval set with others in place of one."""
     cases: list[EvalCase] = []
     for case in file.eval_set.cases:
         cases += new if case is old else [case]
@@ -335,7 +333,7 @@ def _build_checks(
     return checks, errors
 
 
-def _list_diffs(changes: Sequence[FileChange]) -> Iterator[tuple[str, str]]:
+def list_diffs(changes: Sequence[FileChange]) -> Iterator[tuple[str, str]]:
     """Yield the lines of the differences of further files, each after the name of its file."""
     for change in changes:
         found = build_diff(change.before or b"", change.after or b"", change.shown_as)
@@ -362,68 +360,7 @@ def _render_gone(request: Request, file: EvalSetFile, draft: CaseDraft) -> Respo
     return render_case(request, page, draft, status_code=409, error=message, is_draft=True)
 
 
-async def change_cases(request: Request) -> Response:
-    """Duplicate, move, delete or drop a case."""
-    return await run_in_threadpool(_change_cases, request, await read_form(request))
-
-
-def _change_cases(request: Request, form: Form) -> Response:
-    viewer = get_viewer(request)
-    file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
-    page = open_page(viewer, file, request.query_params)
-    action, old = get_field(form, "do"), list(file.eval_set.cases)
-    at = next(number for number, case in enumerate(old) if case is page.case)
-    target = page.case.eval_id
-    try:
-        also: list[FileChange] = []
-        if action in {"delete", "drop"}:
-            also = drop_noted_case(file, page.case.eval_id)
-            also += move_quarantine(viewer, file, page.case.eval_id)
-        digest = compute_digest(b"".join([file.data, *(change.before or b"" for change in also)]))
-        if action == "delete" and get_field(form, "sure") != digest:
-            return _ask_to_delete(request, page, also, digest, is_changed=bool(get_field(form, "sure")))
-        if action in {"delete", "drop"}:
-            cases = _replace_case(file, page.case)
-        elif action == "duplicate":
-            target = _find_free_id(page.case.eval_id, old)
-            cases = _replace_case(file, page.case, page.case, replace(page.case, eval_id=target))
-        elif action in {"up", "down"}:
-            rest = [case for case in old if case is not page.case]
-            to = max(at - 1, 0) if action == "up" else at + 1
-            cases = [*rest[:to], page.case, *rest[to:]]
-        else:
-            raise InvalidInputError(f"there is no button {action!r} on this page")
-        if action == "duplicate":
-            also = copy_noted_case(file, page.case.eval_id, target)
-        viewer.edits.save(edit_eval_set(file, cases), *also)
-    except (EvalgateError, OSError) as error:
-        return render_case(request, page, open_draft(page), status_code=422, error=str(error))
-    viewer.eval_sets.forget(file.path)
-    if action == "drop":
-        return _go_on_reviewing(file, page.case.eval_id, "dropped")
-    if action == "delete":
-        return RedirectResponse(link("/sets/view", file=file.shown_as, done="deleted"), 303)
-    return RedirectResponse(link("/sets/case", file=file.shown_as, case=target, done=action), 303)
-
-
-def _ask_to_delete(
-    request: Request, page: EditedCase, also: Sequence[FileChange], digest: str, *, is_changed: bool
-) -> Response:
-    """Show what deleting a case removes, and its digest; `is_changed`: something else was shown before."""
-    edited = edit_eval_set(page.file, _replace_case(page.file, page.case))
-    return render(
-        request,
-        "delete_case.html.j2",
-        status_code=409 if is_changed else 200,
-        file=page.file,
-        case=page.case,
-        diff=[*split_diff(edited.diff), *_list_diffs(also)],
-        sure=digest,
-        is_changed=is_changed,
-    )
-
-
-def _go_on_reviewing(file: EvalSetFile, eval_id: str, done: str) -> Response:
+def go_on_reviewing(file: EvalSetFile, eval_id: str, done: str) -> Response:
     """Redirect to the next case to review; to the eval set if there is none."""
     following = find_next_observed(file, eval_id)
     if not following:
@@ -431,12 +368,6 @@ def _go_on_reviewing(file: EvalSetFile, eval_id: str, done: str) -> Response:
     return RedirectResponse(
         link("/sets/case", file=file.shown_as, case=following, done=done, was=eval_id), 303
     )
-
-
-def _find_free_id(eval_id: str, cases: Sequence[EvalCase]) -> str:
-    taken = {case.eval_id for case in cases}
-    names = (f"{eval_id}_copy{number or ''}" for number in [0, *range(2, 10**6)])
-    return next(name for name in names if name not in taken)
 
 
 def split_diff(diff: str) -> list[tuple[str, str]]:
@@ -449,6 +380,5 @@ routes = (
     Route("/edit", find_case),
     Route("/sets/case", show_case),
     Route("/sets/case", change_case, methods=["POST"]),
-    Route("/sets/case/move", change_cases, methods=["POST"]),
 )
 navigation = ()
