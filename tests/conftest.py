@@ -2,11 +2,12 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from evalgate.system.gc import pause_gc
 from evalgate.system.signals import END_SIGNALS
 
 pytest_plugins = ["tests.browser"]
@@ -31,6 +32,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_xdist_auto_num_workers() -> int | None:
     """Return the number of workers of `-n auto`: two more than cores, because many tests only wait."""
     return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else (os.cpu_count() or 1) + 2
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Search for no garbage meanwhile: the ten thousand tests that are made stay until the end."""
+    with pause_gc():
+        return (yield)
 
 
 @pytest.fixture(autouse=True)
