@@ -7,8 +7,9 @@ the time in which a run starts. Few installations have a plugin.
 import importlib
 import os
 import sys
+import threading
 from functools import cache, partial
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,7 @@ class _MetadataOnUse(ModuleType):
         super().__init__(_METADATA)
         # What makes it a package: `from … import` asks for it first.
         self.__path__ = [f"{folder}/metadata" for folder in importlib.__path__]
+        self.__spec__ = ModuleSpec(_METADATA, None, is_package=True)  # or `find_spec` raises an error
 
     def __getattr__(self, name: str) -> Any:
         if name in _SEARCHES:
@@ -69,6 +71,8 @@ class _MetadataOnUse(ModuleType):
 _METADATA = "importlib.metadata"
 _SEARCHES = ("distributions", "entry_points")
 """Functions of `importlib.metadata` that other packages import, but seldom call."""
+_LOADING = threading.RLock()
+"""Held while the stand-in is replaced, so that two threads do not load two modules."""
 
 
 def defer_metadata_import() -> None:
@@ -86,6 +90,7 @@ def _call_metadata(name: str, *arguments: Any, **options: Any) -> Any:
 
 
 def _load_metadata() -> ModuleType:
-    if isinstance(sys.modules.get(_METADATA), _MetadataOnUse):
-        del sys.modules[_METADATA]
-    return importlib.import_module(_METADATA)
+    with _LOADING:
+        if isinstance(sys.modules.get(_METADATA), _MetadataOnUse):
+            del sys.modules[_METADATA]
+        return importlib.import_module(_METADATA)

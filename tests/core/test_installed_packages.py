@@ -70,6 +70,7 @@ def test_packages_of_another_finder_are_found(tmp_path: Path, monkeypatch: pytes
         "from importlib.metadata import entry_points; print(entry_points(group='pytest11')['evalgate'].name)",
         "from importlib.metadata import entry_points as first, entry_points; entry_points(); print(first())",
         "from importlib.metadata._text import FoldedCase; print(FoldedCase('x'))",
+        "from importlib.util import find_spec; print(find_spec('importlib.metadata').name)",
         "import importlib.metadata as m, sys; m.entry_points(); print(sys.modules['importlib.metadata'].__file__)",
     ],
 )
