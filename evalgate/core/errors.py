@@ -34,8 +34,11 @@ class Problem:
     message: str
     """The problem and its remedy, in one sentence."""
 
-    def __lt__(self, other: "Problem") -> bool:
-        return self._order < other._order
+    def __lt__(self, other: object) -> bool:
+        return self._order < other._order if isinstance(other, Problem) else NotImplemented
+
+    def __le__(self, other: object) -> bool:
+        return self._order <= other._order if isinstance(other, Problem) else NotImplemented
 
     @property
     def _order(self) -> tuple[str, int, int, str]:

@@ -56,7 +56,9 @@ def rename_quarantine(text: str, pattern: str, new_pattern: str, shown_as: str) 
     for node in root.value if isinstance(root, yaml.SequenceNode) else ():
         case = _find_case_node(node)
         if case is not None and case.value == pattern:
-            new = json.dumps(new_pattern, ensure_ascii=False)
+            # A block (`|` or `>`) ends with its line.
+            end = "\n" if isinstance(case, yaml.ScalarNode) and case.style in ("|", ">") else ""
+            new = json.dumps(new_pattern, ensure_ascii=False) + end
             return text[: case.start_mark.index] + new + text[case.end_mark.index :]
     return text
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -183,17 +184,19 @@ def format_tags(tags: Sequence[str]) -> str:
     """Return tags as one line, with commas between them; one that needs it stands in quotation marks."""
     lines = io.StringIO()
     csv.writer(lines, lineterminator="\n").writerows([tag] for tag in tags)
-    return ", ".join(lines.getvalue().splitlines())
+    return lines.getvalue().removesuffix("\n").replace("\n", ", ")
 
 
 def parse_tags(line: str) -> list[str]:
     """Return the tags of a line that a person may have written; empty ones are left out.
 
     Raises:
-        InvalidInputError: a tag is far too long.
+        InvalidInputError: a quotation mark is not closed, or a tag is far too long.
     """
+    if line.count('"') % 2:
+        raise InvalidInputError("the tags cannot be read: a quotation mark is not closed")
     try:
-        [row] = csv.reader([" ".join(line.split())], skipinitialspace=True)
+        [row] = csv.reader([re.sub(r"[\r\n]", " ", line)], skipinitialspace=True)
     except csv.Error as error:
         raise InvalidInputError(f"the tags cannot be read: {error}") from None
     return [tag.strip() for tag in row if tag.strip()]

@@ -76,20 +76,32 @@ def move_quarantine(
         return []
     before, text = _read_text(viewer, name)
     changed = text
-    patterns = _list_patterns(file, eval_id)
-    for old, new in zip(patterns, _list_patterns(file, new_id or ""), strict=True):
-        if find_quarantine(changed, old, name) is None:
-            continue
+    patterns, new_patterns = _list_patterns(file, eval_id), _list_patterns(file, new_id or "")
+    if not any(find_quarantine(text, each, name) for each in patterns):
+        return []
+    if new_id is not None and _is_in_another_set(viewer, file, new_id):
+        new_patterns[0] = new_patterns[1]  # the id alone would quarantine the case of the other set, too
+    for old, new in zip(patterns, new_patterns, strict=True):
         if old is patterns[0] and _is_in_another_set(viewer, file, eval_id):
             continue
-        changed = (
-            rename_quarantine(changed, old, new, name)
-            if new_id is not None
-            else set_quarantine(changed, old, None, name)
-        )
+        while find_quarantine(changed, old, name) is not None:  # an entry may stand there twice
+            before_edit = changed
+            if new_id is not None:
+                changed = rename_quarantine(changed, old, new, name)
+            else:
+                changed = _end_quarantine(changed, old, name)
+            if changed == before_edit:
+                raise InvalidInputError(f"change `{old}` in {name} by hand first: evalgate cannot")
     if changed == text:
         return []
     return [FileChange(viewer.folder / name, name, before, changed.encode())]
+
+
+def _end_quarantine(text: str, pattern: str, name: str) -> str:
+    try:
+        return set_quarantine(text, pattern, None, name)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"take `{pattern}` out of {name} first: {error}") from None
 
 
 def _list_patterns(file: EvalSetFile, eval_id: str) -> list[str]:
