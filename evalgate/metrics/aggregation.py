@@ -1,4 +1,4 @@
-"""Summaries over all cases: the table of metrics with its margins, the totals, and inconsistent cases."""
+"""Summaries over all cases: each metric's weighted mean, minimum and margin, totals, inconsistent cases."""
 
 import math
 from array import array

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from evalgate.integrations.trpc.criteria import JsonCriterion, TextCriterion
 from evalgate.integrations.trpc.metrics.final_response import ResponseCriterion
 from evalgate.integrations.trpc.metrics.tool_trajectory import TrajectoryCriterion
+from evalgate.integrations.trpc.value_criteria import JsonCriterion, TextCriterion
 from evalgate.metrics.tool_call_matching import ToolRecord
 from tests.conformance.trpc import HAS_RE2
 

@@ -35,9 +35,9 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.documents.validation_errors import translate_validation_error
-from evalgate.integrations.trpc.criteria import describe_comparison
 from evalgate.integrations.trpc.file_models import TrpcInvocation
 from evalgate.integrations.trpc.metrics_file import EVALUATORS
+from evalgate.integrations.trpc.value_criteria import describe_comparison
 from evalgate.llm.judge_resolver import JudgeNotConfiguredError
 
 _PREFIX = "trpc/"

@@ -23,7 +23,6 @@ from evalgate.core.types import (
     NotApplicable,
     TurnScore,
 )
-from evalgate.integrations.trpc.criteria import BOUND, GoModel
 from evalgate.integrations.trpc.judging.answers import (
     Scorecard,
     build_rubric_schema,
@@ -43,6 +42,7 @@ from evalgate.integrations.trpc.judging.rubrics import (
     iter_visible_rubrics,
 )
 from evalgate.integrations.trpc.judging.user_template import JudgeTemplate
+from evalgate.integrations.trpc.value_criteria import BOUND, GoModel
 from evalgate.llm.client import AnswerSchema, ChatMessage, ModelAnswer, ModelRequest
 from evalgate.llm.judge_resolver import Judge, get_judge_resolver
 from evalgate.llm.prompting import Prompt, list_prompt_variables, load_prompt, read_user_prompt

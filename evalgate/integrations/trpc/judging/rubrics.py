@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, Rubric
-from evalgate.integrations.trpc.criteria import GoModel
 from evalgate.integrations.trpc.go_json import (
     RawJson,
     dump_go_struct,
 )
+from evalgate.integrations.trpc.value_criteria import GoModel
 from evalgate.metrics.turnwise import Exchange
 
 

@@ -7,7 +7,6 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from evalgate.integrations.trpc.criteria import GoModel
 from evalgate.integrations.trpc.go_json import (
     RawJson,
     dump_compact_json,
@@ -19,6 +18,7 @@ from evalgate.integrations.trpc.go_json import (
 from evalgate.integrations.trpc.judging import answers
 from evalgate.integrations.trpc.judging.answers import Scorecard
 from evalgate.integrations.trpc.judging.rubrics import JudgedRubric
+from evalgate.integrations.trpc.value_criteria import GoModel
 from evalgate.llm.client import AnswerSchema
 from evalgate.metrics.turnwise import Exchange
 

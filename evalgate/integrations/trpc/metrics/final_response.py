@@ -8,14 +8,14 @@ from xml.parsers import expat
 from pydantic import Field, field_validator
 
 from evalgate.core.types import CaseRun, CaseTurn, EvalCase, MetricResult, Reply, TurnScore
-from evalgate.integrations.trpc.criteria import (
+from evalgate.integrations.trpc.rouge_scores import compute_rouge
+from evalgate.integrations.trpc.value_criteria import (
     GoModel,
     JsonCriterion,
     TextCriterion,
     TrpcTurnMetric,
     refuse_registered_name,
 )
-from evalgate.integrations.trpc.rouge_scores import compute_rouge
 from evalgate.metrics.turnwise import compute_turn_mean
 
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")

@@ -10,7 +10,6 @@ from typing_extensions import override
 
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import Criterion, JsonObject, Reply
-from evalgate.integrations.trpc.criteria import BOUND
 from evalgate.integrations.trpc.go_json import (
     RawJson,
     dump_go_struct,
@@ -37,6 +36,7 @@ from evalgate.integrations.trpc.judging.evaluator import (
 )
 from evalgate.integrations.trpc.judging.rubrics import JudgedRubric, format_rubrics
 from evalgate.integrations.trpc.judging.user_template import JudgeTemplate, TemplateError
+from evalgate.integrations.trpc.value_criteria import BOUND
 from evalgate.llm.client import ModelAnswer, build_model_request
 from evalgate.llm.prompting import load_prompt
 from evalgate.llm.sample_votes import UnparsableAnswerError, take_samples

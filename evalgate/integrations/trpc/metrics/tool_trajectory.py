@@ -15,14 +15,14 @@ from evalgate.core.types import (
     Reply,
     TurnScore,
 )
-from evalgate.integrations.trpc.criteria import (
+from evalgate.integrations.trpc.json_comparison import as_double, is_number
+from evalgate.integrations.trpc.value_criteria import (
     GoModel,
     JsonCriterion,
     TextCriterion,
     TrpcTurnMetric,
     refuse_registered_name,
 )
-from evalgate.integrations.trpc.json_comparison import as_double, is_number
 from evalgate.metrics.tool_call_matching import ToolRecord, collect_tool_records
 from evalgate.metrics.turnwise import compute_turn_mean
 
