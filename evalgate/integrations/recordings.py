@@ -70,7 +70,7 @@ def read_trace_steps(path: Path, shown_as: str) -> dict[str, tuple[TraceSpan, ..
 def _read_trace_conversations(
     path: Path, shown_as: str
 ) -> tuple[tuple[RecordedTrace, ...], list[ObservedConversation]]:
-    """Return all traces of a file and their conversations: a recording that is read in part would mislead."""
+    """Return a file's traces and their conversations; raise InvalidInputError if a part is unreadable."""
     batch = read_trace_file(path, shown_as)
     if batch.problems:
         raise InvalidInputError(batch.problems)

@@ -36,7 +36,7 @@ _NO_SESSION = SessionInput()
 
 
 def build_case(wire: AdkCase, line: int, raw: object) -> EvalCase:
-    """Build a case from its model; `raw` is its decoded JSON, and `line` where it begins."""
+    """Convert a parsed case; `line` is its first line in the file, and `raw` its decoded JSON."""
     conversation, plan, own = (
         get_member(raw, "conversation", find_snake_or_camel_key),
         wire.conversation_scenario,

@@ -37,7 +37,7 @@ class GenerationConfig(BaseModel):
     frequency_penalty: _Finite | None = None
 
     def to_judge_changes(self) -> dict[str, object]:
-        """Return the changes to a judge's configuration, by its key names."""
+        """Return the settings that replace a judge's, by the keys of `JudgeConfig`."""
         given = self.model_dump(mode="json", exclude_none=True)
         generation = {_OURS.get(name, name): value for name, value in given.items()}
         changes = {name: generation.pop(name) for name in _OF_EVERY_JUDGE if name in generation}

@@ -53,7 +53,7 @@ class AdkEditor:
         return get_items(value, self.spell(value, self.cases_key))
 
     def replace_cases(self, value: object, cases: Sequence[JsonObject]) -> object:
-        """Return the file with other cases."""
+        """Return the decoded file with `cases` in place of the old cases."""
         file: dict[str, Any] = dict(value) if isinstance(value, dict) else {}
         return set_key(file, self.spell(value, self.cases_key), list(cases))
 
@@ -85,11 +85,11 @@ class AdkEditor:
         return edited
 
     def build_turn(self, turn: CaseTurn) -> JsonObject:
-        """Return an added turn."""
+        """Return the JSON of a new turn."""
         return build_invocation(turn)
 
     def spell(self, raw: object, name: str) -> str:
-        """Return the spelling of a key in an object; that of its other keys if it lacks the key."""
+        """Return key `name` as `raw` spells it, or in the style of its other keys if it lacks `name`."""
         found = find_snake_or_camel_key(raw, name)
         if isinstance(raw, dict) and found not in raw:
             is_camel = any(key != key.lower() for key in raw) and not any("_" in key for key in raw)
@@ -182,7 +182,7 @@ class AdkEditor:
         return set_key(raw, key, items or None)
 
     def _list_slots(self, events: Sequence[Any]) -> list[_Slot]:
-        """Return the places of the events that the format reads, in its order."""
+        """Return the place of each text, call and result in `events`, in reading order."""
         found = []
         for at, event in enumerate(events):
             for number, part in enumerate(get_items(event.get("content"), "parts")):
@@ -225,7 +225,7 @@ class AdkEditor:
     def _edit_event(
         self, at: int, raw: Any, before: dict[_Slot, Event], kept: dict[_Slot, Event]
     ) -> JsonObject:
-        """Return a decoded event with the kept contents of its parts; parts that are not read stay."""
+        """Return a decoded event with only the kept contents; parts without a place in `before` stay."""
         parts: list[Any] = []
         for number, part in enumerate(get_items(raw["content"], "parts")):
             edited = part

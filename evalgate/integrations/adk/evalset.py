@@ -105,10 +105,10 @@ def _create_reader(document: Document) -> EvalSetReader:
 
 
 def _has_plain_keys(raw: Any, case: EvalCase | None) -> bool:
-    """Return True if the case surely has only the most common keys, so that none needs to be reported.
+    """Return True if the case has only the most common keys, so that no key needs to be reported.
 
-    Nearly every case does. Its contents need no second search: `extract_native_data` put all data that a
-    `CaseTurn` cannot hold into `native`, and parts without text are attachments.
+    This is the fast path for nearly every case. Messages need no search: `extract_native_data` puts data
+    that a `CaseTurn` cannot hold into `native`, and parts without text are attachments.
     """
     return (
         case is not None
@@ -137,8 +137,8 @@ _RESULT_KEYS = frozenset({"id", "name", "response"})
 def parse_common_case(raw: object, line: int, eval_set_id: str = "") -> EvalCase | None:
     """Build a common case without pydantic in a third of the time; return None for any other case.
 
-    Common cases are in snake_case, without `invocation_events`, and hold only contents of one text, calls
-    with their answers, and a session. The models read all others, and report errors.
+    Common cases are in snake_case, without `invocation_events`, and hold only messages of a single text,
+    calls with their answers, and a session. The pydantic models read other cases and report errors.
     """
     try:
         case = require_members(raw, _CASE_KEYS)

@@ -249,7 +249,7 @@ def _parse_common_session(raw: object) -> SessionInput:
 
 
 def is_turn_list(eval_set: EvalSet) -> bool:
-    """Return True for an eval set that was read from a list of turns: only its case has the set's own id."""
+    """Return True for an eval set read from a list of turns: its one case has the file's path as its id."""
     return len(eval_set.cases) == 1 and eval_set.cases[0].eval_id == eval_set.path
 
 

@@ -91,7 +91,7 @@ def _build_case_result(case: CaseResult, run: RunResult, criteria: _Criteria) ->
 
 
 def _decide_status(run: RunResult) -> int:
-    """Return the status of a run: FAILED if the agent did not answer, as `LocalEvalService` has it."""
+    """Return the status of a run: FAILED if the agent did not answer, as in `LocalEvalService`."""
     if run.outcome in AGENT_FAULT_OUTCOMES:
         return _FAILED
     return _STATUSES.get(decide_status([run], run.metrics), _NOT_EVALUATED)

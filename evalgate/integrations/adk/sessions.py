@@ -49,8 +49,8 @@ def read_sessions(folder: Path, shown_as: str) -> EvalSet:
 def parse_session(document: Document) -> EvalSet:
     """Parse the conversation in a session; the case is named after `NAME.session.json`, or the session's id.
 
-    Each message of the user begins a turn. The events up to the next one are converted as ADK's own
-    evaluation does. A turn that its model ended with an error has no response.
+    Each message of the user begins a turn. A turn's events are converted as in ADK's evaluation. A turn
+    that ended with a model's error has no response.
 
     Raises:
         InvalidInputError: the document is no session, or holds no message of the user.
@@ -96,10 +96,10 @@ def _build_turns(events: Iterable[object], document: Document) -> list[CaseTurn]
 
 
 def read_session_spans(document: Document) -> tuple[TraceSpan, ...]:
-    """Return the steps of a session as the times of its events tell them; nothing if an event has no time.
+    """Return the steps of a session, timed by its events; () if an event has no time.
 
-    A turn is a step of kind `agent`, from the user's message to the last event. A result of a tool is a step
-    from its call, and any other event one of its author's model from the event before.
+    A turn is a step of kind `agent`, from the user's message to the turn's last event. A tool's step lasts
+    from call to result. Any other event is a step of the author's model that starts at the previous event.
     """
     spans: list[TraceSpan] = []
     session: Any = document.value
@@ -133,7 +133,7 @@ def _read_time(event: object) -> float | None:
 def _build_steps(
     event: Mapping[str, Any], identity: str, turn: int, start: float, end: float, calls: dict[str, float]
 ) -> Iterator[TraceSpan]:
-    """Yield the steps that end with an event. `calls` are the times of the calls by id or name."""
+    """Yield the steps that end with an event. `calls` holds the time of each open call, by id or name."""
     content = event.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
     found = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []

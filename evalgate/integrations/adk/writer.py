@@ -33,7 +33,7 @@ class AdkWriter:
     """Writer of the file that `adk eval` reads, as ADK's own migration of old lists writes it."""
 
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
-        """Return the file's text, and a list of what the format cannot hold."""
+        """Return the file's text, and a list of the data that the format cannot hold."""
         value = {
             "eval_set_id": eval_set.eval_set_id,
             **omit_empty(name=eval_set.name, description=eval_set.description),
@@ -88,7 +88,7 @@ def _build_session(session: SessionInput) -> JsonObject | None:
 
 
 def build_invocation(turn: CaseTurn) -> JsonObject:
-    """Return one exchange, with the expected reply, as Google ADK writes it."""
+    """Return the JSON of a turn with its expected reply, as Google ADK writes it."""
     kept = turn.native.get("adk", {})
     attached = [part for each in turn.user.attachments if (part := to_adk_part(each)) is not None]
     text: list[JsonObject] = [{"text": turn.user.text}] if turn.user.text or not attached else []

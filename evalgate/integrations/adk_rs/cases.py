@@ -29,7 +29,7 @@ from evalgate.documents.validation_errors import Id
 
 
 def _drop_nulls(value: object) -> object:
-    """Remove keys with null: Python writes them, and adk-rs itself refuses most of them."""
+    """Remove keys whose value is null: Python writes nulls, but adk-rs refuses most of them."""
     if isinstance(value, dict):
         return {key: item for key, item in value.items() if item is not None}
     return value

@@ -17,7 +17,7 @@ class AdkRsReport:
     file_name = "adk-rs.json"
 
     def render(self, record: Record) -> str:
-        """Return the report as pretty JSON, without what adk-rs' types do not hold."""
+        """Return the report as pretty JSON, with only the fields of adk-rs' types."""
         return json.dumps(build_eval_report(record), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -30,10 +30,10 @@ _ROLES = ("user", "model", "system", "tool")
 
 
 class AdkRsWriter:
-    """Writer of the file that adk-rs reads. Google ADK reads it too, unless it needs the older `id`."""
+    """Writer of files that adk-rs reads. Google ADK reads them too, unless the set's id has the key `id`."""
 
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
-        """Return the file's text, and a list of what the format cannot hold.
+        """Return the file's text, and a list of the data that the format cannot hold.
 
         A case with a scenario is left out, since adk-rs cannot simulate a user.
 
@@ -55,8 +55,8 @@ class AdkRsWriter:
 def _choose_id_key(eval_set: EvalSet) -> str:
     """Return the key of the set's id: `eval_set_id`, which Google ADK reads too, or `id`.
 
-    A file with `id` is not taken for an eval set of Google ADK. It is written if the set was one of adk-rs
-    before, or if some call's arguments are not an object.
+    `id` marks a file as adk-rs' own format. It is written if the set was read from that format, or if some
+    call's arguments are not an object.
     """
     if eval_set.format_name == _NAME:
         return "id"
@@ -115,7 +115,7 @@ def _build_case(case: EvalCase) -> JsonObject:
 
 
 def build_invocation(turn: CaseTurn) -> JsonObject:
-    """Return one exchange, with the expected reply, as adk-rs reads it."""
+    """Return the JSON of a turn with its expected reply, as adk-rs reads it."""
     attached = [found for part in turn.user.attachments if (found := _convert_attachment(part)) is not None]
     text = [{"text": turn.user.text}] if turn.user.text or not attached else []
     response = turn.expected.response

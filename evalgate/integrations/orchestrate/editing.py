@@ -23,7 +23,7 @@ class OrchestrateEditor:
         return [value] if listed is None and isinstance(value, dict) else listed or ()
 
     def replace_cases(self, value: object, cases: Sequence[JsonObject]) -> object:
-        """Return the file with other datasets.
+        """Return the decoded file with `cases` as its datasets.
 
         Raises:
             InvalidInputError: the file is one dataset, and there is not exactly one.

@@ -326,7 +326,7 @@ def _build_case(wire: OrchestrateFile, name: str, line: int) -> EvalCase:
 
 
 def _extract_native_data(wire: OrchestrateFile) -> JsonObject:
-    """Return values that no field of `EvalCase` holds, and all goals if some hold more than is read."""
+    """Return values that no field of `EvalCase` holds, and all goals if any goal has unread keys."""
     found = {name: getattr(wire, name) for name in _KEPT}
     if any(map(_has_extra_fields, wire.goal_details)):
         found["goal_details"] = [goal.model_dump(exclude_unset=True) for goal in wire.goal_details]

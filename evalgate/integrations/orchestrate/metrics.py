@@ -132,7 +132,7 @@ class JourneyMetric(BaseModel, ABC):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1].
 
-        Not applicable to a case without a journey, or if only a judge can tell.
+        The result is not applicable if the case has no journey, or if only a judge can decide.
         """
         return await self.score_with_judge(
             case, run, LiteralTextJudge(knows_only_equal=self.responses == "judged")
@@ -165,7 +165,7 @@ class JudgedJourneyMetric:
         return {**self.judge.identity, "prompt": [load_prompt(name).version for name in PROMPTS]}
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]. Not applicable to a case without a journey.
+        """Return the score in [0, 1]; the result is not applicable if the case has no journey.
 
         Raises:
             JudgeError: the judge returns no verdict.

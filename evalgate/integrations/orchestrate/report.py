@@ -82,7 +82,7 @@ class OrchestrateReport:
 
 
 def _name_files(cases: Sequence[CaseResult]) -> list[str]:
-    """Return a name for the files of each case: its id, with that of its eval set if several have the id."""
+    """Return a unique file name for each case: its id, after the eval set's id if several cases share it."""
     own = [to_file_name(case.eval_id) for case in cases]
     counts, names = Counter(own), dict[str, None]()
     for case, name in zip(cases, own, strict=True):
@@ -95,7 +95,7 @@ def _name_files(cases: Sequence[CaseResult]) -> list[str]:
 
 
 def build_summary_row(case: CaseResult, run: RunResult) -> JsonObject:
-    """Return the values of one run under watsonx Orchestrate's names; others under the metric's own name."""
+    """Return one run's values under watsonx Orchestrate's names; other metrics keep their names."""
     metrics = {metric.name.removeprefix(_PREFIX): metric for metric in run.metrics}
     messages = list(_iter_messages(run))
     details = [metric.details for metric in run.metrics if metric.details and metric.name.startswith(_PREFIX)]
@@ -129,7 +129,7 @@ def _to_value(name: str, metric: RunMetric) -> object:
 
 
 def format_summary(rows: list[JsonObject]) -> str:
-    """Return the rows as CSV with the columns of all of them; True and False as Python writes them."""
+    """Return the rows as CSV, with each column that any row has; booleans are `True` and `False`."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns or ["run_idx", "dataset_name"], lineterminator="\n")

@@ -1,7 +1,7 @@
 """Writer of cases as datasets of watsonx Orchestrate: one object, or a list if there are several.
 
 If a case has turns but no goals, its goals are built from the turns: the calls in their order, then the
-responses in theirs. The original can find no other order fulfilled.
+responses in theirs. The original evaluation can find goals in any other order unfulfilled.
 """
 
 from collections import Counter
@@ -22,10 +22,10 @@ _KEPT = ("max_user_turns", "attack_data", "agents_list_or_path", "file_upload", 
 
 
 class OrchestrateWriter:
-    """Writer of the file that `orchestrate evaluations evaluate` reads, if it is one dataset."""
+    """Writer of files; `orchestrate evaluations evaluate` reads those with a single dataset."""
 
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
-        """Return the file's text, and a list of what the format cannot hold.
+        """Return the file's text, and a list of the data that the format cannot hold.
 
         The format cannot hold the turn to which a response or call belongs.
 

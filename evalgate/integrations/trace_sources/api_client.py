@@ -38,9 +38,9 @@ class TraceQuery:
     since: datetime | None = None
     until: datetime | None = None
     limit: int = 100
-    """Most traces."""
+    """Largest number of traces."""
     filter: str = ""
-    """Condition in the tool's own words."""
+    """Condition in the tool's query language."""
 
 
 class TraceApi(Protocol):
@@ -52,7 +52,7 @@ class TraceApi(Protocol):
         ...
 
     def get_default_endpoint(self, environ: Mapping[str, str]) -> str:
-        """Return the address if neither an option nor a variable names one."""
+        """Return the address to use if neither an option nor a variable names an address."""
         ...
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:
@@ -74,7 +74,7 @@ class ApiClient:
     """A connection to one API."""
 
     def __init__(self, name: str, endpoint: str, headers: Mapping[str, str]) -> None:
-        """Prepare requests to `endpoint`, an address without a path of the API.
+        """Prepare requests to `endpoint`, the address of the API without a request's path.
 
         Raises:
             InvalidInputError: the address is no HTTP address, or aiohttp is missing.
@@ -103,7 +103,7 @@ class ApiClient:
         await self._session.close()
 
     async def get_json(self, path: str, params: Params, *, missing_ok: bool = False) -> Any:
-        """Return the JSON of a GET request; None for a path that does not exist, with `missing_ok`.
+        """Return the JSON of a GET request. With `missing_ok`, return None if the path does not exist.
 
         Raises:
             InvalidInputError: the API cannot be reached, refuses the request, or does not answer with JSON.
@@ -111,7 +111,7 @@ class ApiClient:
         return await self._request("GET", path, params, None, missing_ok=missing_ok)
 
     async def get_object(self, path: str, params: Params, *, missing_ok: bool = False) -> dict[str, Any]:
-        """Return the JSON object of a GET request; {} for a path that does not exist, with `missing_ok`.
+        """Return the JSON object of a GET request. With `missing_ok`, return {} if the path does not exist.
 
         Raises:
             InvalidInputError: as `get_json`, and if the answer is no object.
@@ -138,10 +138,10 @@ class ApiClient:
         *,
         missing_ok: bool = False,
     ) -> AsyncIterator[dict[str, Any]]:
-        """Yield the answers of a GET request, each next one with the `cursor` that the one before names.
+        """Yield the pages of a GET request; `find_cursor` returns the cursor of the next page, or "".
 
         Raises:
-            InvalidInputError: as `get_object`, and if a cursor comes again, which would never end.
+            InvalidInputError: as `get_object`, and if a cursor is repeated, which would never end.
         """
         cursors = {""}
         cursor = ""

@@ -55,7 +55,7 @@ class ObservedConversation:
 
 @frozen
 class _ObservedTurn:
-    """The current turn of a trace, and the earlier ones that its first request repeats."""
+    """A turn of a trace, with the earlier turns that its first request repeats."""
 
     question: str
     reply: Reply
@@ -106,10 +106,10 @@ def build_conversations(
 def select_whole_traces(
     traces: Iterable[RecordedTrace], unfinished: Collection[str]
 ) -> tuple[RecordedTrace, ...]:
-    """Return the traces that lack nothing although the reading of their source failed.
+    """Return the traces that are complete although reading their source failed.
 
-    Those have their root span, and are no part of a session: others of the session may be missing.
-    `unfinished`: ids of the traces in the last object that was read.
+    A complete trace has a root span and no session, of which other traces may be missing. Its id is not in
+    `unfinished`, the ids of the traces in the last object that was read.
     """
     return tuple(
         trace
@@ -167,7 +167,7 @@ def _build_conversation(key: str, session: _Session) -> ObservedConversation:
 
 
 def _find_error(trace: RecordedTrace) -> str:
-    """Return the error of a root of the trace: an agent may have handled those of its tools."""
+    """Return the error of a root span of the trace, or "": an agent may have handled its tools' errors."""
     ids = {span.span_id for span in trace.spans}
     return next((span.error for span in trace.spans if span.error and span.parent_id not in ids), "")
 
@@ -192,7 +192,7 @@ def iter_turns(trace: RecordedTrace) -> Iterator[_ObservedTurn]:
 
 
 def _split_turns(spans: list[Span]) -> list[list[Span]]:
-    """Split the spans where a request has a further question, or where another root asks another."""
+    """Split the spans where a request adds a question, or where another root has other questions."""
     roots = _find_roots(spans)
     starts: list[int] = []
     asked: list[str] = []
@@ -225,7 +225,7 @@ def _split_turns(spans: list[Span]) -> list[list[Span]]:
 
 
 def _find_edge(spans: list[Span], roots: dict[str, str], start: int) -> int:
-    """Return the begin of the root of a turn's first request, or of the request itself."""
+    """Return the begin of a turn's first request, or of its root span if nothing else in it precedes."""
     first = next(span for span in spans if span.start == start)
     root = next((span for span in spans if span.span_id == roots[first.span_id]), first)
     others = any(
@@ -235,7 +235,7 @@ def _find_edge(spans: list[Span], roots: dict[str, str], start: int) -> int:
 
 
 def _find_roots(spans: list[Span]) -> dict[str, str]:
-    """Return the id of the topmost recorded ancestor of each span; cycles of parents end at any of them."""
+    """Return the id of each span's topmost recorded ancestor, by span id; any span of a cycle may be it."""
     by_id = {span.span_id: span for span in spans}
     roots: dict[str, str] = {}
     for span in spans:
@@ -285,7 +285,7 @@ def _list_questions(messages: Sequence[ChatMessage]) -> list[tuple[int, str]]:
 
 
 def _read_history(messages: Sequence[ChatMessage]) -> Iterator[CaseTurn]:
-    """Yield the turns in messages, each beginning with one of the user."""
+    """Yield the turns in messages; each begins with a message of the user."""
     questions = _list_questions(messages)
     ends = [*(index for index, _ in questions[1:]), len(messages)]
     for (index, text), end in zip(questions, ends, strict=False):

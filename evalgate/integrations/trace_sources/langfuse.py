@@ -45,7 +45,7 @@ _LABELS = frozenset({"NUMERIC", "BOOLEAN", "CATEGORICAL"})
 
 
 class LangfuseReader:
-    """Reader of traces, with or without their observations, of observations, and of their scores."""
+    """Reader of traces (with or without observations), observations and scores."""
 
     def matches_row(self, row: Mapping[str, Any]) -> bool:
         """Return True if the object has the keys of a trace or of an observation."""
@@ -74,7 +74,7 @@ class LangfuseReader:
 
 
 def _build_info(row: Mapping[str, Any], trace_id: str) -> TraceInfo:
-    """Return the facts in a trace, or in the root observation that Langfuse 4 has in its place."""
+    """Return the facts in a trace, or in the root observation that replaces it in Langfuse 4."""
     sent, answer = read_messages(row.get("input"), "user"), read_messages(row.get("output"), "assistant")
     host, path = get_text(row, "evalgate_endpoint"), get_text(row, "htmlPath")
     if not path and (project := get_text(row, "projectId")):
@@ -138,7 +138,7 @@ def _iter_scores(row: Mapping[str, Any]) -> Iterable[tuple[str, float | str]]:
 class LangfuseApi:
     """The observations of the newest traces, and their scores.
 
-    Langfuse 4 has `GET /api/public/v2/observations`. Older servers do not, and are asked for
+    Langfuse 4 has `GET /api/public/v2/observations`. Older servers are asked for
     `GET /api/public/traces` page by page, then for each trace with its observations and scores.
     """
 
@@ -168,7 +168,7 @@ class LangfuseApi:
         query: TraceQuery,
         environ: Mapping[str, str],  # noqa: ARG002
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield observations, or older traces. `query.filter` is a tag, or several with commas."""
+        """Yield observations, or an older server's traces. `query.filter` is a list of tags with commas."""
         ids = await _list_trace_ids(client, query)
         if not ids:  # also where the server has not moved its older traces
             async for trace in _iter_traces(client, query, missing_ok=ids is not None):

@@ -105,7 +105,7 @@ class LangSmithApi:
         return "https://api.smith.langchain.com"
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the key, and the workspace if one is named.
+        """Return the headers with the key, and with the workspace if one is named.
 
         Raises:
             InvalidInputError: the key is missing.

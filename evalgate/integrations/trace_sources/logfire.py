@@ -33,7 +33,7 @@ class LogfireReader:
         return {"trace_id", "span_id", "span_name"} <= row.keys()
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
-        """Return the span; a pending span, which a finished one follows, gives none."""
+        """Return the span; nothing for a pending span, since its finished span follows."""
         if get_text(row, "kind") == "pending_span":
             return
         attributes, resource = (
@@ -68,7 +68,7 @@ class LogfireReader:
 class LogfireApi:
     """`POST /v2/query` with SQL: the newest traces with spans of models, then all spans of these traces.
 
-    Servers without it are asked with `GET /v1/query`.
+    Servers without `/v2/query` are asked with `GET /v1/query`.
     """
 
     variables = ("LOGFIRE_BASE_URL", "LOGFIRE_READ_TOKEN")
@@ -79,7 +79,7 @@ class LogfireApi:
         return f"https://logfire-{region[1] if region else 'us'}.pydantic.dev"
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the read token.
+        """Return the header with the read token.
 
         Raises:
             InvalidInputError: the token is missing.
@@ -126,7 +126,7 @@ class LogfireApi:
 
 
 async def _query(client: ApiClient, sql: str, query: TraceQuery, limit: int) -> list[Mapping[str, Any]]:
-    """Return at most `limit` rows, of at most 10,000 that an answer has."""
+    """Return at most `limit` rows; an answer holds at most 10,000."""
     params = {"sql": sql, "min_timestamp": (query.since or _EARLIEST).isoformat()}
     if query.until:
         params["max_timestamp"] = query.until.isoformat()

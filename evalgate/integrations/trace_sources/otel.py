@@ -86,7 +86,7 @@ class JaegerApi:
         return "http://localhost:16686"
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG002
-        """Return no headers: Jaeger itself knows no users."""
+        """Return no headers: Jaeger has no authentication."""
         return {}
 
     async def iter_rows(
@@ -95,7 +95,7 @@ class JaegerApi:
         query: TraceQuery,
         environ: Mapping[str, str],  # noqa: ARG002
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the one answer of the query."""
+        """Yield the query's only answer."""
         found: dict[str, str] = {"service": query.project, "limit": str(query.limit)}
         if query.since:
             found["start"] = str(int(query.since.timestamp() * 1e6))

@@ -20,7 +20,7 @@ class PhoenixReader:
         return "evalgate_annotation" in row or SpanObjectReader().matches_row(row)
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
-        """Return the span and the page of its trace, or the feedback in an annotation."""
+        """Return the span and the URL of its trace, or the feedback in an annotation."""
         if "evalgate_annotation" in row:
             note = get_dict(row, "evalgate_annotation")
             result = get_dict(note, "result")
@@ -44,7 +44,7 @@ class PhoenixApi:
         return "http://localhost:6006"
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the key as a bearer token; a local server may have none."""
+        """Return the header with the key as a bearer token; {} without a key, as for a local server."""
         key = environ.get("PHOENIX_API_KEY")
         return {"Authorization": f"Bearer {key}"} if key else {}
 
@@ -76,7 +76,7 @@ class PhoenixApi:
 
 
 def _has_older_only(page: Mapping[str, Any], traces: Mapping[str, str], limit: int) -> bool:
-    """Return True if no span of a page is of the newest traces: spans of traces at one time alternate."""
+    """Return True if no span of a page is of the `limit` newest traces, whose spans may be interleaved."""
     newest = set(list(dict.fromkeys(traces.values()))[:limit])
     spans = [each for each in get_list(page, "data") if isinstance(each, dict)]
     return not any(get_text(get_dict(span, "context"), "trace_id") in newest for span in spans)

@@ -26,7 +26,7 @@ def is_disliked(feedback: Feedback) -> bool:
 
 
 def is_liked(feedback: Feedback) -> bool:
-    """Return True if there is feedback of which none is bad, and some is good."""
+    """Return True if some feedback is good and none is bad."""
     return not is_disliked(feedback) and any(
         value.lower() in _GOOD if isinstance(value, str) else value > 0 for value in feedback.values()
     )
@@ -47,10 +47,10 @@ def list_traits(conversation: ObservedConversation) -> tuple[Trait, ...]:
 def drop_repeats(
     found: Iterable[ObservedConversation], is_known: Callable[[ObservedConversation], bool]
 ) -> list[ObservedConversation]:
-    """Return the conversations without those that ask, call and answer the same as another.
+    """Return the conversations in order of time, one for each set of questions, calls and answers.
 
-    Of those that are the same, one that an earlier import had is kept (`is_known`), so that later feedback
-    brings no case back. Else it is the first of those with most traits: an error or feedback is not lost.
+    Of equal conversations, one from an earlier import (`is_known`) is preferred, so that later feedback
+    does not bring a case back; then one with more traits, so that no error or feedback is lost.
     """
     best: dict[str, tuple[tuple[bool, int], ObservedConversation]] = {}
     for each in found:
@@ -73,7 +73,7 @@ def drop_repeats(
 
 
 def limit_per_path(found: Sequence[ObservedConversation], most: int) -> list[ObservedConversation]:
-    """Return at most `most` conversations that call the same tools in the same order: the newest."""
+    """Return the conversations, limited to the newest `most` of each sequence of called tools."""
     left: dict[object, int] = defaultdict(lambda: most)
     kept = []
     for each in reversed(found):
@@ -84,9 +84,9 @@ def limit_per_path(found: Sequence[ObservedConversation], most: int) -> list[Obs
 
 
 def draw_sample(found: Sequence[ObservedConversation], size: int, seed: int) -> list[ObservedConversation]:
-    """Return `size` conversations in their order, from every stratum in turn, rare ones included.
+    """Return up to `size` conversations, drawn from each stratum in turn, in the order of `found`.
 
-    A stratum has the same tool path, length (short or long), outcome and feedback.
+    Conversations of one stratum share tool path, length (short or long), outcome and feedback.
     """
     strata: dict[object, list[ObservedConversation]] = defaultdict(list)
     for each in found:

@@ -56,7 +56,7 @@ def read_trace_file(path: Path, shown_as: str) -> TraceBatch:
     """Read a file of traces: JSON, JSON lines, CSV, Parquet or OTLP in Protobuf.
 
     Raises:
-        InvalidInputError: the file cannot be read, or nothing in it is known.
+        InvalidInputError: the file cannot be read, or holds nothing that a reader recognises.
     """
     problems: list[Problem] = []
     items: list[TraceItem] = []
@@ -82,7 +82,7 @@ def read_trace_file(path: Path, shown_as: str) -> TraceBatch:
 async def fetch_traces(
     name: str, query: TraceQuery, environ: Mapping[str, str], endpoint: str | None = None
 ) -> TraceBatch:
-    """Fetch traces from the API of a tracing tool; `endpoint` replaces the address of its variables.
+    """Fetch traces from the API of tool `name`; `endpoint` overrides the address in `environ`.
 
     Raises:
         InvalidInputError: a key is missing, or the API failed before the first complete trace. If it fails
@@ -119,7 +119,7 @@ async def fetch_traces(
 def _iter_file_rows(
     path: Path, shown_as: str, problems: list[Problem]
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield each object of a file after its line; what cannot be read is added to `problems`."""
+    """Yield (line, object) for each object of a file; add unreadable parts to `problems`."""
     if path.suffix.lower() == ".parquet":
         yield from enumerate(_read_parquet(path, shown_as), 1)
         return
@@ -268,5 +268,5 @@ def _iter_column_rows(columns: Iterable[object]) -> Iterator[Mapping[str, Any]]:
 
 
 def is_api(source: str, folder: Path) -> bool:
-    """Return True if a source is the name of an API and not that of a file."""
+    """Return True if `source` names an API and `folder` has no file of that name."""
     return source in APIS and not os.path.lexists(folder / source)

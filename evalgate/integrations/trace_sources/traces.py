@@ -77,7 +77,7 @@ class TraceBatch:
     rows: int = 0
     """Objects that were read."""
     failure: str = ""
-    """Error that ended the reading before the last object; "" if it came to its end."""
+    """Error that ended the reading before the last object; "" if all objects were read."""
 
 
 def collect_traces(items: Iterable[TraceItem]) -> tuple[RecordedTrace, ...]:

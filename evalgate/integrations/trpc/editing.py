@@ -40,7 +40,7 @@ class TrpcEditor:
         return as_sequence(get_member(value, "evalCases")) or ()
 
     def replace_cases(self, value: object, cases: Sequence[JsonObject]) -> object:
-        """Return the file with other cases."""
+        """Return the decoded file with `cases` in place of the old cases."""
         file: dict[str, Any] = dict(value) if isinstance(value, dict) else {}
         return set_key(file, find_key_in_any_case(value, "evalCases"), list(cases))
 

@@ -250,7 +250,7 @@ ToolEntry: TypeAlias = tuple[str, str, object, object]
 def build_tool_events(entries: Sequence[ToolEntry]) -> Iterator[Event]:
     """Yield the call of each entry, followed by its result if it has one.
 
-    The entries keep their ids if all are present and unique; else their numbers from 1 are the ids.
+    The entries keep their ids if all are present and unique; else they get numbers from 1 as ids.
     """
     ids = [entry[0] for entry in entries]
     # A result finds its call by an id of its own only.

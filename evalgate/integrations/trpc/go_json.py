@@ -86,7 +86,7 @@ def dump_indented_json(value: object) -> str:
 
 
 def dump_go_struct(members: Iterable[tuple[str, object]], *, for_html: bool = False) -> RawJson:
-    """Return an object with its keys in the given order, as those of a Go struct are.
+    """Return a JSON object with its keys in the given order, as Go writes a struct.
 
     See `dump_compact_json` for the values.
     """
@@ -156,7 +156,7 @@ def truncate_text(text: str) -> str:
 def parse_json_text(text: str, *, exact: bool = False) -> tuple[object, str]:
     """Return the JSON value of a text and "", or None and a description of the fault.
 
-    Numbers become doubles, beyond which they are a fault. With `exact`, whole numbers become ints.
+    Numbers become doubles; a number out of their range is a fault. With `exact`, whole numbers become ints.
     """
     try:
         value = json.loads(

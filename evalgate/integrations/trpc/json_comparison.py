@@ -37,7 +37,7 @@ def find_difference(actual: object, expected: object, tolerance: float = DEFAULT
 def find_unignored_difference(
     actual: object, expected: object, tree: KeyTree, tolerance: float = DEFAULT_TOLERANCE
 ) -> str:
-    """Compare as `find_difference`, but skip keys that are true in `tree`.
+    """Describe the first difference as `find_difference` does, but skip keys that are true in `tree`.
 
     The tree applies to objects within objects, not within lists.
     """
@@ -51,7 +51,7 @@ def find_selected_difference(
 ) -> str:
     """Describe the first difference in the keys that `tree` selects; return "" if there is none.
 
-    True selects all below, an object selects keys of the object below, and false selects nothing. A selected
+    True selects a whole value, an object selects keys of a value, and false selects nothing. A selected
     key must exist on both sides. Values other than objects are compared whole.
     """
     if not (isinstance(actual, Mapping) and isinstance(expected, Mapping)):

@@ -52,9 +52,9 @@ class _Metric(TrpcModel):
 def parse_trpc_criteria(
     document: ConfigDocument, environ: Mapping[str, str] | None = None
 ) -> tuple[Criterion, ...]:
-    """Parse the criteria of the file, by the file's names.
+    """Parse the criteria of the file, under the metric names in the file.
 
-    Placeholders in a judge's settings are checked against `environ` (the process's own by default) and not
+    Placeholders in a judge's settings are checked against `environ` (default: `os.environ`) and not
     expanded, because a record must not hold a key.
 
     Raises:

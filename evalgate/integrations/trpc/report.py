@@ -169,7 +169,7 @@ def _group(results: Iterable[JsonObject], key: str) -> dict[Any, list[dict[str, 
 
 
 def _decide_case_status(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return the status of one run, else that of the means of its metrics; a crash is never a pass."""
+    """Return a case's status: its only run's, FAILED after a crash, or else by the mean of each metric."""
     if len(results) == 1:
         return str(results[0]["finalEvalStatus"])
     if any(each.get("errorMessage") for each in results):

@@ -4,8 +4,8 @@ C.-Y. Lin, "ROUGE: A Package for Automatic Evaluation of Summaries", ACL 2004. O
 The order of the floating-point operations is the package's, since the last bit decides at a threshold.
 
 Sentences are split by T. Kiss and J. Strunk, "Unsupervised Multilingual Sentence Boundary Detection",
-Computational Linguistics 32 (2006), as the Go package `neurosnap/sentences` applies it. Of its trained model
-the abbreviations are here, and the data of some 350 common words out of 20,000.
+Computational Linguistics 32 (2006), as the Go package `neurosnap/sentences` applies it. This module has the
+package's abbreviations, and its data on some 350 common words out of 20,000.
 """
 
 import re
@@ -115,7 +115,7 @@ def _split_at_breaks(text: str) -> Iterator[str]:
 
 
 def _classify_token(token: _Token) -> None:
-    """Decide from the word alone: any end of a sentence counts, except ellipses and abbreviations."""
+    """Set the token's marks from its text alone: each end mark breaks, except ellipses and abbreviations."""
     if _ENDING.search(token.text) or _ENDING_WITHIN.search(token.text):
         token.is_break = True
     elif token.text.endswith((".", "\u3002")) and not token.text.endswith(".."):
@@ -125,7 +125,7 @@ def _classify_token(token: _Token) -> None:
 
 
 def _reclassify_token(token: _Token, following: _Token) -> None:
-    """Adjust the decision on a period by the next word.
+    """Adjust the marks of a token with a period by the next word.
 
     The period may belong to an abbreviation, an initial or a number.
     """
@@ -175,7 +175,7 @@ def parse_rouge_kind(name: str) -> int | str:
     """Return N for `rougeN`, else `rougeL` or `rougeLsum`.
 
     Raises:
-        ValueError: it is no kind of ROUGE.
+        ValueError: `name` is no kind of ROUGE.
     """
     if name in {"rougeL", "rougeLsum"}:
         return name

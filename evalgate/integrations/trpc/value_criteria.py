@@ -84,7 +84,7 @@ class TrpcTurnMetric(GoModel):
 
 
 class ComparerResultError(EvalgateError):
-    """A function in `compare` returned something else than True or False."""
+    """A function in `compare` returned something other than True or False."""
 
 
 def describe_comparison(
@@ -92,7 +92,7 @@ def describe_comparison(
 ) -> str:
     """Return "" if a function of the user finds that two values match, else the reason.
 
-    An exception is a mismatch with its text as the reason, as an error of such a function is in the original.
+    As in the original, an exception of the function is a mismatch with the exception's text as the reason.
 
     Args:
         compare: The function.
@@ -101,7 +101,7 @@ def describe_comparison(
         criterion: Name of the criterion that holds the function, for errors.
 
     Raises:
-        ComparerResultError: the function returned no bool. A coroutine or a tuple is true, and would match.
+        ComparerResultError: the function returned no bool. Python takes a coroutine or a tuple for true.
     """
     try:
         found = compare(actual, expected)
@@ -263,8 +263,8 @@ class JsonCriterion(GoModel):
     def find_text_mismatch(self, actual: str, expected: str) -> str:
         """Return the reason why two texts with JSON do not match, or "" if they do.
 
-        With `ignore`, no text has to be JSON. With the strategy `skip`, only the actual one has to be, if
-        `valid` or a schema is set.
+        With `ignore`, neither text has to be JSON. With the strategy `skip`, the expected text need not be
+        JSON, and the actual text only if `valid` or a schema is set.
         """
         if self.ignore:
             return ""

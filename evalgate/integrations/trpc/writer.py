@@ -86,7 +86,7 @@ class TrpcWriter:
     """Writer of the file `<set>.evalset.json`."""
 
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
-        """Return the file's text, and a list of what the format cannot hold.
+        """Return the file's text, and a list of the data that the format cannot hold.
 
         A case with neither turns nor a scenario is left out.
 
@@ -161,7 +161,7 @@ def _build_case(case: EvalCase) -> JsonObject:
 
 
 def _build_conversations(case: EvalCase, kept: object) -> JsonObject:
-    """Return the expected turns and the recorded ones; only the recorded ones if nothing is expected."""
+    """Return the lists of expected and recorded turns; only the recorded turns if nothing is expected."""
     if case.recorded is None:
         return omit_empty(conversation=[build_invocation(turn, turn.expected) for turn in case.turns])
     asked = [build_invocation(turn, turn.expected) for turn in case.turns]
@@ -204,7 +204,7 @@ def _iter_writable_rubrics(case: EvalCase) -> Iterator[Rubric]:
 
 
 def build_rubric(number: int, rubric: Rubric) -> JsonObject:
-    """Return a rubric; one without an id gets one from `number`, which counts from 1."""
+    """Return a rubric's JSON; `number`, from 1, gives an id to a rubric without one."""
     return omit_empty(
         metricName=rubric.metric,
         id=rubric.rubric_id if rubric.rubric_id.strip() else build_default_rubric_id(number),
@@ -215,7 +215,7 @@ def build_rubric(number: int, rubric: Rubric) -> JsonObject:
 
 
 def build_invocation(turn: CaseTurn, reply: Reply, recorded: JsonObject | None = None) -> JsonObject:
-    """Return one exchange with a reply; `recorded` holds what else the source has of it."""
+    """Return the JSON of a turn with a reply; `recorded` holds more keys of it from the source."""
     kept = turn.native.get(_NAME, {}) if recorded is None else recorded
     parts = [found for part in turn.user.attachments if (found := to_trpc_part(part)) is not None]
     response = None if reply.response is None else {"role": "assistant", "content": reply.response}

@@ -59,7 +59,7 @@ class JudgeModelOptions(AdkOptions):
     """Read and not used: the judge's own `concurrency` limits all metrics together."""
 
     def get_config_changes(self) -> dict[str, object]:
-        """Return the changes to the judge's configuration, by its key names."""
+        """Return the settings that replace the judge's, by the keys of `JudgeConfig`."""
         return self.judge_model_config.to_judge_changes() if self.judge_model_config else {}
 
 
@@ -141,7 +141,7 @@ class JudgedMetric(AdkOptions):
         """Ask the prompt at index `at`, filled with `material`, and parse the answers.
 
         The prompt marks the material as data, from which no instruction is taken. An answer that is refused
-        or cannot be read is no opinion: the others decide.
+        or cannot be read is left out of the samples.
 
         Raises:
             JudgeError: an answer is missing for another reason.
@@ -165,7 +165,7 @@ class JudgedTurn:
 
     score: TurnScore
     failure: JudgeError | None = None
-    """The judge's failure, if that is why there is no score."""
+    """The judge's failure, if it is the reason for a missing score."""
 
 
 def build_unjudged_turn(reason: str) -> JudgedTurn:
@@ -221,8 +221,8 @@ def compute_mean_result(
 ) -> MetricResult:
     """Compute the mean over the turns that have a score, as Google ADK does.
 
-    `nothing` is the reason if there is no turn to score, and the judge is not at fault. `mean` decides how
-    the metric rounds.
+    If no turn has a score or a reason, the result is not applicable with `nothing` as its reason. `mean`
+    sets the metric's rounding.
 
     Raises:
         JudgeError: no turn has a score because the judge failed.

@@ -69,7 +69,7 @@ class AdkRubricOption(AdkOptions):
 
     @model_serializer(mode="wrap")
     def _serialize_options(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Leave out `points` of 1: scores of metrics that never had any stay comparable."""
+        """Leave out the default `points`, 1, so that records without `points` stay comparable."""
         values: dict[str, object] = serialize(self)
         return {key: value for key, value in values.items() if key != "points" or value != 1.0}
 
@@ -204,10 +204,10 @@ def score_turn_by_rubrics(
 
 
 def compute_rubric_mean(scores: WeightedScores, plain_mean: Callable[[Sequence[float]], float]) -> float:
-    """Return the mean of rubrics' scores by their points.
+    """Return the mean of rubrics' scores, weighted by their points.
 
-    Google ADK has no points: if all are equal, `plain_mean` has its result to the last bit. A score without
-    points, as of a missing turn, counts like the average rubric.
+    Equal points use `plain_mean`, which gives the exact result of Google ADK, where rubrics have no points.
+    A score without points, such as a missing turn's, weighs as much as the average rubric.
     """
     values = [score for score, _ in scores]
     known = [points for _, points in scores if points is not None]

@@ -130,7 +130,7 @@ class Hallucinations(JudgedMetric):
         return score_by_mean(await self.ask_judge(parse_support, material, at=1, samples=1))
 
     def _build_context(self, exchange: Exchange, until: int | None) -> str:
-        """Format what the agent knew before its event at index `until`, or for None before its response."""
+        """Format the agent's knowledge before its event at index `until`; None means before its response."""
         parts: Sequence[tuple[str, str]] = (
             ("Developer instructions", format_instructions([exchange])),
             ("User", exchange.user),
@@ -176,7 +176,7 @@ class ToolUse(_ConversationMetric):
 
 
 class _TurnMeanMetric(JudgedMetric):
-    """The mean of the samples of each turn, then of the turns."""
+    """A metric that averages the samples of each turn, and then the turns."""
 
     score_range: ClassVar[Range]
 
@@ -215,7 +215,7 @@ class ResponseEvaluation(_TurnMeanMetric):
 
 
 class _RubricsTurnByTurn(RubricMetric):
-    """Judges each turn by its rubrics; the score is the mean over all rubrics of all turns."""
+    """A metric that judges each turn by rubrics; the score is the mean over all rubrics of all turns."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1].

@@ -41,8 +41,8 @@ or as 0, 1 or 2."""
 class ToolTrajectory(BaseModel):
     """1.0 for each turn with matching tool calls, else 0.0, averaged over turns, as Google ADK computes it.
 
-    Calls match when name and arguments are equal as in Python: 1 == 1.0 == true, keys in any order, lists in
-    theirs, text to the letter, no arguments at all different from an empty object. Ids do not count.
+    Calls match when name and arguments are equal as in Python: 1 == 1.0 == true, and only the order of keys
+    is ignored. Missing arguments differ from an empty object. Ids are not compared.
     """
 
     compares_with: ClassVar[Literal["response", "tools"]] = "tools"

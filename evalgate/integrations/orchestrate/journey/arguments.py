@@ -106,7 +106,7 @@ def parse_moment(text: str) -> Moment | None:
 
 
 def _parse_time(found: re.Match[str]) -> Moment | None:
-    """Return the time of day, or None if there is no such time."""
+    """Return the time of day, or None if the numbers are out of range."""
     parts = found.groupdict()
     hour, minute, second = (int(parts.get(name) or 0) for name in ("hour", "minute", "second"))
     if half := parts.get("half"):
@@ -171,7 +171,7 @@ def _find_name_index(word: str, short: tuple[str, ...], full: tuple[str, ...] | 
 
 
 def _add_numbers(moment: Moment, numbers: list[str]) -> Moment | None:
-    """Add the numbers next to a month's name: a day, a year, or a day and a year."""
+    """Return `moment` with the day or year (or both) next to a month's name; None if they do not fit."""
     for number in numbers:
         is_day = len(number) <= 2 and int(number) <= 31
         if is_day and moment.day is None:

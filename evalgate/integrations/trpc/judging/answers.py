@@ -53,7 +53,7 @@ def combine_items(items: Sequence[ItemScore]) -> Scorecard:
 
 
 def choose_representative(cards: Sequence[Scorecard], threshold: float) -> Scorecard:
-    """Return the first card on the side of the majority, or the first that fails if there is a tie.
+    """Return the first card of the majority; on a tie, the first card that fails.
 
     This is tRPC-Agent-Go's `majority_vote`. A card passes at or above the threshold. `cards` must not be
     empty.
@@ -94,7 +94,7 @@ def _score_letter(choices: Sequence[TokenChoice], name: str) -> float:
 def _find_token(choices: Sequence[TokenChoice], index: int, name: str) -> tuple[TokenChoice, str]:
     """Return the token with the character at `index` of the text, and the token's part before that character.
 
-    If a token ends right before `index`, the result is the next one, even if it is empty.
+    If a token ends right before `index`, the result is the token after it, even an empty token.
     """
     end = 0
     for at, choice in enumerate(choices):
@@ -107,7 +107,7 @@ def _find_token(choices: Sequence[TokenChoice], index: int, name: str) -> tuple[
 
 
 def _collect_logprobs(choice: TokenChoice, before: str) -> Mapping[int, float]:
-    """Return the best logprob of each step of the scale that has one; step 0 is the best grade."""
+    """Return the highest logprob of each letter grade, by its index in the scale; 0 is the best grade."""
     found: dict[int, float] = {}
     for token, logprob in ((choice.token, choice.logprob), *choice.alternatives):
         letter = trim_go_space(token.removeprefix(before)).upper() if token.startswith(before) else ""
@@ -231,7 +231,7 @@ def parse_rubric_scores(text: str) -> Scorecard:
     """Parse `{"rubricScores": [{"id", "score", "reason"}]}`: at least one, no id twice; return their mean.
 
     Raises:
-        UnparsableAnswerError: it has another form.
+        UnparsableAnswerError: the answer has another form.
     """
     found = _get_member(_parse_object(text), "rubricScores")
     if not isinstance(found, list) or not found:
@@ -273,7 +273,7 @@ def parse_single_score(text: str) -> Scorecard:
     """Parse `{"score": 0.7, "reason": "…"}`.
 
     Raises:
-        UnparsableAnswerError: it has another form.
+        UnparsableAnswerError: the answer has another form.
     """
     found = _parse_object(text)
     return Scorecard(_get_score(found, "score"), _get_text(found, "reason"))
@@ -283,7 +283,7 @@ def parse_boolean(text: str) -> Scorecard:
     """Parse `{"passed": true, "reason": "…"}`; true scores 1.0.
 
     Raises:
-        UnparsableAnswerError: it has another form.
+        UnparsableAnswerError: the answer has another form.
     """
     found = _parse_object(text)
     passed = _get_member(found, "passed")
@@ -293,10 +293,10 @@ def parse_boolean(text: str) -> Scorecard:
 
 
 def parse_category(text: str, scores: Mapping[str, float]) -> Scorecard:
-    """Parse `{"category": "good", "reason": "…"}`, with the score from `scores`, or 0.0 if it is unknown.
+    """Parse `{"category": "good", "reason": "…"}`; an unknown category scores 0.0.
 
     Raises:
-        UnparsableAnswerError: it has another form.
+        UnparsableAnswerError: the answer has another form.
     """
     found = _parse_object(text)
     category, reason = _get_text(found, "category"), _get_text(found, "reason")
@@ -366,7 +366,7 @@ def _parse_object(text: str) -> Mapping[str, object]:
 
 
 def _strip_fence(text: str) -> str:
-    """Return an answer without the code fence around it, if it has one of JSON or of no language."""
+    """Return an answer without its code fence, if the fence is marked `json` or has no language."""
     text = trim_go_space(text)
     # As in Go, only a fence at the very start counts.
     if not text.startswith(_FENCE):

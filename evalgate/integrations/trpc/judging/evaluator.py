@@ -139,10 +139,10 @@ class LlmJudgeOptions(GoModel):
 
 
 def require_unique_ids(rubrics: tuple[TrpcRubricOption, ...]) -> tuple[TrpcRubricOption, ...]:
-    """Return `rubrics` if each has an id of its own, by which a judge scores it.
+    """Return `rubrics` if each has a unique id, by which a judge scores it.
 
     Raises:
-        ValueError: one has no id, or the same as another.
+        ValueError: a rubric has no id, or two rubrics have the same id.
     """
     seen = list(iter_visible_rubrics(rubrics))
     if any(not rubric.id for rubric in seen):
@@ -243,7 +243,7 @@ class LlmEvaluator(ABC):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the mean over the turns, in [0, 1]. A turn that is missing or unexpected scores 0.0.
 
-        Turns without what the metric compares with, or without a rubric, are left out.
+        Turns without the data that the metric needs, such as an expected response or a rubric, are left out.
         """
         found = build_exchanges(case, run)
         rubrics = [(*self.collect_rubrics(case), *iter_turn_rubrics(each)) for each in found]
@@ -319,26 +319,26 @@ class LlmEvaluator(ABC):
     async def build_question(
         self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]
     ) -> JudgeQuestion:
-        """Build the question about the last of these turns.
+        """Build the question about the last turn in `so_far`.
 
         Raises:
-            TurnNotJudgeableError: the turn lacks something.
+            TurnNotJudgeableError: the turn lacks data for the question.
             JudgeError: a preliminary question to the judge failed.
         """
 
     @abstractmethod
     def parse_answer(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
-        """Parse an answer; `ids` are those of the rubrics.
+        """Parse an answer; `ids` are the ids of the rubrics.
 
         Raises:
-            UnparsableAnswerError: it is not in the form that was asked for.
+            UnparsableAnswerError: the answer is not in the requested form.
         """
 
 
 class RubricEvaluator(LlmEvaluator):
-    """An evaluator that asks whether rubrics hold.
+    """An evaluator that asks a judge whether rubrics hold.
 
-    It reads today's evaluators' JSON, and the blocks of the first ones.
+    The judge may answer in JSON, as today, or in the text blocks of the first releases.
     """
 
     needs_rubrics = True
@@ -355,7 +355,7 @@ class RubricEvaluator(LlmEvaluator):
         """Return the texts of a turn that the prompt shows.
 
         Raises:
-            TurnNotJudgeableError: something is missing.
+            TurnNotJudgeableError: the turn lacks such a text.
         """
         return get_exchange_texts(exchange)
 
@@ -368,7 +368,7 @@ class RubricEvaluator(LlmEvaluator):
 
 
 def get_exchange_texts(exchange: Exchange) -> dict[str, str]:
-    """Return the user's text, the final response and the expected one, by the prompt's variables."""
+    """Return the user's text, the final response and the expected response, by variable of the prompt."""
     return {"user": exchange.user, "response": exchange.response, "reference": exchange.reference or ""}
 
 

@@ -292,7 +292,7 @@ class JudgeTemplate(GoModel):
         """Parse an answer; without `ids` the judge chooses the rubrics that it scores.
 
         Raises:
-            UnparsableAnswerError: it is not in the scorer's form.
+            UnparsableAnswerError: the answer is not in the scorer's form.
         """
         match self.scorer:
             case "single_score":
@@ -324,7 +324,7 @@ class JudgeTemplate(GoModel):
 
 
 def _match_placeholder(found: re.Match[str]) -> re.Match[str] | None:
-    """Match the name in a pair of braces, and its mark for optional; None if the braces are plain text."""
+    """Match a variable's name and optional mark within braces; return None if the braces are plain text."""
     return _NAME.fullmatch(trim_go_space(found[1]))
 
 

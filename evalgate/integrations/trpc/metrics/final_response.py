@@ -24,10 +24,10 @@ _ELEMENT = re.compile(rb"<[^!?/\s]")
 
 
 def find_xml_problem(text: str) -> str:
-    """Return what is wrong with the document, or "" if it is well-formed.
+    """Return the fault of an XML document, or "" if it is well-formed.
 
-    Nothing outside of the document is ever read. A document that declares entities is refused: those of XML
-    itself and characters by number are enough.
+    Nothing outside of the document is read. A document that declares entities is faulty: only entities that
+    XML predefines, and characters by number, are accepted.
     """
     data = text.strip().encode("utf-8", "replace")
     if not data:
@@ -50,7 +50,7 @@ def find_xml_problem(text: str) -> str:
 
 
 class _XmlScan:
-    """Handlers that find what expat accepts and Go's `encoding/xml` does not."""
+    """Handlers of expat that find faults which only Go's `encoding/xml` reports."""
 
     def __init__(self) -> None:
         self.has_root = False
@@ -165,7 +165,7 @@ class ResponseCriterion(GoModel):
     def find_mismatch(self, actual: str | None, expected: str | None) -> str:
         """Return the reason why the responses do not match, or "" if they do.
 
-        A response is None if there is none.
+        None stands for a missing response.
         """
         if not (self.text or self.json_ or self.rouge or self.xml):
             return "final response criterion must configure text, json, rouge, or xml"

@@ -110,7 +110,7 @@ def _parse_sentences(answer: ModelAnswer) -> list[str]:
 
 
 def format_evidence(so_far: Sequence[Exchange]) -> str:
-    """Format the facts that these turns revealed, as the original does.
+    """Format the facts that the turns `so_far` revealed, as the original does.
 
     The agent's own messages are left out, because they prove nothing.
 

@@ -28,7 +28,7 @@ from evalgate.metrics.turnwise import compute_turn_mean
 
 
 def find_unmatched_indices(candidates: Sequence[range], fits: Callable[[int, int], bool]) -> tuple[int, ...]:
-    """Return the indices that have no partner of their own in a maximum matching; earlier ones match first.
+    """Return the indices without a partner in a maximum matching, which prefers earlier indices.
 
     `candidates` holds, for each index, the partners that `fits` may accept. H. W. Kuhn's augmenting paths
     (1955), over edges that are computed when they are needed: the memory is linear in the vertices, and a
@@ -113,8 +113,8 @@ _ROUNDING = 1e-9
 class CallIndex:
     """Index of calls by name and by shape of arguments; calls of one shape are sorted by their first number.
 
-    A call has candidates: the calls that may equal it, with numbers that differ by the tolerance at most.
-    Every other call differs from it.
+    The index finds a call's candidates: the calls that may equal it, since their first numbers differ by
+    the tolerance at most. Calls that are no candidates surely differ from it.
     """
 
     def __init__(self, calls: Sequence[ToolRecord], tolerance: float) -> None:
