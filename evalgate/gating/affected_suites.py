@@ -79,7 +79,7 @@ class SuiteScope:
 
     name: str
     eval_sets: tuple[str, ...]
-    """Words of the command line that name its eval sets."""
+    """Arguments of the command line that name the suite's eval sets."""
     files: frozenset[str]
     """Files of its eval sets, and what lies next to them for them."""
     affects: tuple[str, ...] = ()
@@ -87,9 +87,9 @@ class SuiteScope:
     opened: frozenset[str] = frozenset()
     """Files that the agent opened in stored runs of its eval sets."""
     blind: str = ""
-    """Reason why every change concerns it, as `has no …`; "" if its files are known."""
+    """Reason why every change concerns the suite, as `has no …`; "" if the suite's files are known."""
     is_planned: bool = True
-    """False: it is not part of this run, which only has to know its files."""
+    """False: the suite is not part of this run, which only needs to know the suite's files."""
 
 
 @frozen
@@ -115,7 +115,7 @@ class ChangeRules:
 
     suites: tuple[SuiteScope, ...]
     ignored: tuple[str, ...] = ()
-    """Globs of files that concern no suite that does not name them."""
+    """Globs of files that concern only the suites that name them."""
     rule_files: frozenset[str] = frozenset()
     """Files that decide how the agent runs in all suites, or how the gate judges: they concern every suite,
     whatever else is declared."""
@@ -226,9 +226,9 @@ def _explain_suite(suite: SuiteScope, path: str) -> str:
 
 
 def _is_below(path: str, files: frozenset[str]) -> bool:
-    """Return True if the path is one of the files, or was a folder or a link with one of them.
+    """Return True if the path is one of the files or a folder above a file, such as a replaced link.
 
-    The case of letters does not count, as on file systems where it makes no difference.
+    Upper and lower case are the same, as on some file systems.
     """
     return path.casefold() in _fold_with_parents(files)
 

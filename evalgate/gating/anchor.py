@@ -1,11 +1,12 @@
 """Compare the averages with an older baseline that stays fixed, so that many small drops add up.
 
-The moving baseline shows a step, and hardly a slope. The anchor does not move. The drop since then may be
-older than the change that is tested. So the gate of an unmerged change only closes if the change itself fell
-by more than luck. Elsewhere, as on the default branch, the whole drop closes the gate.
+The moving baseline shows sudden drops, but hardly slow ones. A drop since the anchor may be older than the
+tested change. So the gate of an unmerged change closes only if the change itself fell by more than luck.
+On other commits, as those of the default branch, the whole drop closes the gate.
 
-Both tests together cause no more false alarms than the averages may. On an unmerged change the anchor closes
-only where the change's own test rejects, at its own level. Elsewhere each test has half of the level.
+The tests against the baseline and the anchor share the false-alarm level of the averages. On an unmerged
+change the anchor closes the gate only if the test against the baseline rejects, at the full level. On other
+commits each test has half of the level.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -130,11 +131,11 @@ def decide_anchor_outcome(
     """Return the outcome for one metric.
 
     Args:
-        assessment: of the average against the anchor.
+        assessment: assessment of the average against the anchor.
         own: change of the average against the moving baseline; None if nothing was compared with it.
         own_level: significance level of `own`; None if the agent is deterministic.
-        is_unmerged: an unmerged change is tested. It only closes the gate if it fell by itself. If there is
-            nothing to compare it with, it counts as fallen.
+        is_unmerged: an unmerged change is tested, which only closes the gate if `own` shows a drop. Without
+            `own` the change counts as fallen.
     """
     verdict = assessment.checks[0].verdict
     if verdict != "fail":

@@ -46,7 +46,7 @@ def describe_growth(
 
 
 def describe_cost_from_zero(figures: Sequence[float], context: "MessageContext") -> str:
-    """Return the sentence about cases with the figure 0 in the baseline; `figures` are theirs now."""
+    """Return the sentence about cases that cost 0 in the baseline; `figures` are their costs now."""
     it, has = ("it", "has") if len(figures) == 1 else ("they", "have")
     return (
         f"Can't tell: {pluralize(len(figures), 'case')} cost nothing on {context.base}, and "

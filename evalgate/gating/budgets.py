@@ -53,7 +53,7 @@ _COUNTS = frozenset({"budget/tool_calls", "budget/model_calls", "budget/turns"})
 
 @frozen
 class BudgetFigures:
-    """Figures of one budget over all cases, those of runs that passed."""
+    """Figures of one budget over all cases, from the runs that passed."""
 
     metric: str
     limits: BudgetLimits
@@ -68,9 +68,9 @@ class BudgetFigures:
     """Cases that passed and have a figure in the baseline, but none now."""
 
     def list_costs_from_zero(self) -> list[float]:
-        """Return the mean figure of each case that has one in every run, and had 0 in every stored run.
+        """Return the mean cost of each case that cost 0 in every stored run and more in every run now.
 
-        Such an increase has no ratio. Budgets of counts have none, because 1 is added to their figures.
+        An increase from 0 has no ratio. Budgets of counts have no such cases: 1 is added to their figures.
         """
         if self.metric in _COUNTS:
             return []
@@ -83,9 +83,9 @@ class BudgetFigures:
         return found
 
     def build_table(self, policy: "StatisticalPolicy") -> GatingMetric:
-        """Build the table of the test of the increase; without `max_increase` nothing is tested.
+        """Build the table with which the increase is tested; without `max_increase` nothing is tested.
 
-        `gate.max_regression` is for scores: 1, which allows any drop of them, allows no increase.
+        `gate.max_regression` limits drops of scores and does not count here, even if it is 1.
         """
         most = self.limits.max_increase
         max_drop = None if most is None else self.shares.to_drop(most)
@@ -204,7 +204,7 @@ def compare_budgets(
         cases: all of them.
         baseline: None if there is none.
         policy: settings of the statistics.
-        decision: on all gating metrics; reported budgets are compared apart from them.
+        decision: decision on all gating metrics; budgets that do not gate are compared separately.
         context: words and settings of the sentences.
     """
     if not any(each.range.lower_is_better for each in metrics):
@@ -252,9 +252,9 @@ def _compare_means(
     growth: MetricDecision | None,
     parameters: Parameters,
 ) -> MetricSummary:
-    """Return the summary with the means of the figures on both sides, over its cases that have both.
+    """Return the summary with the means of baseline and run, over its cases with figures on both sides.
 
-    `line`: the rows of the summary's cases, which are some of `figures` if cases have limits of their own.
+    `line`: rows of the summary's cases; only some rows of `figures` if limits differ between cases.
     """
     rounds = growth.rounds if growth else None
     pairs = []
@@ -359,7 +359,7 @@ def _judge_percentile(figures: BudgetFigures, policy: "StatisticalPolicy") -> It
 
 
 def _add_standings(case: CaseResult, figures: Mapping[str, BudgetFigures], keep: int) -> CaseResult:
-    """Return the case; its budgets have their comparison with the baseline."""
+    """Return the case with each budget's comparison with the baseline."""
     from evalgate.gating.score_tables import build_pool_name, build_row_name
 
     name = build_row_name(case)

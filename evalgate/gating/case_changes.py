@@ -174,7 +174,7 @@ def _select_comparable_metrics(
 def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Comparison) -> str:
     """Return a sentence about why no metric has a delta.
 
-    Return "" if a metric has a delta, or if one already reports that its runs lack scores.
+    Return "" if any metric has a delta or reports that its runs lack scores.
     """
     if not metrics or any(
         metric.delta is not None
@@ -188,9 +188,10 @@ def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Compari
 
 
 def describe_missing_checks(cases: Iterable[CaseResult], baseline: Baseline) -> str:
-    """Return a sentence about checks that comparable cases had in their newest stored run; "" if none lacks.
+    """Return a sentence about checks that comparable cases have in the baseline's newest run, but not now.
 
-    Other metrics are rules of the base branch. A check in case notes leaves with the change that is tested.
+    Return "" if no check is missing. Only checks are looked at: a tested change can remove them from the
+    case notes, while other metrics are rules of the base branch.
     """
     before = baseline.index_cases()
     missing = Counter[str]()

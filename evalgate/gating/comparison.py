@@ -49,7 +49,7 @@ def compare_runs(
     *,
     whole_sets: Collection[str] | None = None,
 ) -> RunComparison:
-    """Compare scored runs with the baseline, by plain means and, where they have settings, by statistics.
+    """Compare scored runs with the baseline by means and statistics, or summarize them without statistics.
 
     `whole_sets`: eval sets that were selected with all their cases; None: all eval sets were.
     """

@@ -60,7 +60,7 @@ def build_control_comparison(
         suspects: what the comparison with the baseline found.
         fresh: all runs that were made for the comparison.
         decision: the answers.
-        commit: the control's.
+        commit: commit of the control.
         url: address of the base's deployment; "" if the control was started here.
         base: name of the base branch.
         is_base_changed: the base has, or may have, other code than the commit of the newest stored runs.
@@ -94,7 +94,7 @@ def _build_case(
     found: CaseControl | None,
     words: tuple[str, str, str],
 ) -> ControlCase:
-    """Return the record of a case; `words` are its name, that of the base and the cause of a drift."""
+    """Return the record of a case; `words` are the names of case and base, and the cause of a drift."""
     outcomes = SuspectOutcomes(case, suspects.baseline, suspects.policy)
 
     def convert_run(run: RunResult, side: CaseResult) -> ControlRun:
@@ -196,10 +196,10 @@ def _describe_average(name: str, found: AverageControl, shown: list[str], base: 
 
 
 def apply_control(comparison: RunComparison, scored: ScoredRuns, control: ControlComparison) -> RunComparison:
-    """Return the comparison with the verdicts of metrics that the control explains.
+    """Return the comparison with each metric's verdict replaced by the answer of the control runs.
 
-    Only what the comparison with the baseline found is replaced: the minimum of a mean, pass^k and missing
-    runs close the gate as before.
+    Only the verdicts on drops and broken cases are replaced: a missed minimum of a mean or of pass^k and
+    missing runs close the gate as before.
     """
     decision = scored.decision
     if decision is None:

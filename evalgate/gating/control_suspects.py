@@ -49,7 +49,7 @@ def split_fresh_runs(case: CaseResult, fresh: CaseResult) -> FreshRuns:
     """Return the fresh runs of a case by side: odd numbers are the head's, even ones the control's.
 
     A crash of the control counts only if the head crashed in the same way, now or in the runs of `case`.
-    Another one, such as a file that only the working folder of the head has, says nothing of a drift.
+    Any other crash, as by a file that only the head's working folder has, is no sign of a drift.
     """
     head = tuple(run for run in fresh.runs if run.run % 2)
     known = {_describe_crash(run) for run in (*case.runs, *head)}
@@ -80,7 +80,7 @@ class ControlSuspects:
     broken: frozenset[CaseKey]
     """Cases that close the gate by themselves, or have too few runs to tell whether they do."""
     averages: Mapping[str, Mapping[CaseKey, float]]
-    """Table of each metric with an average in doubt, to the drop of each case that was compared."""
+    """For each metric with a doubtful average: table name to the drop of every compared case."""
     baseline: Baseline
     policy: StatisticalPolicy
 
@@ -92,7 +92,7 @@ class ControlSuspects:
     def build_inputs(
         self, fresh: Mapping[CaseKey, FreshRuns]
     ) -> tuple[list[CaseSuspect], list[AverageSuspect]]:
-        """Return the input of the statistics: the suspects with their fresh runs, none for a missing case."""
+        """Return the suspects with their fresh runs, for the statistics; no runs for cases not in `fresh`."""
         cases = [case for case in self.cases if case.key in self.broken]
         suspects = []
         for case in cases:
@@ -217,11 +217,11 @@ class SuspectOutcomes:
         return StoredOutcomes(max(runs, len(self._stored)), sum(self._stored))
 
     def list_failures(self, fresh: CaseResult) -> tuple[bool | None, ...]:
-        """Return for each run whether it failed in one of these ways; None: it shows nothing of that."""
+        """Return True for each run that failed in one of these ways, else False; None if that is unknown."""
         return tuple(self.is_failure(fresh, run) for run in fresh.runs)
 
     def is_failure(self, fresh: CaseResult, run: RunResult) -> bool | None:
-        """Return True if the run failed in one of these ways, None if it shows nothing of that."""
+        """Return True if the run failed in one of these ways, None if that cannot be told."""
         found = [self._classifier.has_new_failure(fresh, run)] if self._classifier else []
         for metric in fresh.metrics:
             if (limit := self._limits.get(metric.name)) is None:

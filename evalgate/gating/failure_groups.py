@@ -1,7 +1,7 @@
 """Group the failing cases of a run by their first divergence, the same for every report.
 
-A group is marked as unprecedented only if the baseline is known to hold no such failure: if every failed run
-in it has its divergence stored. The mark is for cases that no report calls excused or already failing.
+A group is marked as unprecedented if no failed run of the baseline has its divergence. This can only be told
+if the divergence of every failed run is stored. Groups of excused or already failing cases get no mark.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ from evalgate.redaction.redactor import REPLACEMENT
 
 
 def list_failure_groups(record: Record) -> tuple[FailureGroup, ...]:
-    """Return the groups of a record; they are made anew for one of an older version, without marks."""
+    """Return the groups of a record; for a record of an older version, compute them without marks."""
     return record.failure_groups or group_failures(record.cases, record.comparison, record.criteria)
 
 
@@ -75,7 +75,7 @@ def _is_unprecedented(
 
 
 def _is_known_failure(case: CaseResult, old: BaselineCase) -> bool:
-    """Return True if reports say already that the case failed before."""
+    """Return True if reports call the case excused or failing since an earlier run."""
     is_excused = case.follow_up is not None and case.follow_up.outcome == "excused"
     return is_excused or old.failing_since is not None
 
@@ -83,7 +83,7 @@ def _is_known_failure(case: CaseResult, old: BaselineCase) -> bool:
 def _list_stored_divergences(
     cases: Iterable[CaseResult], before: Mapping[CaseKey, BaselineCase]
 ) -> frozenset[str] | None:
-    """Return the divergences of all failed runs in the baseline; None if that of one is not known."""
+    """Return the divergences of all failed runs in the baseline; None if any divergence is unknown."""
     own = collect_thresholds(tuple(cases))
     strictest = _find_strictest(own.values())
     found: set[str] = set()

@@ -33,7 +33,7 @@ from evalgate.statistics.case_regression import (
 def classify_failures(
     cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
 ) -> tuple[CaseResult, ...]:
-    """Return the cases; each failing one has a `follow_up` if its baseline can be compared."""
+    """Return the cases, with a `follow_up` for each failing case that has comparable stored runs."""
     classifier = build_classifier(baseline, policy)
     return classifier.classify_failures(cases) if classifier else tuple(cases)
 
@@ -51,8 +51,8 @@ class FailureClassifier:
     def __init__(self, baseline: Baseline, *, keep: int, most: int) -> None:
         """Compare with the newest `keep` stored runs of each case.
 
-        `most`: runs that a case may get now while it has not passed. With 1, no case can be run again, and
-        the first failure that the baseline does not explain counts.
+        `most`: most runs of a case that never passes. With 1, no case can be run again: the first failure
+        that no stored run shows makes the case broken.
         """
         self._before = baseline.index_cases()
         self._keep = keep
@@ -78,7 +78,7 @@ class FailureClassifier:
         return found
 
     def classify_failures(self, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
-        """Return the cases; each failing one has a `follow_up` if its baseline can be compared."""
+        """Return the cases, with a `follow_up` for each failing case that has comparable stored runs."""
         if not any(_is_failing(case) for case in cases):
             return tuple(cases)
         flaky = self._estimate_flaky(cases)
@@ -93,7 +93,7 @@ class FailureClassifier:
         return stored.count if stored else 0
 
     def has_new_failure(self, case: CaseResult, run: RunResult) -> bool | None:
-        """Return True if a run of the case failed as no stored run did, None if it shows nothing of that."""
+        """Return True if a run of the case failed as no stored run did, None if that cannot be told."""
         stored = self._find_stored_runs(case)
         return next(iter(stored.find_misses(replace(case, runs=(run,)))), None) if stored else None
 
@@ -158,7 +158,7 @@ class _StoredRuns:
     """Stored runs of one case, judged by today's thresholds."""
 
     runs: tuple[tuple[bool, frozenset[str]], ...]
-    """For each run: True if it crashed or timed out, and the metrics with a missed threshold."""
+    """For each run: (True if it crashed or timed out, metrics with a missed threshold)."""
     known: frozenset[str]
     """Metrics that have not changed since the baseline."""
 
@@ -180,7 +180,7 @@ class _StoredRuns:
         return StoredOutcomes(self.count, self.count_failed(self.known, with_crashes=True))
 
     def list_ways(self) -> list[StoredOutcomes]:
-        """Return separate outcomes for each metric, and for crashes."""
+        """Return the counts of crashed stored runs, and for each metric those of runs that missed it."""
         missed = [self.count_failed(frozenset({name}), with_crashes=False) for name in sorted(self.known)]
         return [StoredOutcomes(self.count, failed) for failed in (self.crashes, *missed)]
 
@@ -189,7 +189,7 @@ class _StoredRuns:
         return sum((crashed and with_crashes) or bool(missed & metrics) for crashed, missed in self.runs)
 
     def find_misses(self, case: CaseResult) -> list[bool]:
-        """Return True or False for each conclusive run: True if it failed as no stored run did."""
+        """Return for each conclusive run True if it failed as no stored run did, else False."""
         new = self.never_missed
         return [
             not self.crashes

@@ -261,10 +261,10 @@ def _describe_power(change: MeanDifference, context: MessageContext) -> str:
 
 
 def suggest_more_runs(metric: MetricDecision, context: MessageContext) -> str:
-    """Return sentences on whether this closes the gate, and what would lead to a clear answer.
+    """Return sentences that say if an inconclusive metric closes the gate, and how to get a clear answer.
 
-    Noise comes from both sides: if the baseline has fewer runs than were made now, more runs now change
-    next to nothing. `max_runs` helps only a run that used it up.
+    More runs now are no use if the baseline has fewer runs than were made: noise comes from both sides.
+    Raising `max_runs` helps only if all of these runs were made.
     """
     effect = "Blocking, as on_inconclusive: fail asks." if context.blocking else "Not blocking."
     stored = [case.baseline_runs for case in metric.cases.values() if case.baseline_runs]
@@ -372,7 +372,7 @@ def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[st
 
 
 def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
-    """Return True if a case that falls by `case_drop` could be called broken, or if none can fall so far."""
+    """Return True if some case could be called broken, or if no case's mean allows a fall by `case_drop`."""
     high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= parameters.case_drop]
     return not high or any(case.need is not None for case in high)
 

@@ -21,7 +21,7 @@ def find_quarantine(text: str, pattern: str, shown_as: str) -> Quarantine | None
 
 
 def set_quarantine(text: str, pattern: str, quarantine: Quarantine | None, shown_as: str) -> str:
-    """Return the text with another entry for a pattern of case names; without one if `quarantine` is None.
+    """Return the text with the pattern's entry replaced or added; removed if `quarantine` is None.
 
     Raises:
         InvalidInputError: the entry is incomplete, or the file is not a list with an entry on each line.
@@ -47,7 +47,7 @@ def set_quarantine(text: str, pattern: str, quarantine: Quarantine | None, shown
 
 
 def rename_quarantine(text: str, pattern: str, new_pattern: str, shown_as: str) -> str:
-    """Return the text with the entry for a pattern of case names under another pattern, if it is there.
+    """Return the text with the pattern replaced in its entry; unchanged if there is no such entry.
 
     Raises:
         InvalidInputError: the file is not YAML.

@@ -38,7 +38,7 @@ class StatisticalPolicy:
     budgets: Mapping[str, BudgetLimits] = field(default_factory=dict)
     """Metric name to the limits of its figures, also of budgets that are only reported."""
     case_runs: int = 0
-    """Most runs of a case that fails in a way in which no stored run did; 1: the case cannot be run again; 0:
+    """Most runs of a case that fails as no stored run did. 1: the case cannot be run again. 0: no follow-ups,
     every failing case counts (`max_failed_cases`)."""
 
     @property
@@ -71,12 +71,12 @@ class StatisticalPolicy:
 
 
 def build_table_name(key: MetricKey) -> str:
-    """Return the key of the table for one line of the table of metrics."""
+    """Return the key of the score table for one line of the report's table of metrics."""
     return "\0".join((key.name, key.fingerprint, repr(key.threshold), key.scope, repr(key.min_mean)))
 
 
 def build_pool_name(name: str, fingerprint: str) -> str:
-    """Return the key of the table for a metric, over all of its lines."""
+    """Return the key of the score table for a metric, over all of its lines in the report."""
     return f"{name}\0{fingerprint}"
 
 
@@ -128,7 +128,7 @@ def build_score_tables(
 def _pool_tables(
     name: str, lines: Mapping[MetricKey, GatingMetric], cases: Sequence[CaseResult]
 ) -> Iterator[tuple[str, GatingMetric]]:
-    """Yield the table of a metric, its rows in the order of the cases, and those of its lines."""
+    """Yield (name, table) for the whole metric, rows in the order of cases, and for each of several lines."""
     if len(lines) == 1:
         yield name, next(iter(lines.values()))
         return
@@ -150,7 +150,7 @@ def compare_line_means(
     Args:
         tables: as `build_score_tables` returns them.
         rounds: for each table, the runs of every case from which its average is computed.
-        parameters: those of the decision.
+        parameters: parameters of the decision.
     """
     for name, table in tables.items():
         first = rounds.get(name)

@@ -351,7 +351,7 @@ def _build_line_context(summary: MetricSummary, context: MessageContext) -> Mess
 
 
 def _has_regressed(found: MetricDecision) -> bool:
-    """Return True if the average fell too far, this line's own average included, or if a case broke."""
+    """Return True if an average of the metric or of this line failed after a drop, or if a case broke."""
     fell = any(part.kind == "average" and part.verdict == "fail" for part in found.checks)
     return (fell and found.change is not None and found.change.drop > 0) or bool(found.list_cases("broken"))
 

@@ -50,7 +50,7 @@ class VariantCase:
     eval_set_id: str
     eval_id: str
     passed: Mapping[str, tuple[int, int]]
-    """Passed runs and runs that ended in a pass or a failure, by variant."""
+    """Variant to two counts: runs that passed, and runs that passed or failed."""
     spread: float
     """Difference of the highest and the lowest share of passed runs."""
 

@@ -190,7 +190,7 @@ def _describe_untrustworthy(evidence: GateInput, policy: GateConfig) -> Iterator
 def _quote_first_fault(cases: Sequence[CaseResult]) -> str:
     """Quote the first reason why one of `cases` has no score; errors go before metrics that do not apply.
 
-    A metric that has a score may give a reason as well; it explains that score, and nothing that is missing.
+    Reasons of metrics with a score are not quoted: they explain the score.
     """
     missing = [each for case in cases for each in case.metrics if each.score is None and each.reason]
     missing.sort(key=lambda each: each.status != "errored")

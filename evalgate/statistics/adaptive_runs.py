@@ -1,9 +1,8 @@
 """Decide with `runs: auto`: measure once, follow up cases that look broken, and correct for stopping early.
 
-AUTO stops after the first round with a good average. An average that looks good is good in part by luck, so
-the averages at which AUTO stopped are too high. First rounds are unbiased over all gate runs together, but
-no run knows whether its own was a lucky one. So this module computes by how much the average of an
-unchanged agent is too high, given the round in which AUTO stopped; that amount is subtracted.
+AUTO stops after the first round with a good average. A good average is good in part by luck, so averages at
+which AUTO stopped are too high. This module computes how much too high the average of an unchanged agent is,
+given the round in which AUTO stopped, and subtracts that amount.
 
 The averages are taken as normal; their variances come from the runs of each case, pooled over both sides.
 
@@ -83,7 +82,7 @@ def _compute_stop_moments(deviation: float, limit: float, rounds: int) -> tuple[
 def _propagate_sums(
     reached: Sequence[tuple[float, float]], deviation: float, most: float, rounds: int
 ) -> list[tuple[float, float]]:
-    """Return weights and sums after one more round, for the sums of at most `most`."""
+    """Return weights and values of the sums after one more round; sums above `most` are left out."""
     lowest = min(-_REACH * deviation * math.sqrt(rounds), most - deviation)
     step = (most - lowest) / _STEPS
     found = []

@@ -27,7 +27,7 @@ class ConfirmationPlan:
     """Requirements for calling a case broken that keep false alarms rare."""
 
     t: float
-    """A case is broken at an exact p of at most this."""
+    """Largest exact p at which a case is called broken."""
     need: Mapping[Cell, int]
     """Runs after which a cell can be confirmed; a cell is absent if its baseline cannot confirm it."""
 
@@ -194,7 +194,7 @@ def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> Br
 
 
 def count_runs_allowed(most: int) -> int:
-    """Return the most runs that any case may get, if a case that never passed may get `most`."""
+    """Return the most runs of any case; `most` limits only cases that never passed, others get more."""
     return most if most == 1 else _MORE_AFTER_A_PASS * most
 
 

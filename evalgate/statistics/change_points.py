@@ -1,9 +1,10 @@
 """Find the places at which a series of averages changed its level, by a permutation test.
 
-The statistic of a stretch of values is the difference of its mean from that of all others, weighted by both
-lengths; that of a series is the largest one. Its probability is the share of random orders of the same values
-that reach it. An end of the stretch counts if the values on its two sides differ, too. The pieces in between
-are searched again: circular binary segmentation (Olshen et al. 2004), which finds a fall that recovers.
+A stretch of values has a statistic: the difference of its mean from the mean of all other values, weighted
+by both lengths. The stretch with the largest statistic is tested: p is the share of random orders of the same
+values with as large a statistic. An end of the stretch is a change if the values on its two sides differ as
+well. The pieces between changes are searched again. This is circular binary segmentation (Olshen et al.
+2004), which finds a fall that recovers.
 """
 
 import math
@@ -73,7 +74,7 @@ def _find_splits(
 def _estimate_probability(
     values: Sequence[float], found: float, measure: Callable[[Sequence[float]], float], orders: int
 ) -> float:
-    """Return how often a random order of the values measures at least `found`; never 0."""
+    """Return the share of random orders of the values for which `measure` is at least `found`; never 0."""
     source, drawn = random.Random(0), list(values)  # noqa: S311  the same result every time, and no secret
     reached = 0
     for _ in range(orders):

@@ -3,11 +3,11 @@
 The comparison with the history (look 1) cannot tell a change of the agent from a drift of the provider: the
 history is older than both. Look 2 runs the base commit's agent (the control) on the suspects of look 1, in
 turn with further runs of the head, and compares these fresh runs alone. The head's runs that made a case a
-suspect are selected for being bad, so they are no part of look 2, and nor is the history.
+suspect are selected for being bad, so look 2 uses neither these runs nor the history.
 
-The gate closes only if both looks say so. If nothing changed, look 1 is wrong at most as often as without
-control runs. If a drift hit head and control alike, look 1 may always be wrong, so look 2 keeps the whole
-level by itself: `case_alpha` over all suspects, and the share of `alpha` that averages have.
+The gate closes only if both looks find a drop or a broken case. If nothing changed, look 1 is wrong at most
+as often as without control runs. If a drift hit head and control alike, look 1 may always be wrong, so look 2
+alone keeps the levels: `case_alpha` over all suspects, and the averages' share of `alpha`.
 
 A case is broken if the head fails more often than the control, by `repeated_test.compute_sequential_p` and
 Holm's procedure over the suspects. An average fell if its drop is at least `max_drop` and too large for the
@@ -49,8 +49,8 @@ MOST_PAIRS = 20
 class CaseSuspect:
     """One case that the comparison with the baseline called broken or left open, with its fresh runs.
 
-    Cases that were left open belong here as well: a gate that an average or another case closes makes no more
-    follow-up runs of them. If drift explains that average, such a case may still have broken.
+    Open cases are suspects because a gate that something else closes makes no more follow-up runs of them. If
+    drift explains what closed the gate, an open case may still have broken.
     """
 
     name: str
@@ -81,8 +81,8 @@ class FreshScores:
 class AverageSuspect:
     """One metric with an average that fell in look 1 by half of `max_drop` or more.
 
-    It may be one that did not close the gate: AUTO stops at the first broken case, and a case that recovers
-    must not hide an average that was never measured to the end.
+    Averages that did not close the gate are suspects too: AUTO stops at the first broken case, so an average
+    may not have been measured to the end.
     """
 
     name: str
@@ -91,16 +91,15 @@ class AverageSuspect:
     cases: Mapping[str, FreshScores]
     """All cases that look 1 compared, at least one.
 
-    Control runs of those alone that fell, or that varied, would be cheaper. But luck selected them, and most
-    of a drop of all cases is in the others: half of the simulated drops were taken for luck.
+    Control runs of only the cases that fell or varied would be cheaper. But luck selects these cases, and the
+    others hold most of a drop of all cases: half of the simulated drops were taken for luck.
     """
     total_weight: float
     """Weight of all cases that look 1 compared. A case without control runs counts as unchanged."""
     drops: Mapping[str, float] = field(default_factory=dict)
-    """Case to its drop in look 1: stored mean minus the head's mean. Empty: not used.
+    """Case to its drop in look 1: stored mean minus the head's mean. Empty: drifted cases are not checked.
 
-    If less than half of `max_drop` is left without the cases that drifted, the average drifted with them and
-    needs no runs.
+    If drifted cases explain so much that less than half of `max_drop` is left, the average needs no runs.
     """
 
 
@@ -182,9 +181,9 @@ def plan_control_runs(
 
     Args:
         cases: case suspects. A case that broke in several ways is one suspect that fails in any of them.
-        averages: average suspects, by metric. Further pairs that a case got as a suspect do not count there.
-        parameters: those of the gate. `confirm_runs` is the most pairs of a case, unless so few could not
-            show a total break of one of so many suspects.
+        averages: average suspects, by metric. Extra pairs of a case that is a suspect itself do not count.
+        parameters: parameters of the gate. `confirm_runs` is the most pairs of a case; more are made if
+            `confirm_runs` pairs could not confirm a total break.
     """
     decision = decide_control_runs(cases, averages, parameters)
     if decision.answer == "broke" and parameters.fail_fast:
@@ -311,7 +310,7 @@ def _count_rounds_made(average: AverageSuspect) -> int:
 
 @frozen
 class _AverageLook:
-    """Comparison of the fresh runs of one average after so many rounds."""
+    """Comparison of the fresh runs of one average after `rounds` rounds."""
 
     rounds: int
     stored: MeanDifference | None
@@ -319,7 +318,7 @@ class _AverageLook:
     change: MeanDifference | None
     """Change from the control to the head; None without scores."""
     share: float
-    """Weight of the cases with control runs, of the weight of the suite."""
+    """Share of the suite's weight that the cases with control runs have."""
 
     @property
     def p(self) -> float:
@@ -327,7 +326,7 @@ class _AverageLook:
 
 
 def _is_explained(average: AverageSuspect, drifted: Collection[str]) -> bool:
-    """Return True if less than half of the limit is left of look 1's drop without the cases that drifted."""
+    """Return True if look 1's drop is below half of `max_drop` without the cases that drifted."""
     left = math.fsum(
         drop * average.cases[case].weight for case, drop in average.drops.items() if case not in drifted
     )

@@ -29,7 +29,7 @@ class SumDistribution:
         return (total - self.lowest) // self.step
 
     def list_terms(self, total: int) -> list[tuple[int, float]]:
-        """Return the steps above the sum `total` and the probability of every sum that can occur."""
+        """Return (steps above `total`, probability) for every sum that can occur."""
         observed, choices = self.find_index(total), sum(self.counts)
         return [(i - observed, count / choices) for i, count in enumerate(self.counts) if count]
 

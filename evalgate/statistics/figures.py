@@ -29,14 +29,14 @@ class LogShares:
 
     cases: Mapping[str, CaseScores]
     width: float
-    """Difference of two logarithms that is a share of 1."""
+    """Difference of two logarithms that counts as a share of 1."""
 
     def to_ratio(self, drop: float) -> float:
-        """Return the ratio of now to then that a drop of the shares' mean stands for."""
+        """Convert a drop of the mean share to the ratio of the run's figures to the baseline's."""
         return math.exp(drop * self.width)
 
     def to_drop(self, increase: float) -> float:
-        """Return the drop of the shares' mean that an increase stands for; 0.15 is 15 %."""
+        """Convert a relative increase of the figures (0.15 is 15 %) to a drop of the mean share."""
         return math.log1p(increase) / self.width
 
 
@@ -81,7 +81,7 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
 
 
 def count_needed_runs(alpha: float, share: float = PERCENTILE) -> int:
-    """Return the fewest runs that bound a percentile: the largest is above it with chance 1 − alpha."""
+    """Return the fewest runs of which the largest figure is above the percentile with chance 1 − alpha."""
     return math.ceil(math.log(alpha) / math.log(share) - 1e-9)
 
 

@@ -102,11 +102,11 @@ class Decision:
 
     metrics: Mapping[str, MetricDecision]
     cost: SamplingCost
-    """Runs that were made, compared with every case `max_runs` times, the most rounds that AUTO makes. A run
-    that several metrics score is one run."""
+    """Runs that were made, compared with `max_runs` runs of every case. A run that several metrics score
+    counts once."""
     runs_per_case: Mapping[str, int]
     disagreeing: tuple[str, ...] = ()
-    """Metrics that were declared deterministic and still have runs that disagree: they were judged
+    """Metrics that were declared deterministic but have runs that disagree. They were judged
     statistically."""
 
     @property

@@ -47,7 +47,7 @@ class LabelCounts:
         return self.passed_right + self.passed_wrong + self.failed_right + self.failed_wrong
 
     def extend(self, labels: int) -> "LabelCounts":
-        """Return these counts after that many further labels of the same answers, in equal proportions."""
+        """Return the counts with `labels` further labels, in the proportions of the present labels."""
         share = (self.labelled + labels) / self.labelled
         return LabelCounts(
             round(self.passed_right * share),
@@ -64,7 +64,7 @@ class Estimate:
     """An estimate with its limits."""
 
     value: float | None
-    """None: no labelled answer tells."""
+    """None: the labels do not determine the value."""
     low: float
     high: float
 
@@ -78,11 +78,11 @@ class JudgeAccuracy:
     kappa: Estimate
     """Cohen's kappa, -1 to 1: agreement beyond that of chance."""
     tpr: Estimate
-    """Share of the answers that people pass which the judge passes, 0 to 1."""
+    """True positive rate: the judge's share of passes among the answers that people pass, 0 to 1."""
     tnr: Estimate
-    """Share of the answers that people fail which the judge fails, 0 to 1."""
+    """True negative rate: the judge's share of fails among the answers that people fail, 0 to 1."""
     pass_rate: Estimate
-    """Share of answers that people would pass, 0 to 1; no value if the judge tells nothing."""
+    """Share of answers that people would pass, 0 to 1; no value if the judge is no better than chance."""
 
     @property
     def is_informative(self) -> bool:
@@ -97,14 +97,14 @@ class FloorDecision:
 
     answer: FloorAnswer
     further_labels: int | None = None
-    """Labels that would decide if they are as those so far; None: decided, or more than can be asked for."""
+    """Further labels that would decide if they are like the present ones. None: decided, or too many."""
 
 
 def compute_kappa(both_pass: float, only_first: float, only_second: float, both_fail: float) -> float | None:
     """Return Cohen's kappa of two raters from the counts or shares of a 2 × 2 table.
 
-    Cohen (1960), "A coefficient of agreement for nominal scales". None if both raters always say the same
-    one thing, or the table is empty.
+    Cohen (1960), "A coefficient of agreement for nominal scales". Return None if the table is empty, or if
+    both raters give one and the same verdict every time.
     """
     total = both_pass + only_first + only_second + both_fail
     if not total:
@@ -128,7 +128,7 @@ def correct_pass_rate(observed: float, tpr: float, tnr: float) -> float | None:
 def estimate_accuracy(counts: LabelCounts, alpha: float = 0.025, *, draws: int = _DRAWS) -> JudgeAccuracy:
     """Return the judge's figures with intervals. The true value is beyond each end with chance `alpha`.
 
-    By default the intervals hold 95 %.
+    By default these are 95 % intervals.
     """
     drawn = _draw_figures(counts, draws)
     value = _compute_figures(*_compute_shares(counts))
@@ -139,7 +139,7 @@ def estimate_accuracy(counts: LabelCounts, alpha: float = 0.025, *, draws: int =
 
 
 def decide_floor(counts: LabelCounts, figure: Figure, floor: float) -> FloorDecision:
-    """Decide whether the figure is at least `floor`, each error with a chance of `ONE_SIDED`."""
+    """Decide whether the figure is at least `floor`; each wrong answer has the chance `ONE_SIDED`."""
     answer = _compare_with_floor(counts, figure, floor)
     if answer != "undecided" or not counts.labelled:
         return FloorDecision(answer)
@@ -179,7 +179,7 @@ def _compute_shares(counts: LabelCounts) -> tuple[float, float | None, float | N
 
 
 def _compute_figures(observed: float, ppv: float | None, npv: float | None) -> Mapping[str, float | None]:
-    """Return all figures; None for those that a missing share leaves open."""
+    """Return all figures; None for each figure that needs a missing share."""
     if (ppv is None and observed > 0) or (npv is None and observed < 1):
         return dict.fromkeys(_FIGURES)
     right, wrong = observed * (ppv or 0.0), observed * (1 - (ppv or 0.0))
@@ -213,7 +213,7 @@ def _draw_figures(counts: LabelCounts, draws: int) -> Mapping[str, list[float]]:
 
 
 def _iter_posterior(counts: LabelCounts, draws: int) -> Iterator[tuple[float, float, float]]:
-    """Yield draws of the judge's pass rate and of the shares of right verdicts, the same ones each time."""
+    """Yield draws of (pass rate, share of right passes, share of right fails), the same in every call."""
     draw: Callable[[float, float], float] = random.Random(0).betavariate  # noqa: S311  no secret
     for _ in range(draws):
         yield (

@@ -45,7 +45,7 @@ def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0
     the threshold that its scores could have given.
 
     Raises:
-        ValueError: if cases were run unequally often; after re-runs of the bad ones the list means nothing.
+        ValueError: cases have unequal numbers of runs; re-runs of bad cases would make the list meaningless.
     """
     if len({pair.attempted for pair in pairs}) > 1:
         raise ValueError("cases were run unequally often: the list holds for fixed runs only")

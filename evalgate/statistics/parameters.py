@@ -36,8 +36,8 @@ class MetricRule:
     baseline."""
     require: Require = "guard"
     min_score: float | None = None
-    """Lowest average, judged with its interval; None: no such requirement, or a literal one, checked
-    elsewhere."""
+    """Lowest average, judged with its interval; None: no minimum, or a literal minimum, which is not checked
+    by the statistics."""
     reliability: PassKRule | None = None
     is_figure: bool = False
     """True: the scores are shares of logarithms of figures. They have no bounds that narrow an interval, and

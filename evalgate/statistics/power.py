@@ -1,8 +1,8 @@
 """Estimate which drops a gate can detect, and simulate the gate on a team's own suite.
 
-A trial draws both sides with replacement from the stored runs of each case, so nothing differs but luck,
-and runs the whole procedure on them. A drop of known size is made by replacing scores with 0. No agent is
-called; the same seed gives the same figures.
+A trial draws both sides with replacement from the stored runs of each case, so both sides differ only by
+luck, and runs the whole procedure on them. A drop of known size is made by replacing scores with 0. No agent
+is called; the same seed gives the same figures.
 """
 
 import random
@@ -41,11 +41,10 @@ class DetectableDrop:
     notice: float
     """Drops of the average of this size or more are caught about four times in five; above 1: no drop is."""
     unconfirmable: Mapping[str, int | None]
-    """Case id to the number of stored runs from which on a break of it could be confirmed; None: more than
-    50.
+    """Case id to the number of stored runs with which a break could be confirmed if all further runs pass;
+    None: 49 further runs are too few.
 
-    Only cases that fail now and then are listed. A case that always passed is followed up at any depth of
-    the baseline.
+    Only cases that fail now and then are listed. A case that always passed needs no number of stored runs.
     """
 
 
@@ -112,7 +111,10 @@ def _find_unconfirmable(cells: Mapping[Cell, Thousandths], parameters: Parameter
 
 
 def _find_runs_needed(scores: Thousandths, sharers: int, parameters: Parameters, most: int) -> int | None:
-    """Return the number of baseline runs with which the case can be confirmed, if all further ones pass."""
+    """Return the number of stored runs with which a break can be confirmed if all further stored runs pass.
+
+    Return None if 49 further runs are too few.
+    """
     for more in range(1, _MOST_RUNS):
         plan = build_confirmation_plan(
             {("", ""): (*scores, *(UNIT,) * more)},

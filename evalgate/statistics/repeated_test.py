@@ -79,7 +79,7 @@ def compute_sequential_p(head: Sequence[bool], control: Sequence[bool], most: in
 
 
 def has_drifted(stored: StoredOutcomes, control: StoredOutcomes) -> bool:
-    """Return True if the control fails more often than its stored runs, or surely in most of its runs."""
+    """Return True if the control surely fails more often than its stored runs, or in most of its runs."""
     if control.failed == 0:
         return False
     runs, failed = stored.runs + control.runs, stored.failed + control.failed

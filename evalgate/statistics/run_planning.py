@@ -35,7 +35,7 @@ class CaseNoise:
 
     mean: float
     variance: float
-    """Of one run."""
+    """Variance of the score of one run."""
     stored: int
     """Runs in the baseline, at least 1."""
 
@@ -72,9 +72,9 @@ class _Spread:
     """Variances of the average's parts under a drop, for the suite as it is."""
 
     baseline: float
-    """Of the baseline's average."""
+    """Variance of the baseline's average."""
     round: float
-    """Of the average of one round of the candidate."""
+    """Variance of the average of one round of the candidate."""
     pooled: Mapping[int, float]
     """Rounds to the variance of the average of one round, as the gate estimates it from both sides' runs."""
     permutation: Mapping[int, float]
@@ -90,8 +90,8 @@ class DropModel:
         """Build the model of one metric.
 
         Args:
-            noise: of each case, at least one; all have the same weight.
-            parameters: of the gate.
+            noise: noise of each case, at least one; all cases have the same weight.
+            parameters: parameters of the gate.
             max_drop: the allowed drop of the average.
             metrics: number of gating metrics, which share the level.
         """
@@ -171,7 +171,7 @@ class DropModel:
     def _simulate_trial(
         self, dice: random.Random, shift: float, limits: Mapping[int, float], spread: _Spread
     ) -> bool:
-        """Return True if the average closes the gate; `limits` holds the drop that does, by rounds."""
+        """Return True if the average closes the gate; `limits`: rounds to the smallest drop that does so."""
         summed, deviation = 0.0, math.sqrt(spread.round)
         for rounds, limit in limits.items():
             summed += dice.gauss(shift, deviation)

@@ -55,13 +55,13 @@ class VariantScore:
     level: float
     """Level that `p` is compared with, after Holm's correction over all variants and metrics."""
     max_drop: float
-    """A drop below this is no reason against the variant: `max_regression`."""
+    """Smallest drop that counts against the variant: `max_regression`."""
     cases: int
     needed_runs: int | None = None
     """Runs of each case that would decide four times in five if the measured difference is the true one;
     None: it is decided, or a thousand would not."""
     needed_cases: int | None = None
-    """Cases that would do so with as many runs as were made."""
+    """Cases that would decide as often, with as many runs of each case as were made."""
 
     @property
     def is_within_limit(self) -> bool:
