@@ -51,7 +51,7 @@ class PageModule(Protocol):
 
     @property
     def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes of its pages."""
+        """Return the routes of the module's pages."""
 
     @property
     def navigation(self) -> Sequence[NavigationLink]:
@@ -67,7 +67,7 @@ _STATIC = Path(__file__).parent / "static"
 
 
 def create_app(viewer: Viewer) -> Starlette:
-    """Return the application that shows a project. The viewer's resources are closed when it ends."""
+    """Return the application that shows a project; its shutdown closes the viewer's resources."""
 
     @asynccontextmanager
     async def close_resources(_app: Starlette) -> AsyncIterator[None]:

@@ -1,8 +1,8 @@
 """A case as the texts of a form: read from a case or a form, and changed by buttons.
 
 The form holds everything that was typed, so that the server keeps nothing between two requests, and a page
-with a mistake or a conflict loses nothing. Each part names its number in the file (`source`), so that what
-no field shows stays.
+with a mistake or a conflict loses nothing. Each part has its number in the file (`source`), so that data
+without a field is kept.
 """
 
 import json
@@ -51,7 +51,7 @@ class DraftRubric:
 
 @dataclass(slots=True)
 class DraftTurn:
-    """A turn. `kept` holds the numbers of the events other than calls that stay."""
+    """A turn. `kept` lists the numbers of the events to keep, calls excepted."""
 
     source: int | None = None
     user: str = ""
@@ -72,10 +72,10 @@ class DraftGoal:
     args: str = ""
     response: str = ""
     keywords: str = ""
-    """One a line."""
+    """One per line."""
     check: str = ""
     later: str = ""
-    """Names of the goals that come after it, one a line."""
+    """Names of the goals that come after this goal, one per line."""
 
 
 @dataclass(slots=True)
@@ -92,14 +92,14 @@ class CaseDraft:
     story: str = ""
     goals: list[DraftGoal] = field(default_factory=list)
     checks: list[DraftCheck] = field(default_factory=list)
-    """Checks of the case notes."""
+    """Checks from the case notes."""
 
 
 # --- from a case --------------------------------------------------------------------------------------------
 
 
 def draft_case(case: EvalCase) -> CaseDraft:
-    """Return the form of a case."""
+    """Return the draft of a case."""
     return CaseDraft(
         case.eval_id,
         [_draft_turn(at, turn) for at, turn in enumerate(case.turns)],
@@ -125,7 +125,7 @@ def _draft_turn(at: int, turn: CaseTurn) -> DraftTurn:
 
 
 def draft_call(source: int | None, call: ToolCall) -> DraftCall:
-    """Return the fields of a call."""
+    """Return the draft of a call; `source` is its number in the file, None for a new call."""
     return DraftCall(source, call.name, format_json(call.arguments))
 
 
@@ -147,7 +147,7 @@ def _draft_goal(at: int, journey: Journey) -> DraftGoal:
 
 
 def format_later_goals(journey: Journey, name: str) -> str:
-    """Return the names of the goals that come after a goal, one a line."""
+    """Return the names of the goals that come after a goal, one per line."""
     return "\n".join(journey.order.get(name, ()))
 
 
@@ -160,9 +160,9 @@ def format_json(value: object) -> str:
 
 
 def change_draft(draft: CaseDraft, action: str, actual: Sequence[Reply | None] = ()) -> None:
-    """Apply a button to a draft: `KIND-PART` with the numbers of parts, such as `delete-call.0.2`.
+    """Change a draft as a button says: `KIND-PART` and numbers of parts, such as `delete-call.0.2`.
 
-    `actual` are the agent's replies, by the turns in the file, for the buttons that take them over.
+    `actual` has the agent's reply to each turn of the file, for buttons that copy parts of a reply.
 
     Raises:
         InvalidInputError: there is no such button or part.
@@ -182,7 +182,7 @@ def change_draft(draft: CaseDraft, action: str, actual: Sequence[Reply | None] =
 
 
 def _find_list(draft: CaseDraft, what: str, numbers: list[int]) -> tuple[list[Any], int, Any]:
-    """Return the list that a button changes, the number of its item, and an empty item."""
+    """Return the list that a button changes, the position of the item in it, and an empty item."""
     at = numbers[-1]
     whole: dict[str, tuple[list[Any], type]] = {
         "turn": (draft.turns, DraftTurn),
@@ -217,7 +217,7 @@ def _change_list(verb: str, items: list[Any], at: int, empty: Any) -> None:
 
 
 def _add_check(draft: CaseDraft, verb: str, numbers: list[int], actual: Sequence[Reply | None]) -> None:
-    """Add a check that is made of a call: the numbers are those of the agent's turn and of its call in it."""
+    """Add a check about one of the agent's calls. `numbers`: the turn, and the call in the turn."""
     turn, number = numbers
     reply = actual[turn]
     if reply is None:
@@ -250,7 +250,7 @@ def _take(draft: CaseDraft, what: str, numbers: list[int], actual: Sequence[Repl
 
 
 def _take_calls(old: Sequence[DraftCall], calls: Sequence[ToolCall]) -> list[DraftCall]:
-    """Return the agent's calls; expected calls that happened keep their numbers in the file."""
+    """Return the agent's calls as drafts; each that equals an expected call gets its number in the file."""
     free = list(old)
     taken = [draft_call(None, call) for call in calls]
     for each in taken:
@@ -271,7 +271,7 @@ def _take_argument(draft: DraftCall, call: ToolCall, number: int) -> None:
 
 
 def parse_arguments(text: str) -> Mapping[str, object]:
-    """Return the arguments in a field; none if it holds no object."""
+    """Return the arguments in a text field; an empty mapping if the text is no JSON object."""
     try:
         found = parse_json(text.encode(), "").value
     except InvalidInputError:
@@ -280,7 +280,7 @@ def parse_arguments(text: str) -> Mapping[str, object]:
 
 
 def list_argument_differences(draft: DraftCall, call: ToolCall) -> list[str]:
-    """Return the names of arguments in which the agent's call differs, if both are calls of one tool."""
+    """Return the names of the arguments that differ in the agent's call; none if the tools differ."""
     if draft.name != call.name or call.other_args is not None:
         return []
     held, actual = parse_arguments(draft.args), call.args or {}
@@ -296,7 +296,7 @@ def list_argument_differences(draft: DraftCall, call: ToolCall) -> list[str]:
 
 
 def read_draft(form: Form) -> CaseDraft:
-    """Return the draft in a form. Fields that are missing are empty, numbers that are wrong are ignored."""
+    """Return the draft in a form. Missing fields are empty; wrong numbers are ignored."""
     fields = _CaseFields(form)
     return CaseDraft(
         fields.get("eval_id"),

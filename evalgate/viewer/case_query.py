@@ -1,4 +1,4 @@
-"""The question that the address of a list of cases asks: search, filters and order."""
+"""Search, filters and order of a list of cases, as the query of its address."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -30,7 +30,7 @@ class CaseQuery:
     """Search, filters and order of a list of cases. An empty field filters nothing."""
 
     q: str = ""
-    """Words that the case has to contain, in any order and case."""
+    """Words that the case has to contain, in any order; upper and lower case are equal."""
     kind: str = ""
     """A kind of `KINDS`."""
     set: str = ""
@@ -43,7 +43,7 @@ class CaseQuery:
     cause: str = ""
     """Label of a group of cases that failed for the same reason."""
     divergence: str = ""
-    """Label of a group of cases that differ first from what is expected in the same way."""
+    """Label of a group of cases with the same first divergence from the expectation."""
     sort: str = ""
     page: int = 1
     """1-based."""
@@ -61,11 +61,11 @@ class CaseQuery:
 
     @property
     def params(self) -> dict[str, Any]:
-        """Return the fields that are not empty, as the query of an address. The page is not among them."""
+        """Return the fields that are not empty, except the page, as the query of an address."""
         return {name: value for name in _FIELDS if (value := getattr(self, name))}
 
     def change_fields(self, **fields: Any) -> dict[str, Any]:
-        """Return the query of an address with other values of some fields."""
+        """Return the query of an address after a change of some fields."""
         return replace(self, **fields).params
 
     @property
@@ -75,7 +75,7 @@ class CaseQuery:
 
 
 def select_cases(opened: OpenedRecord, query: CaseQuery) -> list[int]:
-    """Return the indices of the entries that match, in the order that is asked for."""
+    """Return the indices of the entries that match the query, in the query's order."""
     if not query.params:
         return list(range(len(opened.entries)))
     words = query.q.casefold().split()
@@ -117,7 +117,7 @@ def _matches_filters(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -
 
 
 def _build_sort_key(opened: OpenedRecord, sort: str) -> Callable[[int], Any] | None:
-    """Return the key of an order, or None for the order by importance."""
+    """Return the sort key for entry indices; None to keep the order by importance."""
     entries = opened.entries
     if sort == "name":
         return lambda at: entries[at].finding.name.casefold()

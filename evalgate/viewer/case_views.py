@@ -33,7 +33,7 @@ _LONGEST_REASON = 240
 
 
 def create_budget() -> SizeBudget:
-    """Return the size of a page about one case, in characters."""
+    """Return the size limit, in characters, of a page about one case."""
     return SizeBudget(3_000_000, _LONGEST_TEXT)
 
 
@@ -49,14 +49,14 @@ class CallRow:
     left_out: int
     """The number of arguments that are not among `values`."""
     is_divergence: bool
-    """True for the first row of the turn that differs."""
+    """True for the turn's first row in which the calls differ."""
     number: int
-    """Position of the actual call among those of its turn, 0-based; -1 if there is none."""
+    """Position of the actual call among the turn's actual calls, 0-based; -1 without an actual call."""
 
 
 @frozen
 class TurnComparison:
-    """One turn: the message, and what was expected next to what happened."""
+    """One turn: the user's message, and the expected reply next to the actual one."""
 
     number: int
     user: TranscriptEntry
@@ -64,7 +64,7 @@ class TurnComparison:
     calls: tuple[CallRow, ...]
     calls_left_out: int
     has_expected: bool
-    """False if the case expects nothing of this turn, as with a simulated user."""
+    """False if the case expects no reply in this turn, as with a simulated user."""
     expected: tuple[Segment, ...] | None
     """The expected response; None if there is none."""
     actual: tuple[Segment, ...] | None
@@ -76,7 +76,7 @@ class TurnComparison:
 
 
 def compare_turn(run: RunResult, number: int, finding: Finding, budget: SizeBudget) -> TurnComparison:
-    """Return a turn (1-based) of a run."""
+    """Return the comparison of one turn (1-based) of a run."""
     turn = run.turns[number - 1]
     view = build_turn_view(run, number, get_baseline_reply(finding, number), budget)
     expected, actual = turn.expected, turn.actual
@@ -148,7 +148,7 @@ def _wrap_text(text: str | None) -> tuple[Segment, ...] | None:
 
 @frozen
 class AttemptView:
-    """An attempt that failed before the run."""
+    """An earlier attempt of the run that failed."""
 
     words: str
     left: ClippedText | None
@@ -164,7 +164,7 @@ class RunComparison:
     facts: tuple[str, ...]
     failure: str
     left: ClippedText | None
-    """The traceback or the end of standard error that the agent left."""
+    """The agent's traceback, or the end of its standard error; None without either."""
     attempts: tuple[AttemptView, ...]
     turns: tuple[TurnComparison, ...]
     scores: tuple[ScoreView, ...]
@@ -172,7 +172,7 @@ class RunComparison:
 
 
 def compare_run(run: RunResult, finding: Finding, budget: SizeBudget) -> RunComparison:
-    """Return a run with all its turns, as far as they fit."""
+    """Return a run with as many of its turns as fit into the budget."""
     turns: list[TurnComparison] = []
     for number in range(1, len(run.turns) + 1):
         if budget.is_full:
@@ -209,7 +209,7 @@ def _describe_score(metric: RunMetric | TurnMetric) -> tuple[str, str]:
 
 
 def classify_run(run: RunResult) -> Status:
-    """Return the status that the case would have with this run alone."""
+    """Return the status that the case would have if this were its only run."""
     if run.outcome != "answered":
         return "errored"
     statuses = {metric.gating_status for metric in run.metrics}

@@ -53,13 +53,13 @@ class DraftCheck:
     """A check of a case as the fields of a form."""
 
     source: str = ""
-    """Its name in the case notes; "" for a new one."""
+    """The check's name in the case notes; "" for a new check."""
     name: str = ""
     fields: dict[str, str] = field(default_factory=dict)
     """Texts of the fields, by the path of the condition, such as `tools.require`."""
     values: list[DraftValue] = field(default_factory=list)
     rest: str = ""
-    """Everything that has no field, as YAML."""
+    """The conditions that have no field, as YAML."""
 
     @property
     def groups(self) -> set[str]:
@@ -71,7 +71,7 @@ class DraftCheck:
 
 
 def draft_checks(checks: Mapping[str, Mapping[str, Any]]) -> list[DraftCheck]:
-    """Return the form of the checks of a case."""
+    """Return the drafts of a case's checks."""
     return [_draft_check(name, section) for name, section in checks.items()]
 
 
@@ -97,7 +97,7 @@ def _list_fields() -> list[tuple[tuple[str, str], Any]]:
 
 
 def _is_line(value: object) -> bool:
-    """Return True if a text survives as a line of a text area."""
+    """Return True if a value is a text that one line of a text area can hold unchanged."""
     return isinstance(value, str) and value == value.strip() != "" and len(value.splitlines()) == 1
 
 
@@ -114,7 +114,7 @@ def _format_counts(value: object) -> str | None:
 
 
 def _take_values(rest: dict[str, Any]) -> list[DraftValue]:
-    """Return the conditions on single values that have fields, and remove them from `rest`."""
+    """Remove the conditions on single values that fields can hold from `rest`, and return them."""
     found: list[DraftValue] = []
     args, state = rest.get("args"), rest.get("state")
     groups = (
@@ -136,7 +136,7 @@ def _take_values(rest: dict[str, Any]) -> list[DraftValue]:
 
 
 def _draft_value(tool: str, path: str, rule: object) -> DraftValue | None:
-    """Return the fields of a condition; None if they cannot hold it as it is written."""
+    """Return the fields of a condition; None if no field can hold the condition as it is written."""
     if not isinstance(rule, dict):
         return DraftValue(tool, path, "equals", dump_inline(rule))
     test, value = next(iter(rule.items())) if len(rule) == 1 else ("", None)
@@ -181,7 +181,7 @@ def build_checks(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Return the checks of a form, and the problems by the names of their fields.
 
-    `held` are the checks in the case notes. Checks that were not changed are as they are written there.
+    `held` are the checks in the case notes. Unchanged checks are returned as the notes have them.
     """
     errors: dict[str, str] = {}
     checks: dict[str, dict[str, Any]] = {}
@@ -264,7 +264,7 @@ def _parse_yaml(name: str, text: str, errors: dict[str, str]) -> Any:
 
 
 def _merge(one: dict[str, Any], other: dict[str, Any], name: str, errors: dict[str, str]) -> dict[str, Any]:
-    """Return both objects as one; a key that both have is a problem."""
+    """Return both objects merged at every depth; a value that both have is a problem of the field `name`."""
     merged = dict(one)
     for key, value in other.items():
         if key not in merged:
@@ -285,7 +285,7 @@ def forbid_tool(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
 
 
 def require_call(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
-    """Return a check that requires one call with these arguments; others of the tool may differ."""
+    """Return a check that requires at least one call with the arguments of `call`."""
     tool, args = _escape(call.name), call.arguments
     if not isinstance(args, Mapping) or not args:
         section: dict[str, Any] = {"tools": {"require": [tool]}}
@@ -303,7 +303,7 @@ def _draft_new(name: str, section: Mapping[str, Any], taken: Sequence[DraftCheck
 
 
 def _escape(name: str) -> str:
-    """Return the glob that only this name matches."""
+    """Return a glob that matches only this name."""
     return _NO_GLOB.sub(r"[\1]", name)
 
 

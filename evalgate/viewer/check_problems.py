@@ -27,7 +27,7 @@ def find_check_problems(
 
     Args:
         drafts: The checks in the form.
-        checks: What they were built to, by name.
+        checks: The checks that were built from the drafts, by name.
         read_schema: Function that returns the JSON Schema in a file; it raises ValueError.
         named_elsewhere: Names of the checks in the thresholds file, each with its place.
     """
@@ -80,7 +80,7 @@ def _check_name(name: str, named_elsewhere: Mapping[str, str]) -> str:
 def _find_problems(
     prefix: str, draft: DraftCheck, section: Mapping[str, Any], read_schema: Callable[[str], object]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the field and the sentence of each problem of a check."""
+    """Yield the field and the message of each problem of a check."""
     locations: list[Location] = []
     problems: list[Problem] = []
 
@@ -103,7 +103,7 @@ def _find_problems(
 
 
 def _find_field(prefix: str, draft: DraftCheck, location: Location, message: str) -> tuple[str, str]:
-    """Return the field that holds a place in a check, and the message, with its line in the YAML."""
+    """Return the field that holds a location in a check, and the message; in the YAML, with the line."""
     field = ".".join(map(str, location[:2]))
     if field in draft.fields:
         return f"{prefix}.{field}", message

@@ -38,7 +38,7 @@ class ComparedRecord:
     before_title: str
 
     def get_earlier_replies(self, key: CaseKey) -> Sequence[Reply | None]:
-        """Return the replies of a case in the earlier record, turn by turn; empty if they are not known."""
+        """Return the replies of a case in the earlier record, turn by turn; empty if no reply is stored."""
         case = self.before.get(key)
         if case is not None:
             run = choose_run(case)
@@ -66,7 +66,8 @@ class _FetchedBaseline:
 def read_baseline(viewer: Viewer, *, remote: bool = False) -> Baseline | None:
     """Return the stored baseline; None if there is none.
 
-    One in a branch, an artifact or a bucket is read if `remote`, at most every five minutes; else it is None.
+    A baseline in a branch, an artifact or a bucket counts only if `remote`; it is read at most every five
+    minutes.
 
     Raises:
         InvalidInputError: the thresholds file or the baseline is broken.
@@ -96,13 +97,13 @@ def _read_remote(viewer: Viewer, target: BaselineTarget) -> Baseline | None:
 
 
 def find_remote_baseline(viewer: Viewer) -> str:
-    """Return the name of a baseline that is in no file, such as `branch:baselines`; "" if it is in one."""
+    """Return the name of a remote baseline, such as `branch:baselines`; "" if the baseline is a file."""
     target = resolve_target(viewer.folder, None, viewer.thresholds)
     return "" if isinstance(target.store, FileStore) else target.target
 
 
 def has_baseline(viewer: Viewer) -> bool:
-    """Return True if there is a baseline that can be read."""
+    """Return True if there is a readable baseline in a file; a remote one does not count."""
     try:
         return read_baseline(viewer) is not None
     except InvalidInputError:
@@ -157,7 +158,7 @@ def _compare(
 
 
 def join_sides(run: RunResult, replies: Sequence[Reply | None]) -> RunResult:
-    """Return a run that expects what an earlier run did: a page about it shows both side by side."""
+    """Return a run with the replies of an earlier run as expectations, so that a page shows both."""
     turns = tuple(
         replace(turn, expected=replies[at] if at < len(replies) else None)
         for at, turn in enumerate(run.turns)

@@ -1,4 +1,4 @@
-"""Build a case from its draft: parts that were not changed stay the objects of the case in the file."""
+"""Build a case from its draft; unchanged parts stay the same objects as in the case of the file."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -35,9 +35,9 @@ from evalgate.viewer.forms import normalize_lines
 
 
 def restore_text(typed: str, before: str) -> str:
-    """Return a text that was typed; `before` itself if a form cannot tell the two apart.
+    """Return the typed text; `before` itself if both look the same in a form.
 
-    A text area has no CR and no NUL. Changed text keeps the line ends that the old text had.
+    A text area has no CR and no NUL. Changed text keeps the line ends of the old text.
     """
     if typed == normalize_lines(before).replace("\0", "\ufffd"):
         return before
@@ -46,7 +46,7 @@ def restore_text(typed: str, before: str) -> str:
 
 
 def restore_line(typed: str, before: str) -> str:
-    """Return a text of one line that was typed; `before` if it differs only in what a field cannot hold."""
+    """Return the typed line; `before` itself if both look the same in a form."""
     shown = re.sub(r"[\r\n]", "", before).replace("\0", "\ufffd")
     return before if typed == shown else typed
 
@@ -54,7 +54,7 @@ def restore_line(typed: str, before: str) -> str:
 def build_case(draft: CaseDraft, base: EvalCase) -> tuple[EvalCase, dict[str, str]]:
     """Return the case of a draft, and the problems by the names of their fields.
 
-    `base` is the case in the file. Parts that were not changed are its own objects.
+    `base` is the case in the file. Unchanged parts of the result are the same objects as in `base`.
     """
     errors: dict[str, str] = {}
     turns = [_build_turn(f"t{at}", turn, base, errors) for at, turn in enumerate(draft.turns)]
@@ -76,7 +76,7 @@ def build_case(draft: CaseDraft, base: EvalCase) -> tuple[EvalCase, dict[str, st
 
 
 def _arrange_turns(base: EvalCase, draft: CaseDraft, turns: Sequence[CaseTurn]) -> EvalCase:
-    """Return the case with other turns; recordings and mocks of tools move with them."""
+    """Return the case with the turns of the draft; each turn keeps its recordings and mocks of tools."""
     order: list[int | None] = []
     for turn in draft.turns:
         is_known = turn.source is not None and turn.source < len(base.turns) and turn.source not in order
@@ -198,7 +198,7 @@ def _build_goals(draft: CaseDraft, base: EvalCase, case: EvalCase, errors: dict[
 
 
 def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[str, str]) -> EvalCase:
-    """Return the case with the order of its goals where it was changed in the form."""
+    """Return the case with the order of its goals as the form changed it."""
     journey = case.journey
     if journey is None:
         return case
@@ -221,7 +221,7 @@ def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[st
 
 
 def _update_goals(base: EvalCase, case: EvalCase, errors: dict[str, str]) -> EvalCase:
-    """Return the case with goals for the reply that its only turn expects, if that reply was changed."""
+    """Return the case with goals that follow the expected reply of its only turn, if the reply changed."""
     if len(base.turns) != 1 or len(case.turns) != 1 or base.journey is None or case.journey is None:
         return case
     expected = case.turns[0].expected

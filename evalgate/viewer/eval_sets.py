@@ -1,4 +1,4 @@
-"""The eval sets that the viewer shows and edits: those of the thresholds file, else all of the folder.
+"""The eval sets that the viewer shows and edits: those in the thresholds file, else all in the folder.
 
 A page names an eval set by its path. Only files that are listed here can be read or changed.
 """
@@ -18,11 +18,11 @@ NEW_ENDING = ".evalset.json"
 
 @frozen
 class ListedEvalSet:
-    """An eval set's file in the list of all."""
+    """A file in the list of all eval sets."""
 
     shown_as: str
     file: EvalSetFile | None
-    """None: it cannot be read."""
+    """None if the file cannot be read."""
     problem: str = ""
 
 
@@ -35,7 +35,7 @@ class EvalSetStore:
         self._opened: dict[Path, tuple[tuple[int, int], EvalSetFile]] = {}
 
     def list_sets(self) -> list[ListedEvalSet]:
-        """Return all eval sets; one that cannot be read with its problem."""
+        """Return all eval sets; an unreadable eval set has a problem instead of its content."""
         return list(self._iter_sets())
 
     def _iter_sets(self) -> Iterator[ListedEvalSet]:
@@ -46,7 +46,7 @@ class EvalSetStore:
                 yield ListedEvalSet(file.shown_as, None, str(error))
 
     def list_files(self) -> Sequence[EvalFile]:
-        """Return the files of the thresholds file's `eval_sets`; without any, those in the folder."""
+        """Return the files that `eval_sets` in the thresholds file names; if none, all in the folder."""
         problems: list[Problem] = []
         patterns = self._list_patterns()
         found = find_eval_files(patterns, base=self._folder, problems=problems)
@@ -77,7 +77,7 @@ class EvalSetStore:
         raise InvalidInputError(f"{shown_as}: no eval set of this project")
 
     def has_set(self, eval_set_id: str, path: str = "") -> bool:
-        """Return True if a listed eval set has this path, or else this id."""
+        """Return True if a listed eval set has this path or this id."""
         if any(each.shown_as == path for each in self.list_files()):
             return True
         try:
@@ -99,11 +99,11 @@ class EvalSetStore:
         return known[1]
 
     def forget(self, path: Path) -> None:
-        """Read a file again at its next use, after it was written."""
+        """Forget the parsed content of a changed file, so that its next use reads the file again."""
         self._opened.pop(path, None)
 
     def find_set(self, eval_set_id: str, path: str = "") -> EvalSetFile:
-        """Return the eval set with an id, the one at `path` first if several have it.
+        """Return the eval set with an id; if several have this id, rather the one at `path`.
 
         Raises:
             InvalidInputError: there is none.
@@ -147,7 +147,7 @@ def build_edit_address(case: CaseResult, record_id: str = "", run: RunResult | N
 
 
 def describe_first_message(case: EvalCase) -> str:
-    """Return the first message of a case's user; the plan of a simulated one."""
+    """Return the user's first message in a case; without one, the plan of the simulated user."""
     if case.turns:
         return case.turns[0].user.text
     if case.scenario is not None:

@@ -23,11 +23,11 @@ class FormFields:
         self._form = form
 
     def get(self, name: str) -> str:
-        """Return the first value of a field as a text area holds it; "" if there is none."""
+        """Return the first value of a field, with LF as its line ends; "" if there is none."""
         return normalize_lines(next(iter(self._form.get(name, ())), ""))
 
     def list_names(self, prefix: str) -> list[str]:
-        """Return the names of parts, the prefix with their numbers, in the order of these."""
+        """Return the names of the parts with a prefix, such as `t0` and `t1` for `t`, by their numbers."""
         heads = {
             name.removeprefix(prefix).partition(".")[0] for name in self._form if name.startswith(prefix)
         }
@@ -35,7 +35,7 @@ class FormFields:
 
 
 def normalize_lines(text: str) -> str:
-    """Return a text as a text area holds it."""
+    """Return a text with LF as its line ends, as a text area holds it."""
     # Browsers send every line end of a text area as CR LF.
     return text.replace("\r\n", "\n").replace("\r", "\n")
 

@@ -35,24 +35,24 @@ class OpenedNotes:
 
     notes: CaseNotes
     problem: str = ""
-    """Reason why the notes cannot be read; there are none then."""
+    """Reason why the notes cannot be read; then `notes` is empty."""
 
     def get_note(self, eval_id: str) -> CaseNote:
         """Return the note about a case; an empty one if there is none."""
         return self.notes.cases.get(eval_id, CaseNote())
 
     def is_observed(self, case: EvalCase) -> bool:
-        """Return True if a case was not reviewed yet."""
+        """Return True if a case is not reviewed yet."""
         return self.get_note(case.eval_id).status == "observed"
 
 
 def find_notes_file(file: EvalSetFile) -> Path:
-    """Return the path of the notes next to an eval set, whether there are any or not."""
+    """Return the path of the notes next to an eval set; the file need not exist."""
     return file.path.with_name(build_notes_name(file.path.name))
 
 
 def open_notes(file: EvalSetFile) -> OpenedNotes:
-    """Return the notes about the cases of an eval set; none if they are missing or cannot be read."""
+    """Return the notes about the cases of an eval set; empty if the file is missing or unreadable."""
     path = find_notes_file(file)
     try:
         found = path.stat()
@@ -70,13 +70,13 @@ def _read_notes(path: Path, _version: tuple[int, int, int]) -> OpenedNotes:
 
 
 def find_observed_cases(file: EvalSetFile) -> list[EvalCase]:
-    """Return the cases that were not reviewed yet, in the order of the file."""
+    """Return the cases that are not reviewed yet, in the order of the file."""
     opened = open_notes(file)
     return [case for case in file.eval_set.cases if opened.is_observed(case)] if opened.notes.cases else []
 
 
 def find_next_observed(file: EvalSetFile, eval_id: str) -> str:
-    """Return the id of the next case to review after a case, from the start again at the end; "" for none."""
+    """Return the id of the next case to review, after the last the first again; "" for none."""
     ids = [case.eval_id for case in file.eval_set.cases]
     at = ids.index(eval_id) + 1 if eval_id in ids else 0
     observed = {case.eval_id for case in find_observed_cases(file)} - {eval_id}
@@ -84,7 +84,7 @@ def find_next_observed(file: EvalSetFile, eval_id: str) -> str:
 
 
 def find_web_address(source: str) -> str:
-    """Return the source of a case if it is the address of a page; else ""."""
+    """Return the source of a case if it is the address of a web page; else ""."""
     try:
         parts = urlsplit(source)
     except ValueError:
@@ -102,7 +102,7 @@ def change_noted_case(
 ) -> list[FileChange]:
     """Return the changes of the notes for a case that gets another id, becomes expected, or has new checks.
 
-    `checks` are all checks of the case; None: those that it has.
+    `checks` are all checks of the case; None leaves its checks unchanged.
 
     Raises:
         InvalidInputError: the notes cannot be changed.
@@ -129,7 +129,7 @@ def change_noted_case(
 def _list_changed_checks(
     held: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any] | None]:
-    """Return the checks that differ, by name; None for those that are removed."""
+    """Return the new and changed checks by name, with None for each removed check."""
     removed: dict[str, Mapping[str, Any] | None] = {name: None for name in held if name not in wanted}
     return removed | {
         name: conditions
@@ -139,13 +139,13 @@ def _list_changed_checks(
 
 
 def identify_checks(file: EvalSetFile, eval_id: str) -> str:
-    """Return a text that differs once the checks of a case differ."""
+    """Return a digest of a case's checks, by which a later change is noticed; "" without checks."""
     checks = {name: dict(each) for name, each in open_notes(file).get_note(eval_id).checks.items()}
     return compute_digest(json.dumps(checks, default=str).encode()) if checks else ""
 
 
 def copy_noted_case(file: EvalSetFile, eval_id: str, new_id: str) -> list[FileChange]:
-    """Return the changes of the notes for a copy of a case, which is observed, tagged and checked alike.
+    """Return the changes of the notes for a copy of a case: the copy gets the notes of the case.
 
     Raises:
         InvalidInputError: the notes cannot be read or changed.
@@ -157,7 +157,7 @@ def copy_noted_case(file: EvalSetFile, eval_id: str, new_id: str) -> list[FileCh
 
 
 def _require_notes(file: EvalSetFile) -> CaseNotes:
-    """Return the notes about a file's cases, for an edit that changes the notes as well.
+    """Return the notes about an eval set's cases, for an edit that changes both files.
 
     Raises:
         InvalidInputError: they cannot be read.
@@ -181,14 +181,14 @@ def drop_noted_case(file: EvalSetFile, eval_id: str) -> list[FileChange]:
 
 
 def format_tags(tags: Sequence[str]) -> str:
-    """Return tags as one line, with commas between them; one that needs it stands in quotation marks."""
+    """Return tags as one line, separated by commas; a tag with a comma is quoted."""
     lines = io.StringIO()
     csv.writer(lines, lineterminator="\n").writerows([tag] for tag in tags)
     return lines.getvalue().removesuffix("\n").replace("\n", ", ")
 
 
 def parse_tags(line: str) -> list[str]:
-    """Return the tags of a line that a person may have written; empty ones are left out.
+    """Return the tags in a typed line; empty tags are left out.
 
     Raises:
         InvalidInputError: a quotation mark is not closed, or a tag is far too long.

@@ -1,4 +1,4 @@
-"""A record in memory, with what its pages look up: cases by name, texts to search, changes."""
+"""A record in memory, with indexes for its pages: cases by name, texts to search, changes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class OpenedRecord:
     """Time and size of its file."""
     record: Record
     is_recording: bool = False
-    """True: there is no verdict, as for a saved session, a trace or a baseline."""
+    """True for a file without a verdict, such as a saved session, a trace or a baseline."""
 
     @cached_property
     def entries(self) -> tuple[CaseEntry, ...]:
@@ -41,12 +41,12 @@ class OpenedRecord:
 
     @cached_property
     def groupings(self) -> Mapping[str, Grouping]:
-        """Return the ways to group the cases, by their titles; those without use have no groups."""
+        """Return the ways to group the cases, by title; a way that does not apply has no groups."""
         return {each.title: each for each in group_cases(self.entries, self.record)}
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """Return the text to search of each entry, in lower case: ids, messages, responses, tools."""
+        """Return the searchable text of each entry, in lower case: ids, messages, responses, tools."""
         return tuple("\n".join(_list_texts(entry.case)).casefold() for entry in self.entries)
 
     @cached_property

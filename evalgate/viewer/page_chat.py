@@ -42,7 +42,7 @@ class ChatState:
     agent: str
     turns: tuple[ChatTurn, ...]
     message: str
-    """Message that the agent works on; "" if it waits for one."""
+    """Message that the agent works on; "" while the agent waits for a message."""
     events: tuple[Event, ...]
     """Events of the turn in progress."""
     failure: Failure | None
@@ -55,7 +55,7 @@ class ChatState:
 
 
 def list_adk_agents(folder: Path) -> tuple[str, ...]:
-    """Return the folders that hold an agent of Google ADK, as `adk web` finds them: one level deep or two."""
+    """Return the folders with an agent of Google ADK, one or two levels deep, as `adk web` finds them."""
     found = []
     for path in sorted((*folder.glob("*/"), *folder.glob("*/*/"))):
         if path.is_symlink() or any(part.startswith(".") for part in path.relative_to(folder).parts):
@@ -119,7 +119,7 @@ class PageChat:
         self._call(self._begin(choice))
 
     def send(self, text: str) -> None:
-        """Send a message; the turn goes on after the call.
+        """Send a message and return at once; the turn goes on in the background.
 
         Raises:
             InvalidInputError: the message is blank, a turn is in progress, or the agent cannot be resolved.

@@ -55,9 +55,9 @@ class Progress:
     is_over: bool
     is_cancelled: bool
     failure: str
-    """Reason why there is no record; "" if there is one, or will be."""
+    """Reason why there is no record; "" while the run goes on, or if a record was made."""
     record_id: str
-    """Record of a finished run; "" if it could not be kept."""
+    """Id of a finished run's record; "" if the record could not be kept."""
     decision: Verdict | None
     """Verdict of a finished run; None if there is none."""
 
@@ -82,9 +82,9 @@ def build_project_plan(folder: Path, thresholds: str | None) -> Plan:
 
 
 def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[str, float | None]) -> Plan:
-    """Return the plan with these cases, and only the metrics of `thresholds`, with these values.
+    """Return the plan with only `cases`, and only the metrics and values in `thresholds`.
 
-    None keeps the threshold that each eval set has. A case's own threshold is kept, too.
+    The value None keeps the threshold of each eval set. Thresholds of single cases stay.
 
     Raises:
         InvalidInputError: no case or no metric is left.
@@ -111,7 +111,7 @@ def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[st
 
 
 class PageRun:
-    """One run in a thread of its own; also its `ProgressListener`."""
+    """One run in its own thread; this object is the `ProgressListener` of the run."""
 
     def __init__(self, number: int, plan: Plan, options: tuple[str, ...]) -> None:
         self._number = number
@@ -139,7 +139,7 @@ class PageRun:
         self._thread.start()
 
     def cancel(self) -> None:
-        """Stop the run; what was measured until now is reported."""
+        """Stop the run; the report contains the results until now."""
         with self._lock:
             loop, task, already = self._loop, self._task, self._cancelled
             self._cancelled = True
@@ -147,7 +147,7 @@ class PageRun:
             loop.call_soon_threadsafe(task.cancel)
 
     def wait_for_end(self) -> None:
-        """Wait until the agent is stopped and the record is written, at most 30 seconds."""
+        """Wait at most 30 seconds until the agent is stopped and the record is written."""
         self._thread.join(_END_S)
 
     def get_progress(self) -> Progress:
@@ -180,7 +180,7 @@ class PageRun:
             self._finished.append(found)
 
     def close(self) -> None:
-        """Return at once, as nothing is open."""
+        """Do nothing, as this listener holds nothing open."""
 
     def _describe_result(self, eval_set_id: str, result: RunResult) -> tuple[str, str]:
         if result.outcome != "answered":

@@ -24,7 +24,7 @@ def find_quarantine_file(viewer: Viewer) -> str:
 
 
 def read_quarantine(viewer: Viewer, eval_id: str) -> Quarantine | None:
-    """Return the quarantine of a case by its own id; None if there is none, or the file cannot be read."""
+    """Return the quarantine entry with the id of a case; None without an entry or a readable file."""
     name = find_quarantine_file(viewer)
     try:
         return find_quarantine(_read_text(viewer, name)[1], _to_pattern(eval_id), name) if name else None
@@ -33,7 +33,7 @@ def read_quarantine(viewer: Viewer, eval_id: str) -> Quarantine | None:
 
 
 def compute_quarantine_digest(viewer: Viewer) -> str:
-    """Return the hash of the quarantine file, by which a later change of it is noticed."""
+    """Return a digest of the quarantine file, by which the viewer notices a later change."""
     name = find_quarantine_file(viewer)
     try:
         return compute_digest((read_content(viewer.folder / name, name) if name else None) or b"")
@@ -65,8 +65,8 @@ def move_quarantine(
 ) -> list[FileChange]:
     """Return the change of the quarantine file for a case that gets another id, or is deleted without one.
 
-    An entry for a case that is not there would be an error of the next run. Those with globs stay, and so
-    does one that names a case of another eval set as well.
+    An entry for a missing case would be an error of the next run. Unchanged are entries with globs, and
+    entries that also name a case of another eval set.
 
     Raises:
         InvalidInputError: the quarantine file cannot be read or changed.
@@ -105,7 +105,7 @@ def _end_quarantine(text: str, pattern: str, name: str) -> str:
 
 
 def _list_patterns(file: EvalSetFile, eval_id: str) -> list[str]:
-    """Return the patterns that name only this case; the first one names those of other eval sets, too."""
+    """Return the patterns for a case; the first, its bare id, also matches cases of other eval sets."""
     names = list_case_names(file.eval_set.eval_set_id, file.shown_as, eval_id)
     return [_to_pattern(each) for each in names]
 
@@ -125,5 +125,5 @@ def _read_text(viewer: Viewer, name: str) -> tuple[bytes | None, str]:
 
 
 def _to_pattern(eval_id: str) -> str:
-    """Return the pattern that only this id matches."""
+    """Return a pattern that matches only this id."""
     return re.sub(r"([*?\[])", r"[\1]", eval_id)

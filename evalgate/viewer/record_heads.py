@@ -34,7 +34,7 @@ def read_head(stored: StoredRecord) -> Record:
 
 
 def _try_head(stored: StoredRecord) -> Record | InvalidInputError:
-    """Return the head, or the error of a broken file, which need not be read again to be shown."""
+    """Return the record without its cases; for a broken file the error, so that it can be kept."""
     try:
         return _read_parts(stored)[0]
     except InvalidInputError as error:
@@ -55,9 +55,9 @@ def is_recording(records: RecordStore, stored: StoredRecord) -> bool:
 
 
 def find_earlier(records: Sequence[StoredRecord], after: StoredRecord) -> StoredRecord | None:
-    """Return the newest record that is older than another, by the time of the run; None if there is none.
+    """Return the newest record that is older than `after`, by the time of the run; None if there is none.
 
-    Of two with one time, the later in the list is the older.
+    Of two records with the same time, the later one in the list counts as older.
     """
     began, place = _read_time(after), records.index(after)
     times = [(_read_time(each), -at) for at, each in enumerate(records)]
@@ -66,12 +66,12 @@ def find_earlier(records: Sequence[StoredRecord], after: StoredRecord) -> Stored
 
 
 def find_newest(records: Sequence[StoredRecord]) -> StoredRecord | None:
-    """Return the record of the newest run; the first one if none has a time, None without any."""
+    """Return the record of the newest run, or the first record if no time is known; None for no records."""
     return max(records, key=_read_time, default=None)
 
 
 def _read_time(stored: StoredRecord) -> str:
-    """Return the time of a run as digits; "" if it is not known."""
+    """Return the time of a run as digits; "" if the time is unknown."""
     try:
         return re.sub(r"\D", "", read_head(stored).created_at)
     except InvalidInputError:
@@ -79,9 +79,9 @@ def _read_time(stored: StoredRecord) -> str:
 
 
 def find_case(stored: StoredRecord, key: CaseKey) -> tuple[Record, CaseResult | None]:
-    """Return a record without its cases, and one of its cases; None if it has no such case.
+    """Return a record without its cases, and the case `key`, or None if the record does not have the case.
 
-    Of a file that evalgate wrote, only the lines that contain the case's id are parsed.
+    In a file that evalgate wrote, only the lines with the case's id are parsed.
 
     Raises:
         InvalidInputError: the file is broken.
@@ -104,7 +104,7 @@ def find_case(stored: StoredRecord, key: CaseKey) -> tuple[Record, CaseResult | 
 
 
 def _read_parts(stored: StoredRecord) -> tuple[Record, Iterator[bytes | CaseResult]]:
-    """Return the record without its cases, and the JSON of each case; of a foreign layout, the cases."""
+    """Return the record without its cases, and its cases: as JSON; parsed if the layout is foreign."""
     try:
         return split_record(read_record_bytes(stored.path, stored.title), stored.title)
     except ValueError:

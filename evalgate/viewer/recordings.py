@@ -32,7 +32,7 @@ def read_any(path: Path, shown_as: str) -> tuple[Record, bool]:
     """Return the record in a file, and True if it is a recording that no run evaluated.
 
     Raises:
-        InvalidInputError: the file is neither, or damaged.
+        InvalidInputError: the file holds neither a record nor a recording, or is damaged.
     """
     try:
         return read_record(path, shown_as), False
@@ -67,7 +67,7 @@ def _read_baseline(path: Path, shown_as: str) -> Baseline | None:
 
 
 def _build_baseline_record(baseline: Baseline) -> Record:
-    """Return the stored runs with their scores, and the newest conversation of each case."""
+    """Return a record of the baseline's runs with scores, and with the newest conversation of each case."""
     record = build_stored_record(baseline, {}, EMPTY_RECORD)
     cases = tuple(
         replace(case, metrics=(), runs=_add_replies(tuple(map(_drop_statuses, case.runs)), stored.replies))
@@ -77,12 +77,12 @@ def _build_baseline_record(baseline: Baseline) -> Record:
 
 
 def _drop_statuses(run: RunResult) -> RunResult:
-    """Return a run with scores that neither passed nor failed: a baseline stores no thresholds."""
+    """Return a run with scores that neither passed nor failed, because a baseline stores no thresholds."""
     return replace(run, metrics=tuple(replace(each, status="not_evaluated") for each in run.metrics))
 
 
 def _add_replies(runs: tuple[RunResult, ...], replies: Sequence[Reply | None]) -> tuple[RunResult, ...]:
-    """Return the runs with the stored replies in the newest run that was answered, from which they are."""
+    """Return the runs with the stored replies in their source, the newest answered run."""
     newest = next((at for at in reversed(range(len(runs))) if runs[at].outcome == "answered"), None)
     if newest is None:
         return runs

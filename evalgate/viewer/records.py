@@ -29,10 +29,10 @@ class StoredRecord:
     """A file with a record."""
 
     record_id: str
-    """Its name in addresses."""
+    """The record's name in addresses."""
     path: Path
     title: str
-    """Its name for readers: the path as it was typed, or the time of the run."""
+    """The record's name for readers: the path as typed, or the time of the run."""
 
     def read_version(self) -> tuple[int, int]:
         """Return the time and size of the file, which differ once it is written again.
@@ -48,7 +48,7 @@ class StoredRecord:
 
 
 class RecordStore:
-    """The records of one viewer. Each is parsed once, and again when its file changes."""
+    """The records of one viewer. A record is parsed once, and again after its file changed."""
 
     def __init__(self, folder: Path, named: Sequence[str] = ()) -> None:
         self._folder = folder
@@ -57,9 +57,9 @@ class RecordStore:
         self._lock = threading.Lock()
 
     def list_records(self) -> list[StoredRecord]:
-        """Return the records, the one to show first at the start: named ones, the last run, the history.
+        """Return the records in the order to show: named records, the last run, the history.
 
-        The history's copy of another record, such as the last run, is left out.
+        Left out are copies in the history of a named record or of the last run.
         """
         found = self._list_outside_history()
         return found + [each for each in self._list_history() if not _has_copy(found, each.path)]
@@ -87,7 +87,7 @@ class RecordStore:
         return next((each for each in found if each[: len(began)] < began), "")
 
     def find_record(self, record_id: str) -> StoredRecord:
-        """Return the file with this id, also one that is a copy of another.
+        """Return the record file with this id, even if the file is a copy of another record.
 
         Raises:
             InvalidInputError: there is none.
@@ -121,7 +121,7 @@ class RecordStore:
 
 
 def _name_files(folder: Path, named: Sequence[str]) -> Iterator[StoredRecord]:
-    """Yield the named files with an id each; a folder stands for its results.
+    """Yield each named file with an id; a named folder stands for the results in it.
 
     Raises:
         InvalidInputError: a file does not exist, or a folder holds no results or too many.
@@ -157,7 +157,7 @@ def _name_files(folder: Path, named: Sequence[str]) -> Iterator[StoredRecord]:
 
 
 def _has_copy(found: Sequence[StoredRecord], path: Path) -> bool:
-    """Return True if a record has the bytes of a file. `filecmp` remembers files that did not change."""
+    """Return True if a record's file equals another file. `filecmp` caches the comparisons."""
     try:
         return any(filecmp.cmp(each.path, path, shallow=False) for each in found)
     except OSError:

@@ -70,7 +70,7 @@ class Access:
 
     @property
     def address(self) -> str:
-        """Return the first address to open, with the token."""
+        """Return the address to open first, which contains the token."""
         return f"http://{self.host}:{self.port}/?token={self.token}"
 
     @property
@@ -148,7 +148,7 @@ class SecurityMiddleware:
         )
 
     async def _send_cookie(self, scope: "Scope", headers: dict[str, str], send: "Send") -> None:
-        """Set the cookie, and lead to the same page without the token in its address."""
+        """Set the cookie, and redirect to the same page without the token in its address."""
         query = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != "token"]
         # The raw path is percent-encoded. A second slash at its start would name another host.
         path = "/" + scope.get("raw_path", b"/").decode("latin-1").lstrip("/\\")

@@ -30,7 +30,7 @@ class ServerOptions:
     """Files and folders with records."""
     host: str = "127.0.0.1"
     port: int = 0
-    """0: a free port."""
+    """0 for any free port."""
     thresholds: str | None = None
 
 

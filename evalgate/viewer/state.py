@@ -28,18 +28,18 @@ class Viewer:
     """One server: the project that it shows, and its secrets."""
 
     folder: Path
-    """The project's folder. No file outside of it is read but those that were named on the command line."""
+    """The project's folder. Outside it, only files that the command line names are read."""
     records: RecordStore
     access: Access
     thresholds: str | None = None
-    """The thresholds file as it was named; None: the one that is found in the folder."""
+    """The thresholds file as the command line names it; None to find it in the folder."""
     navigation: tuple[NavigationLink, ...] = ()
     services: dict[type, object] = field(default_factory=dict)
     """Objects that outlive a request, by their class."""
     edits: EditHistory = field(default_factory=EditHistory)
     """Edits of eval sets, which can be undone until the server ends."""
     resources: ExitStack = field(default_factory=ExitStack)
-    """Closed when the server ends; pages register what must not outlive it."""
+    """Resources that pages register to be closed when the server ends."""
     eval_sets: EvalSetStore = field(init=False)
 
     def __post_init__(self) -> None:

@@ -43,7 +43,7 @@ class TracePage:
     content: ClippedText | None
     """Request or response of the selected step; None if it has none."""
     event: tuple[int, int] | None
-    """Turn (0-based) and index of the event that the step brought about."""
+    """Turn (0-based) and index of the event that the step caused; None if no event is known."""
 
 
 def build_trace_page(
@@ -59,11 +59,11 @@ def build_trace_page(
 
     Args:
         spans: The trace.
-        replies: The agent's replies, turn by turn, in which the steps' events are looked for.
+        replies: The agent's replies, turn by turn, with the events that the steps caused.
         selected: The number of a span, as an address has it; any other text selects the first step.
         panel: A name of `PANELS`; any other text means the event.
         address: The page's address with a query, to which `&span=` and `&panel=` can be added.
-        budget: The size of what is shown.
+        budget: The limit for the size of the shown texts.
     """
     view = build_trace_view(spans, replies, limit=_MOST_ROWS)
     panel = panel if panel in PANELS else "event"
@@ -107,7 +107,7 @@ def _list_facts(row: TraceRow) -> tuple[tuple[str, str], ...]:
 
 
 def find_current_entry(entries: Sequence[TranscriptEntry], event: tuple[int, int] | None, turn: int) -> int:
-    """Return the index, among the agent's entries of a turn, of the one that shows an event; -1 if none does.
+    """Return the index of the entry that shows an event, among the agent's entries of a turn, or -1.
 
     Turns are 0-based.
     """

@@ -25,13 +25,13 @@ DiffStatus: TypeAlias = Literal["same", "changed", "missing", "extra"]
 
 @frozen
 class ValueRow:
-    """A value within two JSON values that are compared."""
+    """One row of the comparison of two JSON values: the values at a path."""
 
     path: str
-    """Such as `items[0].price`; "" for the values as a whole."""
+    """The path, such as `items[0].price`; "" for the whole values."""
     status: DiffStatus
     expected: tuple[Segment, ...]
-    """Empty if the side does not have the path."""
+    """Empty if the expected value does not have the path."""
     actual: tuple[Segment, ...]
 
 
@@ -46,8 +46,8 @@ def diff_values(expected: object, actual: object) -> tuple[list[ValueRow], int]:
     """Compare two JSON values as Python does (1 equals 1.0), path by path.
 
     Returns:
-        The rows in the order of the expected value, then those of the actual value alone, and the number of
-        rows beyond the most that are returned.
+        The rows in the order of the expected value, then the rows of the actual value alone; and the number
+        of rows that are left out.
     """
     rows: list[ValueRow] = []
     more = 0
@@ -60,12 +60,12 @@ def diff_values(expected: object, actual: object) -> tuple[list[ValueRow], int]:
 
 
 def list_values(value: object, status: DiffStatus) -> tuple[list[ValueRow], int]:
-    """Return the rows of one value that is on one side only."""
+    """Return the rows of a value that exists on one side only, and the number of rows left out."""
     return diff_values(value, _ABSENT) if status == "missing" else diff_values(_ABSENT, value)
 
 
 def diff_texts(expected: str, actual: str) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
-    """Return both texts in parts that are marked word by word; texts that are very long are marked as one."""
+    """Return the marked parts of both texts, word by word; a very long text is a single part."""
     if expected == actual:
         return ((False, expected),), ((False, actual),)
     left, right = _WORD.findall(expected), _WORD.findall(actual)

@@ -87,7 +87,7 @@ def _link_editor(viewer: Viewer, opened: OpenedRecord, entry: CaseEntry, run: Ru
 
 
 def _choose_run(entry: CaseEntry, number: str) -> RunResult | None:
-    """Return the run with this number, else the one to look at; None if the case has no runs.
+    """Return the run with this number; for "" the run to look at first, or None without runs.
 
     Raises:
         InvalidInputError: the case has no run of this number.
@@ -120,7 +120,7 @@ def _build_trace(
 
 
 def _link_neighbours(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> dict[str, object]:
-    """Return the case before and after this one in the list that the reader came from."""
+    """Return the links to the list, and to the cases before and after this case in it."""
     found = select_cases(opened, query)
     position = opened.find_position(entry.case.key)
     at = found.index(position) if position in found else None
@@ -157,7 +157,7 @@ def _link_views(
 def _link_runs(
     opened: OpenedRecord, entry: CaseEntry, query: CaseQuery, run: RunResult | None, view: str
 ) -> list[tuple[int, str, str, bool]]:
-    """Return number, status, address of each run, and if it is shown; nothing for a single run."""
+    """Return (number, status, address, is shown) of each run; nothing for a single run."""
     if len(entry.case.runs) < 2 or view == "runs":
         return []
     return [

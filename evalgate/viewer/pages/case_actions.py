@@ -1,4 +1,4 @@
-"""Buttons of the case page that are about the case as a whole: duplicate, move, delete and drop it."""
+"""Buttons of the case page that act on the whole case: duplicate, move, delete and drop."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -77,7 +77,7 @@ def _change_cases(request: Request, form: Form) -> Response:
 def _ask_to_delete(
     request: Request, page: EditedCase, also: Sequence[FileChange], digest: str, *, is_changed: bool
 ) -> Response:
-    """Show what deleting a case removes, and its digest; `is_changed`: something else was shown before."""
+    """Ask to confirm a deletion, and show its changes; `is_changed`: they differ from those shown before."""
     edited = edit_eval_set(page.file, replace_case(page.file, page.case))
     return render(
         request,

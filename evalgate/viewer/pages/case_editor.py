@@ -66,7 +66,7 @@ _Item = TypeVar("_Item")
 
 @frozen
 class ActualRuns:
-    """The runs of a case in the record that the page shows next to the expectations."""
+    """The runs of a case in a record, which the page shows next to the expectations."""
 
     record_id: str
     records: Sequence[tuple[str, str]]
@@ -130,7 +130,7 @@ def open_page(viewer: Viewer, file: EvalSetFile, query: Mapping[str, str]) -> Ed
 
 
 def open_draft(page: EditedCase) -> CaseDraft:
-    """Return the form of the case as it is in the files."""
+    """Return the draft of the case as it is in the files, checks included."""
     draft = draft_case(page.case)
     draft.checks = draft_checks(open_notes(page.file).get_note(page.case.eval_id).checks)
     return draft
@@ -162,7 +162,7 @@ def _find_actual(viewer: Viewer, key: tuple[str, str], record_id: str, run: str)
 def render_case(
     request: Request, page: EditedCase, draft: CaseDraft, *, status_code: int = 200, **values: object
 ) -> Response:
-    """Return the page of a case with a draft of it. `values` replace those of the template."""
+    """Return the page of a case with a draft in its form. `values` replace the template's default values."""
     viewer, replies = get_viewer(request), page.actual.replies
     base = page.case
     own = {
@@ -308,7 +308,7 @@ def _render_draft(
 
 
 def replace_case(file: EvalSetFile, old: EvalCase, *new: EvalCase) -> list[EvalCase]:
-    """Return the cases of an eval set with others in place of one."""
+    """Return the cases of an eval set, with the cases `new` in place of `old`."""
     cases: list[EvalCase] = []
     for case in file.eval_set.cases:
         cases += new if case is old else [case]
@@ -320,7 +320,7 @@ def _build_checks(
 ) -> tuple[Mapping[str, Mapping[str, Any]] | None, dict[str, str]]:
     """Return the checks of a draft, and the problems by the names of their fields.
 
-    None stands for the checks in the notes: nothing was changed, also if the notes cannot be read.
+    None instead of the checks means that the draft does not change them.
     """
     held = open_notes(page.file).get_note(page.case.eval_id).checks
     if draft.checks == draft_checks(held):
@@ -334,7 +334,7 @@ def _build_checks(
 
 
 def list_diffs(changes: Sequence[FileChange]) -> Iterator[tuple[str, str]]:
-    """Yield the lines of the differences of further files, each after the name of its file."""
+    """Yield (kind, line) of the differences in further files; each file begins with its name."""
     for change in changes:
         found = build_diff(change.before or b"", change.after or b"", change.shown_as)
         if found:
@@ -371,7 +371,7 @@ def go_on_reviewing(file: EvalSetFile, eval_id: str, done: str) -> Response:
 
 
 def split_diff(diff: str) -> list[tuple[str, str]]:
-    """Return the lines of a difference with their kind: `minus`, `plus`, `place` or ""."""
+    """Return (kind, line) of each line of a diff; the kind is `minus`, `plus`, `place` or ""."""
     kinds = {"-": "minus", "+": "plus", "@": "place"}
     return [(kinds.get(line[:1], ""), line) for line in diff.split("\n")[2:] if line]
 

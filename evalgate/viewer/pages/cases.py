@@ -82,7 +82,7 @@ def link_list(record_id: str) -> str:
 def _list_choices(
     opened: OpenedRecord, query: CaseQuery
 ) -> Iterator[tuple[str, str, str, list[tuple[str, str, bool]]]]:
-    """Yield the filters that have a choice: name of the field, its label, word for all, and its values."""
+    """Yield (field name, label, word for all, values) of each filter with values to choose from."""
     changes = [
         name
         for name in (CHANGED, *CHANGES, UNCHANGED)

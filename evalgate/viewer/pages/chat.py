@@ -52,7 +52,7 @@ def _render_chat(
     form: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     status_code: int = 200,
 ) -> Response:
-    """Return the page. `form` is the form for saving as it was sent: its fields are shown again."""
+    """Return the page. `form` has the fields of the form for saving as sent, which are shown again."""
     viewer = get_viewer(request)
     state = get_chat(viewer).get_state()
     agents = [(PROJECT_AGENT, "the agent of the thresholds file")]

@@ -88,14 +88,14 @@ def _describe_comparison(compared: ComparedRecord, before: str) -> dict[str, obj
 
 
 def _format_sides(metric: MetricSummary) -> tuple[str, str]:
-    """Return the means before and now, both over the cases that are compared; a crash counts as 0 in both."""
+    """Return the earlier and the current mean as text, both over the compared cases; a crash counts as 0."""
     then, now = metric.baseline, metric.compared_score
     beside = (now, then) if metric.delta else (None, None)
     return metric.range.format(then, beside=beside[0]), metric.range.format(now, beside=beside[1])
 
 
 def _rank_change(compared: ComparedRecord, entry: CaseEntry) -> tuple[int, float]:
-    """Return a key that puts changed cases first, in the order of `CHANGES`, then those that fell most."""
+    """Return a sort key: first the kind of change, in the order of `CHANGES`, then the largest change."""
     change = compared.opened.changes.get(entry.case.key)
     order = list(CHANGES).index(change) if change else len(CHANGES)
     changes = (abs(metric.decline) for metric in entry.case.metrics if metric.decline is not None)
@@ -117,7 +117,7 @@ def _build_row(compared: ComparedRecord, before: str, entry: CaseEntry) -> dict[
 
 
 def _format_change(metric: CaseMetric) -> tuple[str, str, str, str]:
-    """Return name, earlier score, score, and the direction as a class of the style sheet."""
+    """Return (name, earlier score, current score, direction); the direction is a class of the style sheet."""
     standing = metric.standing
     then = standing.baseline_mean if standing else None
     now = standing.mean if standing else metric.score

@@ -1,4 +1,4 @@
-"""All results with the metrics that each was judged by, and the history of one case."""
+"""All results with their metrics, and the history of one case."""
 
 import json
 from collections.abc import Iterator

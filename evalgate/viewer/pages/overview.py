@@ -110,14 +110,14 @@ def _describe_group(opened: OpenedRecord, group: FindingGroup) -> dict[str, obje
 
 
 def _link_failure_group(opened: OpenedRecord, names: dict[str, CaseKey], line: FailureLine) -> str:
-    """Return the address of the list of a group's cases, or of its only case."""
+    """Return the address of the only case of a group, or else of the list of its cases."""
     if line.size == 1 and (key := names.get(line.names[0])):
         return link_case(opened.record_id, key)
     return link(f"/records/{opened.record_id}/cases", divergence=line.label)
 
 
 def _list_actions(viewer: Viewer, opened: OpenedRecord) -> Iterator[tuple[str, str]]:
-    """Yield words and address of what can be done with a record: run, compare, edit its eval sets."""
+    """Yield (words, address) of each action for a record: run, compare, edit its eval sets."""
     record_id = opened.record_id
     yield "Run these cases again", link("/run", record=record_id)
     if previous := viewer.records.find_previous(opened.record.created_at):
@@ -131,7 +131,7 @@ def _list_actions(viewer: Viewer, opened: OpenedRecord) -> Iterator[tuple[str, s
 
 
 def _link_groups(opened: OpenedRecord) -> Iterator[tuple[str, list[tuple[str, int, str]]]]:
-    """Yield the title of each grouping, with label, size and address of its groups."""
+    """Yield the title of each grouping, and (label, size, address) of each of its groups."""
     changes = {words: kind for kind, words in CHANGES.items()}
     for title, field in _GROUPINGS.items():
         if title == DIVERGENCE:
@@ -161,7 +161,7 @@ def _list_cases(
 def _link_case(
     opened: OpenedRecord, names: dict[str, CaseKey], name: str, words: str
 ) -> tuple[str, str, str]:
-    """Return a case's name, the words about it, and its address; "" if the record does not have it."""
+    """Return (name, words, address) of a case; the address is "" if the record does not have the case."""
     key = names.get(name)
     return name, words, link_case(opened.record_id, key) if key else ""
 

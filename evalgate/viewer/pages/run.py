@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def get_runs(viewer: Viewer) -> PageRuns:
-    """Return the runs of a viewer; they are stopped when it ends."""
+    """Return the runs of a viewer; the end of the viewer stops them."""
     found = viewer.services.get(PageRuns)
     if not isinstance(found, PageRuns):
         found = viewer.services[PageRuns] = PageRuns()
@@ -36,7 +36,7 @@ def get_runs(viewer: Viewer) -> PageRuns:
 
 
 def show_form(request: Request) -> Response:
-    """Show the cases and metrics to choose; the query's `case` are ticked, and `q` searches."""
+    """Show the cases and metrics to choose. In the query, `case` ticks cases and `q` searches."""
     viewer = get_viewer(request)
     try:
         plan = build_project_plan(viewer.folder, viewer.thresholds)
@@ -81,7 +81,7 @@ def _render_form(
 
 
 def _find_recorded(viewer: Viewer, asked: Mapping[str, tuple[str, ...]]) -> set[str] | None:
-    """Return the cases in the list of a record that is asked for; None if there is no such record."""
+    """Return the keys of the cases in a record's list that the query names; None if it names no record."""
     record_id = asked.get("record", ("",))[0]
     if not record_id:
         return None
@@ -91,7 +91,7 @@ def _find_recorded(viewer: Viewer, asked: Mapping[str, tuple[str, ...]]) -> set[
 
 
 def _list_cases(plan: Plan, words: list[str], ticked: set[str]) -> Iterator[Mapping[str, object]]:
-    """Yield the cases that hold every word in their ids, tags or first message, and those that are ticked."""
+    """Yield the ticked cases, and the cases with every word in their ids, tags or first message."""
     for suite in plan.suites:
         for case in suite.eval_set.cases:
             set_id, message = suite.eval_set.eval_set_id, case.turns[0].user.text if case.turns else ""
@@ -180,7 +180,7 @@ def _read_cases(plan: Plan, form: Mapping[str, tuple[str, ...]], recorded: set[s
 
 
 def _read_thresholds(plan: Plan, form: Mapping[str, tuple[str, ...]]) -> Mapping[str, float | None]:
-    """Return the threshold of each ticked metric; None if it is that of the files, or is left empty there.
+    """Return the threshold of each ticked metric; None to keep the thresholds of the files.
 
     Raises:
         InvalidInputError: a threshold is no number, or out of the metric's range.
