@@ -1,4 +1,4 @@
-"""Resolve the agent that the configuration names, and build it with what it needs installed."""
+"""Resolve the agent that the configuration names, install its dependencies, and build it."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
@@ -179,7 +179,7 @@ def describe_sample_agent(chosen: AgentSpec, rules: Thresholds) -> str:
 
 
 def _is_sample(source: str) -> bool:
-    """Return True if code without docstrings is that of the agent that `evalgate init` writes."""
+    """Return True if `source` has the code of the agent that `evalgate init` writes."""
     if _SAMPLE_WORD not in source:
         return False
     import ast

@@ -122,7 +122,7 @@ class PerTurnSession:
 
 
 class _TurnProcess(AgentProcess):
-    """A process that answers with its whole stdout. It is also the listener that receives its own events."""
+    """Process that answers with its whole stdout, and is the listener to its own events."""
 
     def __init__(self) -> None:
         super().__init__(self)

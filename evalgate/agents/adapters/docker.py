@@ -216,7 +216,7 @@ class DockerAgentOptions(HttpDialectOptions):
         )
 
     def _override_service(self, service: ContainerSpec, own: ContainerSpec) -> ContainerSpec:
-        """Return the service's container, with every setting replaced that the `agent` section gives."""
+        """Return the service's container, with the settings of the `agent` section in place of its own."""
         given = self.model_fields_set  # tells `read_only: false` from no `read_only`
         limits = ContainerLimits(
             memory=self.memory or service.limits.memory,

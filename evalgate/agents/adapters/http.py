@@ -18,7 +18,7 @@ _OTLP_PORT = 4318
 
 
 def _find_url_problem(url: str) -> str:
-    """Return the reason why a URL cannot be used, or "". Quote no part: it may hold a secret."""
+    """Return why a URL cannot be used, or "". The text quotes no part of the URL, which may hold a secret."""
     if not is_http_url(url):
         return "must be an address that starts with http:// or https://"
     if "@" in urlsplit(url).netloc:

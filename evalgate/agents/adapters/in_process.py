@@ -1,8 +1,8 @@
 """Agents that are objects of the gate's own process: a function, a closure, or an agent of a framework.
 
 Only the library uses them, because nothing separates them from the gate: they can change its memory and its
-environment, and a turn that never returns cannot be ended. What they answer passes through the same protocol
-as the answers of a worker, so both give the same replies, failures and usage.
+environment, and a turn that never returns cannot be ended. Their answers pass through the protocol of the
+workers, so they give the same replies, failures and usage as in a worker.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _TOLERANCE_S = 0.05
 
 
 class _LoopWorker:
-    """The conversations in one event loop: that of the caller, or that of a thread, which can be left behind.
+    """Conversations in one event loop: the caller's loop, or a thread's loop, which can be abandoned.
 
     All methods except `send` are called in the loop of the gate.
     """
@@ -82,7 +82,7 @@ class _LoopWorker:
         self._grace_timer: LoopTimer | None = None
 
     async def close(self) -> None:
-        """End the agent's thread and those of its turns, as far as they end."""
+        """End the agent's thread and the threads of its turns; threads that hang are left behind."""
         self.sessions.clear()
         self.turn_limits.cancel_timer()
         if self._grace_timer is not None:
@@ -107,7 +107,7 @@ class _LoopWorker:
                 self._loop.call_soon_threadsafe(self._deliver, line, False)
 
     def _is_late(self, message: dict[str, Any]) -> bool:
-        """Return True if the message ends a turn that the time limit should have ended before."""
+        """Return True if the message ends a turn after the turn's time limit."""
         took_s = time.monotonic() - self._began.get(message["session"], math.inf)
         return message["type"] in ("done", "error") and took_s > self._timeout_s + _TOLERANCE_S
 
@@ -155,7 +155,7 @@ class _LoopWorker:
                 self._grace_timer = LoopTimer(_GRACE_S, self._check_block)
 
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
-        """Count a turn that could not be ended."""
+        """Count the turn if it could not be ended."""
         self._unanswered.pop(session, None)
         self.abandoned += still_running
 
@@ -181,7 +181,7 @@ class _LoopWorker:
             self._leave_thread_behind(self.thread)
 
     def _leave_thread_behind(self, thread: AgentThread) -> None:
-        """Settle every session: if one is busy it timed out, else all are started again, each alone."""
+        """Settle every session: a single busy one timed out, all others are started again, each alone."""
         self.is_blocked = True
         self.turn_limits.cancel_timer()
         self._pool.close()
@@ -213,12 +213,12 @@ class InProcessOptions:
 class InProcessAgent:
     """`Agent` that runs its turns in this process.
 
-    Asynchronous ones run in a loop in a thread of their own if the gate's loop is its own, too; otherwise in
-    the caller's loop.
+    Asynchronous turns run in the loop of a separate thread if the gate has its own loop, else in the caller's
+    loop.
     """
 
     def __init__(self, agent: object, *, timeout: float, concurrency: int) -> None:
-        """Keep the options of an agent that is not looked at before it starts.
+        """Store the options; the agent is inspected when it starts.
 
         Args:
             agent: A function, an object with a known method, or a class or function that creates one.
@@ -326,6 +326,6 @@ class InProcessAgent:
 
 
 def describe_object(agent: object) -> str:
-    """Return how reports name an object: its module and name, as `agent.py` would be named by its path."""
+    """Return the name of an object in reports: its module and qualified name, or those of its class."""
     named = agent if hasattr(agent, "__qualname__") else type(agent)
     return f"{named.__module__}.{named.__qualname__}"

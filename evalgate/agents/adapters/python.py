@@ -77,7 +77,7 @@ def build_python_agent(
         gid: The group to run as.
         memory: Memory that a process and its children may use, as `512m`; None: no limit.
         capture: If True, capture model calls and spans of an agent that reports none itself.
-        track_files: If True, keep the files of the project that the agent opens.
+        track_files: If True, record the files of the project that the agent opens.
     """
     launch = build_python_launch(
         {"entry": entry, "capture": capture, "track": track_files},

@@ -150,7 +150,7 @@ class Sidecars:
 
 
 def _check_condition(state: Mapping[str, Any], condition: str) -> tuple[str, bool]:
-    """Return (reason, is_true): the reason why the condition can never become true, or "", and its value."""
+    """Return why the condition can never become true, or ""; and whether it is true now."""
     is_over = state["Status"] in {"exited", "dead"}
     if condition == "service_completed_successfully":
         code = state["ExitCode"]
@@ -171,7 +171,7 @@ def _remove_quietly(found: "Network | DockerVolume") -> None:
 
 
 class ComposeAgent:
-    """An `Agent` in a container, which is created once the services that it depends on run."""
+    """An `Agent` in a container, which is created after the services that it depends on have started."""
 
     def __init__(
         self, sidecars: Sidecars, agent: PlannedService, build_agent: Callable[[ContainerSpec], Agent]
@@ -227,7 +227,7 @@ class ContainerSpecBuilder:
         self._problems: list[Problem] = []
 
     def build_specs(self) -> Mapping[str, ContainerSpec]:
-        """Return the container of each service, by name. Volumes keep their names in the Compose file.
+        """Return the container specification of each service by name, with volume names of the Compose file.
 
         Raises:
             InvalidInputError: an env file cannot be read, or a mounted path is missing or outside the
@@ -323,7 +323,7 @@ class ContainerSpecBuilder:
 
 
 def place_in_network(spec: ContainerSpec, network: str, volumes: Mapping[str, str]) -> ContainerSpec:
-    """Return `spec` in the network `network`, with its volume names mapped to those that were created."""
+    """Return `spec` in the network, with each volume's name replaced by the created volume's name."""
     return replace(
         spec,
         limits=replace(spec.limits, network=network),
@@ -362,7 +362,7 @@ def build_compose_agent(
         folder: The working folder.
         environ: Values of the Compose file's variables.
         timeout_s: Seconds until the condition of a dependency must be true.
-        adapt_spec: Function that applies the user's own settings to the agent's container.
+        adapt_spec: Function that applies the settings of the `agent` section to the agent's container.
         build_agent: Function that builds the agent in its container.
 
     Raises:

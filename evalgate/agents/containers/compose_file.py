@@ -28,7 +28,7 @@ class InterpolationError(Exception):
 
 
 def interpolate_text(text: str, values: Mapping[str, str]) -> str:
-    """Return `text` with its variables replaced; a variable without a value and a default becomes empty.
+    """Return `text` with its variables replaced; a variable with neither value nor default becomes empty.
 
     Raises:
         InterpolationError: a required variable is not set, or the text holds a lone dollar sign.
@@ -102,7 +102,7 @@ def _convert_to_text(value: object) -> object:
 
 
 def _parse_assignments(value: object) -> object:
-    """Return `{A: 1}` for `[A=1]`; a name without a value has None."""
+    """Return a list `[A=1, B]` as `{A: 1, B: None}`, and any other value unchanged."""
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         return value
     pairs = (each.partition("=") for each in value)

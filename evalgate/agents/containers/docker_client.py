@@ -37,7 +37,7 @@ _OWN_CONTAINER = re.compile(r"/containers/([0-9a-f]{64})/\S+ /etc/(?:hosts|hostn
 def find_own_container() -> str:
     """Return the id of the container that this process runs in; "" if it runs in none.
 
-    Docker mounts a container's own files from a folder of its id; its host name may be anything.
+    The id is in the paths of Docker's mounts; the container's host name may be anything.
     """
     with suppress(OSError):
         found = _OWN_CONTAINER.search(Path("/proc/self/mountinfo").read_text("utf-8", errors="replace"))
@@ -345,7 +345,7 @@ def _build_network_settings(client: "DockerClient", spec: ContainerSpec) -> dict
 
 
 def find_gate_container(client: "DockerClient") -> str:
-    """Return the id of the gate's own container; "" without one, or if it uses the machine's network."""
+    """Return the id of the gate's container; "" if it has none, or uses the machine's network."""
     own = find_own_container()
     return own if own and find_container_network(client, own) != "host" else ""
 

@@ -116,7 +116,7 @@ class ServerContainer:
         return log
 
     async def detect_end(self) -> Failure | None:
-        """Wait for the daemon to notice an end; return the container's failure, or None if it still runs."""
+        """Return the failure of the container if it ended; wait some seconds, then return None if it runs."""
         self.affected_turns = max(self.affected_turns, self.busy)
         if self._end_watch is None or (self._end_watch.done() and self.end_failure is None):
             self._end_watch = asyncio.create_task(self._watch_end())

@@ -33,9 +33,9 @@ def find_reachable_endpoint(
 ) -> CollectorEndpoint:
     """Return an endpoint that the container can reach, exposed to as few others as possible. Blocks.
 
-    This is the gateway's address in the container's network, which leads to the machine. If the gate runs in
-    a container too, it is the gate's own address in the network that both containers share. For a container
-    in the machine's own network, the wanted endpoint is returned unchanged.
+    Its address is the gateway of the container's network, which leads to the machine. If the gate runs in a
+    container too, the address is the gate's, in the network that both containers share. For a container in
+    the machine's own network, the wanted endpoint is returned unchanged.
 
     Raises:
         AgentUnreachableError: the network has no such address.
@@ -105,8 +105,8 @@ def _resolve_without_gateway(
 def find_network_gateway(network: Mapping[str, Any]) -> str:
     """Return the machine's IPv4 address in a Docker network; "" if it cannot be known.
 
-    A daemon that found an existing default bridge reports its subnet without a gateway. Then the address is
-    read from the bridge's interface, if this machine, and not a virtual machine, has the interface.
+    A daemon that did not create its default bridge reports no gateway. The address is then read from the
+    bridge's interface, if this machine has the interface: it may be in a virtual machine.
     """
     settings = network["IPAM"]["Config"] or ()
     reported = next((str(each["Gateway"]) for each in settings if "." in each.get("Gateway", "")), "")

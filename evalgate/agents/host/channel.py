@@ -63,7 +63,7 @@ def _write_all(outgoing: int, data: bytes) -> None:
 
 
 class Sender(Protocol):
-    """Something that takes the messages of the host to the gate."""
+    """Sender of the host's messages to the gate."""
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message, from any thread."""

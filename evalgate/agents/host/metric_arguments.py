@@ -23,7 +23,7 @@ _DATA = ("args", "result", "state", "final_state", "attachments", "response")
 
 
 def to_namespace(value: Any) -> Any:
-    """Return `value` with dicts as `JsonNamespace`, except data such as arguments, results and states."""
+    """Return `value` with dicts as `JsonNamespace`; dicts of data (arguments, results, states) stay dicts."""
     if isinstance(value, list):
         return [to_namespace(each) for each in value]
     if isinstance(value, dict):

@@ -178,10 +178,10 @@ _STATUSES = {
 
 
 def _convert_result(result: Any) -> dict[str, Any]:
-    """Return the answer for what a function returned for a whole run.
+    """Return the answer for the result that a function returned for a whole run.
 
     Raises:
-        InvalidScoreError: it is no number, and no object with a score.
+        InvalidScoreError: the result is neither a number nor an object with a score.
     """
     kind = type(result).__name__
     # By name, because the metric may run in an environment without evalgate, or with another release of it.
@@ -207,7 +207,7 @@ def _convert_object(result: Any) -> dict[str, Any]:
 
 
 def _convert_turn(result: Any) -> dict[str, Any]:
-    """Return the answer for one turn, of which a function returned a number or an object with a score."""
+    """Return the answer for one turn from the result of a function: a number or an object with a score."""
     if not _is_object(result):
         return {"score": _require_number(result)}
     status, score = _get_status(result), _get_field(result, "score")
@@ -226,7 +226,7 @@ def _average_turns(turns: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _convert_explanation(result: Any, status: str) -> dict[str, Any]:
-    """Return what is said of a score: `reason`, `details` and `passed`, each if it is given."""
+    """Return the `reason`, `details` and `passed` of a score, without those that are missing."""
     answer: dict[str, Any] = {}
     if reason := _get_reason(result):
         answer["reason"] = reason
@@ -250,7 +250,7 @@ def _has_field(result: Any, name: str) -> bool:
 
 
 def _get_field(result: Any, *names: str) -> Any:
-    """Return the first of the named fields that is set; None if none is."""
+    """Return the value of the first named field that is not None, else None."""
     for name in names:
         value = result.get(name) if isinstance(result, dict) else getattr(result, name, None)
         if value is not None:
@@ -259,7 +259,7 @@ def _get_field(result: Any, *names: str) -> Any:
 
 
 def _get_status(result: Any) -> str:
-    """Return "passed", "failed", "not_evaluated" or "error"; "" if the result does not tell."""
+    """Return "passed", "failed", "not_evaluated" or "error"; "" if the result has no status."""
     passed = _get_field(result, "passed")
     if isinstance(passed, bool):
         return "passed" if passed else "failed"
@@ -297,7 +297,7 @@ def _get_details(result: Any) -> dict[str, Any]:
     """Return the details as a JSON object, with the scores of rubrics as `rubric_scores`.
 
     Raises:
-        InvalidScoreError: JSON cannot hold them.
+        InvalidScoreError: JSON cannot hold the details.
     """
     details = _get_field(result, "details")
     plain = _convert_to_json(details)

@@ -28,7 +28,7 @@ _OTHERS = frozenset({"site-packages", "dist-packages", "node_modules", ".git"})
 
 
 class OpenedFiles:
-    """Recorder of opened files, from its creation on. It can never be removed from the process."""
+    """Recorder of the files that the process opens. Its audit hook cannot be removed."""
 
     def __init__(self, home: str) -> None:
         self._home = os.path.realpath(home)
@@ -66,7 +66,7 @@ class OpenedFiles:
             self._new.append(name)
 
     def take_message(self) -> Optional[dict[str, Any]]:
-        """Return a message with the files since the last call, relative to `home`; None without any."""
+        """Return a message with the files since the last call, relative to `home`; None without news."""
         found: Set[str] = set()
         modules, self._modules = self._modules, set(sys.modules)
         names = [_get_source(sys.modules.get(name)) for name in self._modules - modules]
@@ -83,7 +83,7 @@ class OpenedFiles:
         return {"type": "files", "paths": sorted(found), "incomplete": bool(programs)}
 
     def _find_relative(self, path: str) -> str:
-        """Return the path relative to `home`; "" for a file outside of the repository, or of a package."""
+        """Return the path relative to `home`; "" if it is missing, outside the repository or of a package."""
         if not path.startswith(self._root + os.sep) or self._is_of_package(path):
             return ""
         if not os.path.isfile(path) and not os.path.islink(path):
@@ -101,9 +101,9 @@ class OpenedFiles:
 
 
 def follow_links(path: str) -> Iterator[str]:
-    """Yield the absolute paths of all links on the way to a file, and that of the file itself.
+    """Yield the absolute paths of all links on the way to a file, and of the file itself.
 
-    Each of them may change: a file, a link to it, and a link to a folder in the middle.
+    Each may change: the file, a link to it, and a link to a folder above it.
     """
     at, rest, links = os.sep, path.split(os.sep)[::-1], 0
     while rest:
@@ -124,7 +124,7 @@ def follow_links(path: str) -> Iterator[str]:
 
 
 def _read_link(path: str) -> str:
-    """Return what a link names; "" if the path is no link or cannot be read."""
+    """Return the target of a link; "" if the path is no link or cannot be read."""
     try:
         return os.readlink(path)
     except (OSError, ValueError):
@@ -132,7 +132,7 @@ def _read_link(path: str) -> str:
 
 
 def _get_database(name: str) -> str:
-    """Return the path of a database of SQLite, which may be written as an address, `file:a.db?mode=ro`."""
+    """Return the path of an SQLite database from its name, which may be a URI: `file:a.db?mode=ro`."""
     if not name.startswith("file:"):
         return name
     path = name[len("file:") :].partition("#")[0].partition("?")[0]
@@ -149,7 +149,7 @@ def _get_source(module: object) -> str:
 
 
 def _get_uncompiled(path: str) -> str:
-    """Return the source of a file with bytecode, and every other path as it is."""
+    """Return the path of a bytecode file's source, and any other path unchanged."""
     if not path.endswith(".pyc"):
         return path
     try:

@@ -63,8 +63,8 @@ class Recording:
         """Return a copy of the result of the next equal call.
 
         Raises:
-            RecordedToolError: the tool raised an error in the recorded call.
-            NoMatchingMockError: the recording has no further call with these arguments, or no result of it.
+            RecordedToolError: the tool raised an error in the recorded call. NoMatchingMockError: the
+            recording has no further call with these arguments, or no result of the call.
         """
         with self._lock:
             call = self._calls.get(name, {}).get(format_canonical(args))

@@ -51,7 +51,7 @@ class Mocks:
 
         Raises:
             RecordedToolError: the tool raised an error in the recorded call.
-            NoMatchingMockError: there is no result. `missing` holds the error too, which frameworks may hide.
+            NoMatchingMockError: there is no result. `missing` keeps the error, since frameworks may hide it.
         """
         for mock in self._list_mocks(name):
             if _matches_args(mock.get("args"), args or {}, mock.get("exact") is True):

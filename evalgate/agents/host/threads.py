@@ -21,7 +21,7 @@ _PID = os.getpid()
 
 
 def own_process() -> None:
-    """Mark this process as the host, which `end_if_forked` does not end, although it may be forked itself."""
+    """Mark this process as the host, so that `end_if_forked` spares it even if it was forked itself."""
     global _PID  # noqa: PLW0603  the module is the state: one process has one host
     _PID = os.getpid()
 
@@ -29,8 +29,8 @@ def own_process() -> None:
 def watch_forks(loop: asyncio.AbstractEventLoop) -> None:
     """Terminate a forked child as soon as it runs an iteration of the host's event loop.
 
-    Children that never run this loop stay: they exit by themselves, or run another program or event loop, as
-    those of `subprocess` and `multiprocessing` do.
+    Children that never run this loop stay: they exit by themselves, or run another program or event loop,
+    like the children of `subprocess` and `multiprocessing`.
     """
     register = getattr(os, "register_at_fork", None)
     if register is not None:
@@ -47,7 +47,7 @@ def _schedule_end_check(loop: asyncio.AbstractEventLoop) -> None:
 def end_if_forked(error: Optional[BaseException] = None) -> None:
     """Terminate this process if it is a forked child.
 
-    The exit code is 0, that of a `SystemExit`, or 1 if any other `error` ended the agent's code. `os._exit`
+    The exit code is 0 without `error`, the code of a `SystemExit`, or 1 for any other `error`. `os._exit`
     is used because buffers and exit handlers are copies of the parent's, and must not run twice.
     """
     if os.getpid() == _PID:

@@ -76,7 +76,7 @@ def require_decorated(session: Session) -> None:
 
 
 def refuse_undecorated_call(session: Session, name: str) -> None:
-    """Refuse the report of a call of a mocked tool that the agent makes itself.
+    """Refuse the report of a call if the tool is mocked but has no decorator.
 
     Raises:
         NoMatchingMockError: the tool is mocked and has no decorator.
@@ -93,7 +93,7 @@ def tool(function: Any = None, *, name: Optional[str] = None) -> Any:
 
     Args:
         function: The function, which may be asynchronous. Its results must be JSON.
-        name: Name of the tool; that of the function when absent.
+        name: Name of the tool; None: the name of the function.
 
     Raises:
         TypeError: the function is a generator.
@@ -161,7 +161,7 @@ def _watch_call(
 def _name_arguments(
     function: Callable[..., Any], values: tuple[Any, ...], named: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments of a call by name, without `self`; an object that is no JSON is `<its class>`."""
+    """Return the arguments of a call by name, without `self`; objects that are no JSON become `<Class>`."""
     try:
         bound = inspect.signature(function).bind(*values, **named)
     except TypeError:  # the call itself fails with the same error
@@ -195,7 +195,7 @@ def _require_result(session: Session, name: str, args: dict[str, Any], function:
 
 
 def _restore_error(error: RecordedToolError, function: Callable[..., Any]) -> Exception:
-    """Return an error of the recorded class, if the tool's module or Python has it, else the given one."""
+    """Return the error with its recorded class if the tool's module or Python has the class, else `error`."""
     module_names = getattr(inspect.unwrap(function), "__globals__", {})
     kind = module_names.get(error.type_name, getattr(builtins, error.type_name or " ", None))
     if isinstance(kind, type) and issubclass(kind, Exception):

@@ -1,7 +1,7 @@
 """Recorder of the timed steps of a session, which sends each to the gate when it ends.
 
-The gate asks for them with `trace` in the message `start`. Recording must never break a turn: what cannot be
-converted is cut, and what exceeds the limits is left out.
+The gate requests the steps with `trace` in the message `start`. Recording must never break a turn: what
+cannot be converted is cut, and what exceeds the limits is left out.
 """
 
 from __future__ import annotations
@@ -92,12 +92,12 @@ class TraceRecorder:
                 self._send_span(span, response, error)
 
     def drop_span(self, span: OpenSpan) -> None:
-        """Forget a step that turned out not to happen."""
+        """Forget a step that did not take place."""
         with self._lock:
             self._open.pop(span.id, None)
 
     def close_turn(self, name: object, request: object, response: object, error: object = "") -> None:
-        """End the turn, its open steps, and the step of the whole turn if no agent reported one."""
+        """End the turn and its open steps; add a step for the turn if it has no step of an agent."""
         with self._lock:
             if self._turn_began is None:
                 return

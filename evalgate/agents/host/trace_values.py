@@ -108,7 +108,7 @@ def _convert_scalar(value: object) -> object:
 
 
 def _read_object(value: object) -> object:
-    """Return what an object that is no JSON holds: its fields, or else its text."""
+    """Return the fields of an object that is no JSON, or else its text."""
     try:
         dump = getattr(value, "model_dump", None)
         if callable(dump) and not isinstance(value, type):

@@ -1,7 +1,7 @@
 """Capture of model calls in the agent's process: requests of the providers' SDKs, and OpenTelemetry spans.
 
-No package is imported for the capture: each is patched when the agent imports it. An event belongs to the
-turn that a context variable names where the event happens. The events of a turn are sent to the gate when the
+No package is imported for the capture: each is patched when the agent imports it. A context variable names
+the turn to which the events of the running code belong. The events of a turn are sent to the gate when the
 turn ends. No error of the capture may reach the agent.
 """
 

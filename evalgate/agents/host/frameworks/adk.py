@@ -160,7 +160,7 @@ class _AdkConversation:
 
 
 def _create_plugins(session: Session) -> list[Any]:
-    """Return the plugins of a session. Tracing is first: ADK calls no further plugin of a mocked tool."""
+    """Return the plugins of a session, tracing first: ADK calls no plugin after the one that mocks a tool."""
     plugins = []
     if session.trace is not None:
         from .adk_trace import create_trace_plugin
@@ -227,7 +227,7 @@ def _report_usage(event: Any, session: Session) -> None:
 
 
 def count_tokens(used: Any) -> dict[str, int]:
-    """Return the tokens of a model's answer as a usage of the protocol has them."""
+    """Return the tokens of a model's answer, with the field names of a `usage` message."""
     return {
         "input_tokens": (used.prompt_token_count or 0) + (used.tool_use_prompt_token_count or 0),
         "output_tokens": (used.candidates_token_count or 0) + (used.thoughts_token_count or 0),

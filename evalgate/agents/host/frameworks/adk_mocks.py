@@ -1,4 +1,4 @@
-"""A plugin of Google ADK that answers mocked tools, and the tools that no plugin can answer."""
+"""A plugin of Google ADK that answers mocked tools, and a check for tools that it cannot answer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _is_control_tool(tool: Any) -> bool:
 
 
 def refuse_unmockable_tools(root: Any, mocks: Mocks) -> None:
-    """Refuse agents with a mocked tool that runs without ADK's callbacks of tools.
+    """Refuse agents with a mocked tool for which ADK calls no tool callbacks.
 
     Raises:
         UnsupportedCaseError: a mocked tool is run by the model's provider or by a workflow, or an agent has a

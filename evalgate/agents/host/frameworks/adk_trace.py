@@ -16,7 +16,7 @@ _LEFT_OUT = {"http_options", "response_schema"}
 
 
 def create_trace_plugin(recorder: TraceRecorder) -> Any:
-    """Return the plugin; it must be listed before all others, which may answer in the place of a tool."""
+    """Return the plugin; it must be listed first, because other plugins may answer instead of a tool."""
     steps = _AdkSteps(recorder)
     base = importlib.import_module("google.adk.plugins.base_plugin").BasePlugin
     callbacks: Dict[str, Callable[..., Any]] = {
@@ -48,7 +48,7 @@ def _as_callback(action: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _AdkSteps:
-    """Open steps of one conversation, by what ADK passes to the callbacks of a step."""
+    """Open steps of one conversation, found by the context and tool that ADK passes to callbacks."""
 
     def __init__(self, recorder: TraceRecorder) -> None:
         self._recorder = recorder
@@ -132,7 +132,7 @@ class _AdkSteps:
             self._recorder.end_span(span, result, error or "")
 
     def _find_parent(self, context: Any) -> Optional[OpenSpan]:
-        """Return the agent of a context, else the agent above it, else the tool that runs it."""
+        """Return the step of a context's agent, else of an agent above it, else of the latest open tool."""
         key, branch = _get_key(context), _get_branch(context)
         inner = [span for own, _, span in self._agents if own == key]
         if inner:

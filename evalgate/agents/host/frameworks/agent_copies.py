@@ -79,7 +79,7 @@ def create_factory_host(
 ) -> AgentHost:
     """Return the host of an agent that `make` creates anew for each conversation.
 
-    Two agents are created at once: if they are the same object (a singleton, a cached function), `make` does
+    Two agents are created first: if both are the same object (a singleton, a cached function), `make` does
     not separate conversations.
 
     Raises:

@@ -1,6 +1,6 @@
-"""Model clients of AutoGen that record their calls as steps of a trace; tools are known from events.
+"""Recording of AutoGen's model calls, by wrapped clients, and tool calls, by events, as steps of a trace.
 
-Copies of an agent may share a client, so the recorder is that of the conversation that asks.
+Copies of an agent may share a client, so a context variable names the recorder of the running turn.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MARK = "_evalgate_is_traced"
 
 
 def trace_clients(clients: Iterable[Any]) -> None:
-    """Let model clients record their calls, each once."""
+    """Wrap model clients that are not wrapped yet, so that they record their calls."""
     for client in clients:
         if not getattr(client, _MARK, False):
             setattr(client, _MARK, True)
@@ -91,7 +91,7 @@ def _end_step(step: Optional[OpenSpan], result: Any, error: str = "") -> None:
 
 
 class ToolSteps:
-    """Open calls of tools of one turn."""
+    """Open tool calls of one turn."""
 
     def __init__(self, recorder: TraceRecorder) -> None:
         self._recorder = recorder
@@ -99,7 +99,7 @@ class ToolSteps:
 
     @ignore_errors
     def note_message(self, message: Any) -> None:
-        """Begin the calls that a message requests, or end those that it has results of."""
+        """Begin the tool calls that a message requests, or end the calls with results in the message."""
         kind = type(message).__name__
         if kind == "ToolCallRequestEvent":
             for call in message.content:

@@ -37,7 +37,7 @@ def create_host(agent: object) -> Optional[AgentHost]:
 
 
 def _is_stateless(agent: object) -> bool:
-    """Return True if no object of the user behind `agent` could store a conversation.
+    """Return True if no object of the user that could store a conversation is behind `agent`.
 
     This holds for functions, and for methods of an agent that its framework lets conversations share.
     """

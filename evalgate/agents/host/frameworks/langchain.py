@@ -106,7 +106,7 @@ class _GraphConversation:
         return self._finish_turn(session, recorder)
 
     def _record_messages(self, messages: Any, recorder: EventRecorder, sent: object) -> None:
-        """Record new messages; if `sent`, the user's own message, is given, only mark them as known."""
+        """Record new messages, or only mark them as seen if `sent`, the user's message, is not None."""
         convert = importlib.import_module("langchain_core.messages").convert_to_messages
         for index, message in enumerate(convert(messages)):
             key = getattr(message, "id", None) or index

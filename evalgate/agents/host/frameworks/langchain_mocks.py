@@ -1,7 +1,7 @@
 """Mocks for LangChain's tools, which LangGraph's graphs call too.
 
-The methods `run` and `arun` of all tools are wrapped once. In a conversation with mocks they call a copy of
-the tool with another function, so that arguments are validated and callbacks are called as usual.
+The methods `run` and `arun` of all tools are wrapped once. In a conversation with mocks, the wrappers call a
+copy of the tool with another function, so that arguments are validated and callbacks are called as usual.
 """
 
 from __future__ import annotations

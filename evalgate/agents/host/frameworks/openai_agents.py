@@ -45,7 +45,7 @@ class _MockCloner:
         return found
 
     def _mock_mcp_tools(self, clone: Any) -> None:
-        """Replace the tools of MCP servers as well; the servers are still asked to list them."""
+        """Let the clone mock the tools of MCP servers; the servers still list their tools."""
         list_tools = clone.get_mcp_tools
 
         async def get_mcp_tools(*values: Any, **named: Any) -> list[Any]:

@@ -96,7 +96,7 @@ def _refuse_native_tools(agent: Any, mocks: Mocks) -> None:
 
 
 def _find_written_arguments(ctx: Any, tool_args: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments as the model wrote them: those of the tool have defaults, and Python's types."""
+    """Return the arguments as the model wrote them, without the tool's defaults and converted types."""
     wanted = getattr(ctx, "tool_call_id", None)
     for message in reversed(getattr(ctx, "messages", None) or []):
         for part in message.parts:
