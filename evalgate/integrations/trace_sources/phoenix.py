@@ -76,7 +76,7 @@ class PhoenixApi:
 
 
 def _has_older_only(page: Mapping[str, Any], traces: Mapping[str, str], limit: int) -> bool:
-    """Return True if no span of a page is of the `limit` newest traces, whose spans may be interleaved."""
+    """Return True if no span of a page is of the `limit` newest traces; their spans may be interleaved."""
     newest = set(list(dict.fromkeys(traces.values()))[:limit])
     spans = [each for each in get_list(page, "data") if isinstance(each, dict)]
     return not any(get_text(get_dict(span, "context"), "trace_id") in newest for span in spans)
