@@ -32,7 +32,7 @@ class CodeQualityReport:
     """GitLab's Code Quality report: a list of issues, empty if there are none."""
 
     folder: str = ""
-    """The folder that paths in the record start from, relative to the repository's root."""
+    """The folder to which paths in the record are relative, relative to the repository's root."""
 
     file_name = "gl-code-quality-report.json"
 
@@ -80,7 +80,7 @@ def _normalize_path(folder: str, path: str) -> str:
 def _list_named_faults(case: CaseResult) -> Iterator[tuple[str, str]]:
     """Yield the faults of a case as (name, sentence).
 
-    The name is that of the metric, or the outcome of the run if the agent did not answer.
+    The name is the metric's name, or the outcome of the run if the agent did not answer.
     """
     unanswered = [run.outcome for run in case.runs if run.outcome != "answered"][:1]
     metrics = [metric.name for metric in case.metrics if metric.gating_status in {"failed", "errored"}]

@@ -1,4 +1,4 @@
-"""Every case with its status, and the invocations of each failing metric, as Google ADK's engine prints."""
+"""Every case with its status and the invocations of each failing metric, as Google ADK prints them."""
 
 import json
 import textwrap
@@ -29,7 +29,7 @@ HEADER = (
 def list_detailed_results(record: Record) -> Iterator[str]:
     """Yield a block of lines for each eval set, with the tables of its failing metrics.
 
-    Each row is an invocation, which is one turn of one run. No line is a command to a CI runner.
+    Each row is an invocation: one turn of one run. A CI runner takes no line for a command.
     """
     sets: dict[str, list[CaseResult]] = {}
     for case in record.cases:
@@ -59,7 +59,7 @@ def _list_case(case: CaseResult) -> Iterator[str]:
 
 
 def _build_row(turn: TurnResult, metric: CaseMetric) -> tuple[str, ...]:
-    """Return the row of an invocation; a metric of whole conversations has no score in it."""
+    """Return the row of an invocation; its score is missing for a metric of whole conversations."""
     found = next((each for each in turn.metrics if each.name == metric.name), None)
     score = None if found is None else found.score
     return (
@@ -95,7 +95,7 @@ def _to_words(status: str) -> str:
 
 
 def format_grid(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as a grid of visible text; the first is the header.
+    """Return rows as a grid of visible text; the first row is the header.
 
     Columns have at most 25 characters: longer texts wrap, and are cut after 4,000 characters.
     """
@@ -115,7 +115,7 @@ def format_grid(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _count_columns(text: str) -> int:
-    """Return the columns of a terminal that a text takes: two for a Chinese character, none for an accent."""
+    """Return a text's width in terminal columns: two for a Chinese character, none for an accent."""
     return sum(
         0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1
         for each in text

@@ -1,4 +1,4 @@
-"""Compare tool calls and responses with the baseline or with the expected ones, for every report."""
+"""Compare tool calls and responses with the baseline or with the expectation, for every report."""
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
@@ -32,7 +32,7 @@ class Difference:
 
     @property
     def hunks(self) -> list[tuple[DifferenceLine, ...]]:
-        """Return the lines in groups: lines of both sides, or lines of one side and those in their place."""
+        """Return the lines in groups: equal lines, or removed lines and the added lines that replace them."""
         groups: list[list[DifferenceLine]] = []
         for line in self.lines:
             last = groups[-1][-1] if groups else None
@@ -53,7 +53,7 @@ class DiffLimits:
     """The limits of a shown difference."""
 
     calls: int
-    """The number of lines of tool calls, about."""
+    """The approximate number of lines of tool calls."""
     lines: int
     """The number of lines of a response."""
     width: int
@@ -62,15 +62,15 @@ class DiffLimits:
 
 
 def get_baseline_reply(finding: Finding, number: int) -> Reply | None:
-    """Return the agent's reply in a turn (1-based) of the baseline; None if it is unknown."""
+    """Return the agent's reply in a turn (1-based) of the baseline; None if the reply is unknown."""
     return finding.baseline_replies[number - 1] if 0 < number <= len(finding.baseline_replies) else None
 
 
 def find_differences(turn: TurnResult, before: Reply | None, limits: DiffLimits) -> Iterator[Difference]:
-    """Yield the differences in tool calls and response.
+    """Yield the differences in tool calls and in the response, at most one of each.
 
-    Each is compared with the baseline. If `before` is None or equal, it is compared with what the case
-    expects.
+    Both are compared with the baseline's reply `before`, and if that is None or equal, with the expected
+    reply.
     """
     if turn.actual is None:
         return
@@ -99,9 +99,9 @@ def _build_difference(
 
 
 def describe_odd_turn(turns: Sequence[TurnResult], number: int) -> Iterator[str]:
-    """Yield a sentence if a turn (1-based; 0 means none) has no answer or was not expected.
+    """Yield a sentence if a turn (1-based; 0 for no turn) has no answer or was not expected.
 
-    If the case expects no turns at all, a simulated user spoke, and no turn counts as unexpected.
+    A case without expected turns has a simulated user, so no turn is unexpected.
     """
     if not number:
         return

@@ -1,7 +1,7 @@
 """A record as OpenTelemetry events, in the JSON of OTLP: `gen_ai.evaluation.result` and `evalgate.verdict`.
 
-Names are those of the semantic conventions for generative AI (status: development). What they have no name
-for begins with `evalgate.`
+Names are from the semantic conventions for generative AI (status: development); other names begin with
+`evalgate.`
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +24,7 @@ _Attribute: TypeAlias = str | bool | int | float | None
 def iter_requests(record: Record, resource: Mapping[str, str]) -> Iterator[JsonObject]:
     """Yield the bodies of OTLP requests with an event for each score of each run, and one for the verdict.
 
-    `resource` are the attributes of the resource, beside those of the record itself.
+    `resource` are attributes of the resource in addition to those from the record.
     """
     scope: JsonObject = {"name": "evalgate", "version": record.evalgate_version}
     shared: JsonObject = {"attributes": _build_attributes(resource)}

@@ -27,7 +27,7 @@ class FailureLine:
     mark: str
     """`UNPRECEDENTED` or ""."""
     names: tuple[str, ...]
-    """Names of its first cases, newly failing ones first."""
+    """Names of the group's first cases; newly failing cases come first."""
     size: int
 
     @property
@@ -38,17 +38,17 @@ class FailureLine:
 
 @frozen
 class FailureOverview:
-    """The largest groups of failing cases. Without lines, they say no more than the cases themselves."""
+    """The largest groups of failing cases, one line each; no lines if each group has a single case."""
 
     lines: tuple[FailureLine, ...] = ()
     rest: str = ""
-    """The cases and groups that have no line, in words; "" if all have one."""
+    """The cases and groups without a line, in words; "" if there are none."""
 
 
 def summarize_failure_groups(record: Record, *, lines: int = MOST_LINES, names: int = 30) -> FailureOverview:
-    """Return the groups worth a line: none unless two failing cases have the same first divergence.
+    """Return lines about the groups; none unless two failing cases have the same first divergence.
 
-    A group of one case has a line only if that case is the only newly failing one.
+    A group of one case has a line only if it is the only newly failing case.
     """
     groups = list_failure_groups(record)
     if all(len(group.cases) == 1 for group in groups):

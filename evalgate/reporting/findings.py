@@ -53,16 +53,16 @@ class Finding:
 
     @property
     def run(self) -> RunResult | None:
-        """Return the run to look at: the first without an answer, else the first that fell short."""
+        """Return the run to look at: the first run without an answer, else the first failed run."""
         from evalgate.datasets.divergences import find_failing_run  # a green run has no use for it
 
         return find_failing_run(self.case)
 
     @property
     def turn(self) -> tuple[int, TurnResult] | None:
-        """Return the number (1-based) and result of the turn where that run went wrong.
+        """Return number (1-based) and result of the turn to look at in that run.
 
-        Returns None if no single turn did.
+        It is the only turn, or the first turn that went wrong; None if there is no such turn.
         """
         run = self.run
         if run is None or len(run.turns) <= 1:
@@ -110,11 +110,10 @@ _NUMBER = re.compile(r"\d+")
 
 
 def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
-    """Group findings with the same outcome, or the same metrics and scores, and similar reasons.
+    """Group findings with similar reasons, and with the same outcome or the same metrics and scores.
 
     Reasons are similar if they differ only in numbers. Groups keep the order of their first finding. Newly
-    failing cases never join others, and a case that gives no reason joins none: nothing says that it failed
-    like another one.
+    failing cases have groups apart from the other cases. A case without a reason is a group by itself.
     """
     groups: dict[object, list[Finding]] = {}
     for index, finding in enumerate(findings):
@@ -124,7 +123,7 @@ def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
 
 
 def _build_cause_key(finding: Finding) -> tuple[object, ...]:
-    """Return a key that is equal for findings of one cause; empty if no reason is known."""
+    """Return the key of a finding's cause, by which findings are grouped; empty if no reason is known."""
     case = finding.case
     run = next((run for run in case.runs if run.outcome != "answered"), None)
     if run is not None:
@@ -147,7 +146,7 @@ def find_still_failing(record: Record) -> list[CaseResult]:
 
 
 def find_flaky_cases(record: Record) -> list[tuple[CaseResult, int, int]]:
-    """Return the gating cases with runs that disagree, as (case, passed runs, conclusive runs)."""
+    """Return the gating cases with both passed and failed runs, as (case, passed runs, conclusive runs)."""
     gating = (case for case in record.cases if len(case.runs) > 1 and case.gates)
     counted = ((case, *count_passed_runs(case)) for case in gating)
     return [(case, passed, runs) for case, passed, runs in counted if 0 < passed < runs]
@@ -177,14 +176,14 @@ def format_case_name(case: CaseResult) -> str:
 
 
 def resolve_from_root(folder: str, path: str) -> str:
-    """Return a path of the record relative to the repository's root; record paths start in `folder`."""
+    """Return a record's path, relative to `folder`, as a path relative to the repository's root."""
     return posixpath.normpath(posixpath.join(folder, path))
 
 
 def describe_faults(case: CaseResult) -> Iterator[str]:
     """Yield the reasons why a case did not pass, one sentence each.
 
-    If the agent did not answer, there is no other reason. Otherwise each metric that fell short is one.
+    If the agent did not answer, that is the only reason. Otherwise each failed or errored metric is one.
     """
     if agent_fault := _describe_agent_fault(case):
         yield agent_fault
@@ -203,7 +202,7 @@ def explain_not_evaluated(case: CaseResult) -> str:
 
 
 def format_score_and_threshold(metric: CaseMetric) -> str:
-    """Return `0.50 < 1.00`, with as many digits as it takes not to contradict the sign."""
+    """Return `0.50 < 1.00`: score, sign and threshold, with enough digits that the sign is right."""
     if metric.score is None:
         return f"– of {format_threshold(metric.threshold, metric.range)}"
     above, below = ("≤", ">") if metric.range.lower_is_better else ("≥", "<")
@@ -213,14 +212,14 @@ def format_score_and_threshold(metric: CaseMetric) -> str:
 
 
 def get_effective_status(metric: MetricSummary) -> Status:
-    """Return the status for the metric table: a passed metric that closes the gate by its drop has failed."""
+    """Return the status for the metric table: `failed` for a regressed metric, even if it passed."""
     return "failed" if metric.regressed and metric.status == "passed" else metric.status
 
 
 def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
-    """Yield label and sentence of statistical findings that the verdict's reasons do not contain.
+    """Yield (label, sentence) of statistical findings that the verdict's shown reasons do not contain.
 
-    A metric that the runs cannot decide is included, even if another metric decides the verdict.
+    A metric with too few runs to decide is included, even if another metric decides the verdict.
     """
     reasons = frozenset(record.verdict.reasons[:_MOST_REASONS])
     for metric in record.metrics:
@@ -239,7 +238,7 @@ def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
 def format_run_counts(record: Record) -> str:
     """Return the number of runs: `3 runs each, 2 follow-up runs`; "" if each case was run once.
 
-    With `runs: auto`: the number of all runs, and how many more a fixed number would have taken.
+    With `runs: auto`, return the number of all runs, and the runs saved in comparison with a fixed number.
     """
     further = sum(run.confirms for case in record.cases for run in case.runs)
     followed = pluralize(further, "follow-up run") if further else ""
@@ -253,7 +252,7 @@ def format_run_counts(record: Record) -> str:
 
 
 def format_threshold(threshold: float, score_range: Range = UNIT_RANGE) -> str:
-    """Return a threshold as it was written: with two decimals unless it has more."""
+    """Return a threshold with two decimals, or with all of its decimals if it has more."""
     if score_range.lower_is_better:
         return score_range.format(threshold)
     text = f"{threshold:.2f}"
@@ -261,7 +260,7 @@ def format_threshold(threshold: float, score_range: Range = UNIT_RANGE) -> str:
 
 
 def format_minimum(metric: MetricSummary) -> str:
-    """Return the minimum of the mean, and the minimum of each case if it differs."""
+    """Return the minimum of the mean, and the minimum of each case if the two differ."""
     own = format_threshold(metric.threshold, metric.range)
     if metric.range.lower_is_better:
         return _format_limits(metric, own)
@@ -327,9 +326,9 @@ def format_change_counts(record: Record, comparison: Comparison) -> str:
 
 
 def count_compared_cases(record: Record) -> int:
-    """Return the most cases that Δ of a metric is over, if some cases of it cannot be compared; else 0.
+    """Return the number of compared cases if a metric has cases that cannot be compared; else 0.
 
-    Budgets have sentences of their own about it.
+    Of several such metrics the largest number counts. Budgets are left out: other sentences describe them.
     """
     scores = [each for each in record.metrics if not each.range.lower_is_better]
     return max((each.compared for each in scores if 0 < each.compared < each.n), default=0)
@@ -369,7 +368,7 @@ def format_case_counts(totals: Totals) -> str:
 
 
 def format_total_cost(record: Record) -> str:
-    """Return `0.0123 USD` or `at least 0.0123 USD: the cost of 3 runs is not known`; "" if it is zero."""
+    """Return `0.0123 USD` or `at least 0.0123 USD: the cost of 3 runs is not known`; "" for no cost."""
     totals = record.totals
     if totals.cost_usd is not None:
         return f"{totals.cost_usd:,.4f} USD" if totals.cost_usd else ""
@@ -384,7 +383,7 @@ def format_total_cost(record: Record) -> str:
 def describe_run_costs(comparison: Comparison) -> str:
     """Return `a run takes 1.2 s (+0.4 s), 350 tokens (−12)`, compared with the baseline.
 
-    "" if nothing is known, or if nothing changed by more than machines and models vary from run to run.
+    Return "" if nothing is known, or if no change exceeds the usual variation between runs.
     """
     then, now = comparison.then, comparison.now
     if then is None or now is None:

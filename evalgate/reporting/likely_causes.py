@@ -1,4 +1,4 @@
-"""Name likely causes of a bad result that are not the agent's fault and take long to find."""
+"""Name likely causes of a bad result that are hard to find and are not the agent's fault."""
 
 import re
 from collections import Counter
@@ -32,7 +32,7 @@ _KEYS = {
 def describe_missing_variables(
     cases: Iterable[CaseResult], withheld: Collection[str], unreachable: str = ""
 ) -> Iterator[str]:
-    """Yield a sentence for each variable that the agent failed for and that only the gate has.
+    """Yield a sentence for each variable that a failed agent lacks and that only the gate has.
 
     Args:
         cases: All cases of the run.
@@ -50,9 +50,9 @@ def describe_missing_variables(
 
 
 def _find_variables(failure: Failure) -> Iterator[str]:
-    """Yield the variables that a failure names.
+    """Yield the environment variables that a failure names.
 
-    If it names none and is about a key, yield those of its package.
+    If a failure about a key names no variable, yield the variables of the package that it names.
     """
     named = _VARIABLE.findall(failure.message)
     yield from named
@@ -129,7 +129,7 @@ def _suggest_remedy(kind: str, options: object) -> str:
 
 
 def describe_unrecorded_results(cases: Iterable[CaseResult], answer: JsonObject) -> str:
-    """Return a sentence about tools that got `answer`, as no result was recorded; "" if there are none."""
+    """Return a sentence about tool calls that got `answer` for lack of a recorded result; "" if none."""
     tools = Counter(
         event.name
         for case in cases

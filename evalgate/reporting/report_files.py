@@ -41,9 +41,9 @@ class ResultsJsonReport:
 
 
 class ReportWriteError(EvalgateError):
-    """Some reports could not be written although the folder was writable at the start, as with a full disk.
+    """Failure to write some reports to a folder that was writable at the start, as with a full disk.
 
-    The verdict stands. `written` are the files that exist.
+    The verdict stands. `written` are the files that were written.
     """
 
     exit_code = ExitCode.INVALID_INPUT
@@ -61,7 +61,7 @@ def check_writable(out: Path, owner: Owner | None = None, *, root: Path | None =
     """Create the report folder `out` and check, before the run, that files can be written to it.
 
     Returns:
-        The folder, which no link can replace from now on. `root` is the folder of the project.
+        The folder, protected from replacement by a link. `root` is the folder of the project.
 
     Raises:
         InvalidInputError: The folder cannot be written.
@@ -86,9 +86,9 @@ PREVIOUS_RECORD = f"results.json{PREVIOUS_SUFFIX}"
 
 
 def keep_previous_record(out: AnchoredFolder) -> None:
-    """Move the record of an earlier run aside, replacing the one that was moved before.
+    """Rename the record of the last run to `results.json.previous`, replacing an older file of that name.
 
-    Readers cannot mistake it for the record of the new run, and it is not lost if the new run fails.
+    So no reader takes it for the record of the new run, and a failure of the new run does not lose it.
     """
     # By descriptor: an agent may have replaced the folder by a link to another one.
     with contextlib.suppress(OSError), out.open_folder() as folder:
@@ -98,8 +98,8 @@ def keep_previous_record(out: AnchoredFolder) -> None:
 def remove_reports(out: AnchoredFolder, names: Iterable[str], *, but: Collection[Path] = ()) -> None:
     """Remove earlier reports from the folder `out`, so that none is taken for a report of this run.
 
-    `names` are those of their files. Files that cannot be removed stay. So do other files and those in `but`
-    (resolved paths).
+    `names` are the names of their files. Unchanged are all other files, those in `but` (resolved paths), and
+    files that cannot be removed.
     """
     with contextlib.suppress(OSError), out.open_folder() as folder:
         for name in names:
@@ -109,7 +109,7 @@ def remove_reports(out: AnchoredFolder, names: Iterable[str], *, but: Collection
 
 
 def remove_leftovers(out: AnchoredFolder, names: Iterable[str]) -> None:
-    """Remove incomplete reports in `out` that a killed run left. No other process may be writing there."""
+    """Remove incomplete reports that a killed run left in `out`. No other process may write to `out`."""
     beginnings = tuple(f".{name}." for name in (*names, _PROBE))
     with contextlib.suppress(OSError), out.open_folder() as folder:
         for name in os.listdir(folder):  # noqa: PTH208  of a descriptor
@@ -128,9 +128,9 @@ def write_reports(
 ) -> tuple[Path, ...]:
     """Render and write every report, and return the paths in the order of the reporters.
 
-    Each file is replaced atomically, so a reader sees either the old or the new one. A failure does not stop
-    the other reports. `path_from_root` is the folder that paths in the record start from, relative to the
-    repository's root.
+    Each file is replaced atomically, so a reader sees either the old or the new file. A failure does not stop
+    the other reports. `path_from_root` is the folder to which paths in the record are relative, as a path
+    relative to the repository's root.
 
     Raises:
         ReportWriteError: Some files could not be written. The message names each of them.
@@ -162,7 +162,7 @@ def write_reports(
 
 
 def _describe_fault(reporter: AnyReporter, error: BaseException, out: AnchoredFolder) -> str:
-    """Return why a report could not be written; a bug in one of evalgate's own reporters is raised again."""
+    """Return why a report could not be written; raise `error` again if it is a bug of evalgate."""
     if isinstance(error, OSError):
         return f"{out.path / reporter.file_name}: {_describe_error(error)}"
     from evalgate.core.foreign_plugins import describe_error
@@ -185,7 +185,7 @@ def _write_report(
 
 
 def render_files(record: Record, reporter: AnyReporter) -> Iterator[tuple[str, Iterable[str]]]:
-    """Yield the path of each file of a report, relative to the folder of reports, and its text in pieces."""
+    """Yield (path, text in pieces) of each file of a report; paths are relative to the report folder."""
     if isinstance(reporter, FolderReporter):
         for path, text in reporter.render_files(record):
             yield f"{reporter.file_name}/{path}", (text,)

@@ -25,7 +25,7 @@ _WITHOUT_COMMAND = "in_process"
 
 
 def build_repro_command(record: Record, case: CaseResult) -> str:
-    """Return the command that runs one case, on one line; "" if no command line can name it or the agent."""
+    """Return the command that runs one case, on one line; "" if it cannot name the case or the agent."""
     if record.agent.kind == _WITHOUT_COMMAND:
         return ""
     return _build_command(case, f"{record.agent.kind}:{record.agent.what}", record.options)
@@ -34,8 +34,8 @@ def build_repro_command(record: Record, case: CaseResult) -> str:
 def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[str, str]:
     """Return the command that runs all of the cases, on one line, and words such as `all 3 cases`.
 
-    Left out are cases that no command line can hold, and those that would make the line longer than 2,000
-    characters; then the words are such as `3 of the 5 cases`. Both texts are "" if fewer than two cases stay.
+    Cases with names that no command line can hold are left out, and cases beyond 2,000 characters; then the
+    words are, for example, `3 of the 5 cases`. Both texts are "" if fewer than two cases stay.
     """
     rest = shlex.join(("--agent", f"{record.agent.kind}:{record.agent.what}", *record.options))
     named: list[str] = []
@@ -57,8 +57,8 @@ def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[st
 def build_replay_command(record: Record, case: CaseResult) -> str:
     """Return the command that scores the recorded runs again without an agent, from `results.json`.
 
-    Returns "" if no command line can hold the names, no run has an answer, or the agent was a recording
-    or an object of a program, which holds its criteria, too.
+    Return "" if no command line can hold the names, if no run has an answer, or if the agent was a recording
+    or an object of a Python program.
     """
     answered = any(run.outcome == "answered" for run in case.runs)
     if not answered or record.agent.kind in {"replay", _WITHOUT_COMMAND}:
@@ -68,9 +68,9 @@ def build_replay_command(record: Record, case: CaseResult) -> str:
 
 
 def build_accept_command(record: Record, case: CaseResult) -> str:
-    """Return the command that makes what the agent did the expectation of a case, but for its reason.
+    """Return the command that accepts the agent's behaviour as the expectation, with a blank reason.
 
-    Returns "" if no command line can hold the names, or the failure is none that can be accepted.
+    Return "" if no command line can hold the names, or if this failure cannot be accepted.
     """
     from evalgate.datasets.acceptance import is_acceptable
 
@@ -87,8 +87,7 @@ def build_accept_command(record: Record, case: CaseResult) -> str:
 def resolve_record_path(record: Record) -> str:
     """Return the path of the run's record, relative to the folder in which the commands are run.
 
-    A repeated case writes to a folder within the report folder, so the record is in the parent of that
-    folder.
+    The commands write to a folder within the report folder, so the record is in the parent of `--out`.
     """
     return _resolve_record_path(record.options)
 
@@ -100,7 +99,7 @@ def _resolve_record_path(options: tuple[str, ...]) -> str:
 
 
 def iter_option_pairs(options: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield name and value of each option of a record; the one without a value is last and left out."""
+    """Yield (name, value) of each option of a record; a last option without a value is left out."""
     return zip(options[::2], options[1::2], strict=False)
 
 

@@ -35,7 +35,7 @@ class KeptResult:
 
 
 def open_history(project: Path) -> AnchoredFolder | None:
-    """Open the history before an agent starts; None if it is a link that leads nowhere or to itself."""
+    """Open the history before an agent starts; return None if the history is a broken link."""
     with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: a loop of links, up to Python 3.12
         return AnchoredFolder.open_anchor(project, project / FOLDER)
     return None
@@ -65,13 +65,13 @@ def keep_result(
 
 
 def describe_failure(project: Path, error: OSError) -> str:
-    """Return a sentence about a result that `keep_result` could not keep."""
+    """Return a sentence about an error of `keep_result`."""
     reason = _find_obstacle(project) or error.strerror or str(error)
     return f"The history of results in {FOLDER} could not be written: {reason}"
 
 
 def _find_obstacle(project: Path) -> str:
-    """Return what is where a folder of the history has to be, and what to do; "" if nothing is."""
+    """Return a sentence about a file in the place of the history's folder; "" if there is none."""
     for path in (Path(FOLDER).parent, Path(FOLDER)):
         found = project / path
         if os.path.lexists(found) and not found.is_dir():
@@ -81,7 +81,7 @@ def _find_obstacle(project: Path) -> str:
 
 
 def build_result_id(created_at: str) -> str:
-    """Return the id of the result of a run that began at a time in ISO 8601, UTC."""
+    """Return the id of a run's result; `created_at` is the start of the run in ISO 8601, UTC."""
     digits = re.sub(r"\D", "", created_at[:19])
     return f"{digits[:8]}T{digits[8:]}Z"
 
@@ -121,7 +121,7 @@ def _remove_oldest(results: int, most: int) -> None:
 
 
 def _remove_leftovers(results: int) -> None:
-    """Remove incomplete copies that a killed run left; another run may be writing the others."""
+    """Remove old incomplete copies that a killed run left; another run may be writing the newer copies."""
     for name in filter(_LEFTOVER.fullmatch, os.listdir(results)):
         with contextlib.suppress(OSError):
             if time.time() - os.stat(name, dir_fd=results, follow_symlinks=False).st_mtime > _LEFTOVER_AGE_S:
@@ -129,7 +129,7 @@ def _remove_leftovers(results: int) -> None:
 
 
 def _measure_kept(results: int, name: str) -> int | None:
-    """Return the size in bytes of a result that evalgate kept; None for anything else of such a name."""
+    """Return the size in bytes of a result that evalgate kept; None for any other file with such a name."""
     try:
         with _open_regular(results, name) as file:
             head = _HEAD.match(file.read(_HEAD_BYTES))
@@ -154,9 +154,9 @@ def _sort_key(name: str) -> tuple[str, int]:
 
 
 def list_results(folder: Path) -> Sequence[KeptResult]:
-    """Return the results that are kept of the runs in a folder, newest first.
+    """Return the kept results of a project, newest first.
 
-    A file that `read_result` will refuse is listed, too.
+    Files that `read_result` refuses are listed, too.
 
     Raises:
         InvalidInputError: the history is no folder, or cannot be read.
@@ -193,7 +193,7 @@ def read_result(kept: KeptResult) -> Record:
 def find_pair(folder: Path, before: str | None, after: str | None) -> tuple[KeptResult, KeptResult]:
     """Return two results to compare, by default the newest two.
 
-    If only one is named, the other one is the newest of the others, and the older of both is the first.
+    If only one is named, the second is the newest other result. The older result of such a pair comes first.
 
     Raises:
         InvalidInputError: a name means no result or several, or both mean the same.
@@ -215,10 +215,10 @@ def find_pair(folder: Path, before: str | None, after: str | None) -> tuple[Kept
 
 
 def find_result(folder: Path, which: str) -> KeptResult:
-    """Return the result that `which` names: its id, the beginning of one, or a number, 1 for the newest.
+    """Return the result that `which` names: its id, the start of its id, or a number, 1 for the newest.
 
     Raises:
-        InvalidInputError: there is none, or there are several.
+        InvalidInputError: there is no such result, or there are several.
     """
     kept = list_results(folder)
     if not kept:

@@ -44,7 +44,7 @@ from evalgate.reporting.findings import (
 
 
 def describe_agreements(record: Record) -> Iterator[str]:
-    """Yield a sentence for each metric about how far the judge agrees with itself."""
+    """Yield a sentence about the agreement of the judge's repeated answers, for each metric with a judge."""
     for metric in record.metrics:
         if agreement := describe_agreement(metric.agreement):
             yield f"{metric.label}: {agreement}"
@@ -119,7 +119,7 @@ def format_start_time(record: Record) -> str:
 
 
 def build_headline(record: Record) -> tuple[str, tuple[str, ...]]:
-    """Return the verdict with its first reason, as far as that fits on a line, and the remaining reasons."""
+    """Return a line with the verdict and as much of its first reason as fits, and the remaining reasons."""
     words, reasons = describe_verdict(record.verdict)[1], record.verdict.reasons
     why, rest = _split_first_sentences(reasons[0]) if reasons else ("", "")
     if not why:
@@ -131,7 +131,7 @@ def build_headline(record: Record) -> tuple[str, tuple[str, ...]]:
 
 
 def _join_reason(words: str, why: str) -> str:
-    """Return the verdict and its reason with a single colon. A reason with a colon becomes its own sentence.
+    """Join the verdict and its reason with a colon; a reason that has a colon becomes a second sentence.
 
     The word "Regression" is left out, as a closed gate implies it. If the reason has two colons, the first
     becomes a comma.
@@ -156,7 +156,7 @@ class MetricLine:
     status: Status
     name: str
     scope: str
-    """The cases that the threshold applies to; "" if it applies to all."""
+    """The cases to which the threshold applies; "" for all cases."""
     score: str
     threshold: str
     baseline: str
@@ -166,7 +166,7 @@ class MetricLine:
     """A sparkline of the last gate runs; "" if there are too few."""
     cases: str
     agreement: str
-    """How far the judge agrees with itself; "" if no model judges, or judges only once."""
+    """The agreement of the judge's repeated answers; "" without a judge or without repetitions."""
     note: str = ""
     """`report only` for a metric that does not gate, else ""."""
 
@@ -250,7 +250,7 @@ def build_baseline_line(record: Record) -> BaselineLine | None:
 
 @frozen
 class NamedCases:
-    """Cases with a common description."""
+    """Names of cases with a common description."""
 
     what: str
     names: tuple[str, ...]
@@ -299,7 +299,7 @@ def list_unjudged_cases(record: Record, most: int) -> list[NamedCases]:
 
 
 def list_flaky_cases(record: Record) -> list[tuple[str, str]]:
-    """Return the gating cases with runs that disagree, as (name, sentence)."""
+    """Return the gating cases with both passed and failed runs, as (name, sentence)."""
     return [
         (format_case_name(case), f"{passed} of {runs} runs passed")
         for case, passed, runs in find_flaky_cases(record)
@@ -339,7 +339,7 @@ def list_exempt_cases(record: Record) -> Iterator[ExemptCase]:
 
 
 def build_exempt_title(record: Record) -> str:
-    """Return the word above the cases that do not gate: `Quarantined`, `Observed`, or both."""
+    """Return the title of the cases that do not gate, such as `Quarantined or observed`."""
     quarantined = any(case.quarantine is not None for case in record.cases)
     observed = any(case.quarantine is None and case.observed for case in record.cases)
     return (
@@ -348,7 +348,7 @@ def build_exempt_title(record: Record) -> str:
 
 
 def _format_status(case: CaseResult) -> str:
-    """Return `failed`, with the number of passed runs if its runs disagree."""
+    """Return the status in words, such as `failed (2 of 3 runs passed)`."""
     passed, runs = count_passed_runs(case)
     how_often = f" ({passed} of {runs} runs passed)" if 0 < passed < runs else ""
     return f"{STATUSES[case.status]}{how_often}"
@@ -372,7 +372,7 @@ class RecordSummary:
 
     headline: str
     reasons: tuple[str, ...]
-    """The reasons of the verdict that the headline does not contain. All of them: reports cut them."""
+    """All reasons of the verdict that the headline does not contain; each report limits their number."""
     metrics: list[MetricLine]
     more_metrics: int
     comparisons: list[tuple[str, str]]
@@ -382,13 +382,13 @@ class RecordSummary:
     """The sentence that replaces `baseline` if there is none."""
     changes: list[NamedCases]
     flaky: list[tuple[str, str]]
-    """Cases with runs that disagree, as (name, sentence)."""
+    """Cases with both passed and failed runs, as (name, sentence)."""
     more_flaky: int
     unjudged: list[NamedCases]
     """Cases that could not be evaluated, by reason."""
     more_unjudged: int
     exempt_title: str
-    """`Quarantined`, `Observed`, or both."""
+    """The title above `exempt`: `Quarantined`, `Observed` or `Quarantined or observed`."""
     exempt: list[ExemptCase]
     more_exempt: int
 
@@ -404,7 +404,7 @@ class RecordSummary:
 
 
 def summarize_record(record: Record, *, metrics: int, names: int, exempt: int) -> RecordSummary:
-    """Return the summary of a record, with at most as many entries of each kind as the arguments say.
+    """Return the summary of a record with a limited number of entries of each kind.
 
     `metrics` limits the lines about metrics, `exempt` the cases that do not gate, and `names` the names and
     lines of all other cases.

@@ -29,7 +29,7 @@ class TemplateCache(BytecodeCache):
             bucket.load_bytecode(file)
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        """Store a compiled template, if possible. Another process sees all of it or nothing."""
+        """Store a compiled template, if possible. Other processes see the complete file or no file."""
         if sys.dont_write_bytecode:
             return
         file = self._find_file(bucket)

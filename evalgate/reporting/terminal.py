@@ -57,7 +57,7 @@ _ERASE = "\r\x1b[2K"
 class LiveProgress:
     """Progress of a run, written to `stream` as case-runs finish.
 
-    Call `close` before other code writes there.
+    Call `close` before other code writes to the stream.
     """
 
     stream: TextIO
@@ -151,7 +151,7 @@ class LiveProgress:
 
 
 def _is_inconclusive(outcome: Outcome, statuses: set[Status]) -> bool:
-    """Return True if a run neither passed nor failed: not run, a broken metric, or no applicable metric."""
+    """Return True if a run neither passed nor failed, as with a broken metric or no applicable metric."""
     if outcome != "answered":
         return outcome in NON_AGENT_OUTCOMES
     return statuses == {"not_evaluated"} or ("errored" in statuses and "failed" not in statuses)
@@ -195,11 +195,11 @@ class TerminalReport:
 
     color: bool = False
     width: int = 160
-    """The most columns of a failing case. The verdict's reasons are not limited by it."""
+    """The most columns of the lines about a failing case; it does not limit the verdict's reasons."""
     has_cases: bool = True
-    """False: the failing cases are shown elsewhere."""
+    """False if another output shows the failing cases."""
     details: bool = False
-    """True: the report begins with every case, and with the invocations of each metric that fails."""
+    """True to begin the report with every case and with the invocations of each failing metric."""
 
     file_name = "report.txt"
 
@@ -342,7 +342,7 @@ def _describe_verdict(verdict: Verdict) -> tuple[str, _Color]:
 
 
 def _list_commands(record: Record, group: FindingGroup) -> Iterator[tuple[str, str]]:
-    """Yield the commands that run the first case and all of its group, if a log shows them unchanged."""
+    """Yield (words, command) to run a group's first case, and all its cases, if a log can show them."""
     from evalgate.reporting.repro_command import (  # only needed if a case fails
         build_group_command,
         build_repro_command,

@@ -22,9 +22,9 @@ class GraphNode:
     kind: Literal["agent", "tool"]
     name: str
     depth: int
-    """Number of agents above it, by the first call."""
+    """Number of agents above the node in its first call."""
     calls: int
-    """0: it was offered to a model, and not called."""
+    """0 for a tool that was offered to a model and not called."""
     seconds: float
     errors: int
     order: int
@@ -33,14 +33,14 @@ class GraphNode:
 
 @frozen
 class GraphEdge:
-    """The calls of one node by another one."""
+    """The calls of one node by another node."""
 
     caller: int
     """Index of a node."""
     callee: int
     """Index of a node."""
     calls: int
-    """0: the callee was offered, and not called."""
+    """0 if the callee was offered and not called."""
 
 
 @frozen
@@ -48,10 +48,10 @@ class TraceGraph:
     """The path that a run took through its agents and tools."""
 
     nodes: tuple[GraphNode, ...] = ()
-    """Each node comes after the one that called it first, as in an indented list."""
+    """Each node comes after its first caller, as in an indented list."""
     edges: tuple[GraphEdge, ...] = ()
     left_out: int = 0
-    """The number of nodes beyond the most that are shown."""
+    """The number of nodes that are not among `nodes`."""
 
 
 class _Node:
@@ -118,7 +118,7 @@ def build_trace_graph(
 
 
 def find_offered_tools(request: object) -> Iterator[str]:
-    """Yield the names of the tools in a request to a model: Google's, OpenAI's and Anthropic's ways."""
+    """Yield the names of the tools in a request to a model of Google, OpenAI or Anthropic."""
     if not isinstance(request, Mapping):
         return
     config = request.get("config")

@@ -26,7 +26,7 @@ class TraceRow:
     index: int
     """Position of the span in the trace, 0-based."""
     depth: int
-    """Number of steps around this one, 0 to 12."""
+    """Number of steps around this step, 0 to 12."""
     start_s: float
     """Seconds since the run began, 0 or more."""
     duration_s: float
@@ -45,7 +45,7 @@ class TraceRow:
 
     @property
     def usage(self) -> str:
-        """Return tokens and cost, such as `120 + 30 tokens, 0.0021 USD`; "" if they are not known."""
+        """Return tokens and cost, such as `120 + 30 tokens, 0.0021 USD`; "" if both are unknown."""
         return format_usage(self.span.usage) if self.span.usage else ""
 
 
@@ -102,10 +102,10 @@ def build_trace_view(
 ) -> TraceView:
     """Return the rows, totals and graph of a trace.
 
-    Any spans are taken: times that are negative or no numbers count as 0, a parent that is unknown or part of
-    a circle as none, and of several spans with one id the first is the parent. `replies` are the agent's
-    replies, turn by turn, in which the steps' events are looked for. Of more than `limit` spans, those that
-    failed or took longest become rows.
+    Broken spans are accepted: invalid or negative times count as 0, a parent that is unknown or part of a
+    circle counts as no parent, and of several spans with the same id the first is the parent. `replies` are
+    the agent's replies, turn by turn, with the events of the steps. Of more than `limit` spans, the failed
+    and the longest become rows.
     """
     times = [_clean_times(span) for span in spans]
     total = max((start + duration for start, duration in times), default=0.0)
@@ -213,11 +213,10 @@ def _measure_union(times: Iterable[tuple[float, float]]) -> float:
 def _match_events(
     spans: Sequence[TraceSpan], times: Sequence[tuple[float, float]], replies: Sequence[Reply | None]
 ) -> dict[int, int]:
-    """Return the index of the event that each step brought about, for steps where it is known.
+    """Return the index of the event that each step caused, by index of the step, as far as known.
 
-    A step of a tool belongs to the call of the same name, in order, of which the arguments are equal if any
-    are. A call of a model belongs to the call of a tool that follows it, and the last one of a turn to the
-    response.
+    A tool's step belongs to the first unused call of the tool with equal arguments, else to its first unused
+    call. A model's step belongs to the first tool call after it, and the last one of a turn to the response.
     """
     found: dict[int, int] = {}
     steps: dict[int, list[int]] = defaultdict(list)
@@ -250,7 +249,7 @@ def _match_turn(spans: Sequence[TraceSpan], steps: Sequence[int], reply: Reply) 
 
 
 def _take_call(calls: deque[tuple[int, ToolCall]], args: object) -> int:
-    """Remove the first call with these arguments, or else the first, and return the index of its event."""
+    """Remove the first call with these arguments, else the first call; return the index of its event."""
     for at in range(min(len(calls), _MOST_ALIKE)):
         number, call = calls[at]
         if args is not None and args in (call.args, call.other_args):

@@ -32,7 +32,7 @@ _SYMBOLS = {"failed": "❌", "errored": "💥"}
 def build_case_view(
     record: Record, group: FindingGroup, *, is_open: bool, everything: bool, commands: bool
 ) -> dict[str, object]:
-    """Return the values of `case.md.j2`: the first case of a group in a block that also names the others.
+    """Return the values of `case.md.j2`: a block with a group's first case, and the names of its others.
 
     Without `everything`, the block shows only the faults and the difference in tool calls.
     """
@@ -65,7 +65,7 @@ def build_case_view(
 
 
 def render_brief(group: FindingGroup) -> str:
-    """Return the first case of a group and the number of the others on one line."""
+    """Return one line with the first case of a group and the number of its other cases."""
     finding = group.first
     newly = " (newly failing)" if finding.is_new else ""
     others = f" and {len(group.others):,} more" if group.others else ""
@@ -78,7 +78,7 @@ def _get_symbol(finding: Finding) -> str:
 
 
 def _summarize_reason(finding: Finding) -> str:
-    """Return the reason that a collapsed case shows, as Markdown."""
+    """Return the reason of the failure for the title of a collapsed case, as Markdown."""
     outcome = next((run.outcome for run in finding.case.runs if run.outcome != "answered"), None)
     if outcome is not None:
         return outcome.replace("_", " ")
@@ -90,7 +90,7 @@ def _summarize_reason(finding: Finding) -> str:
 
 
 def _describe_position(finding: Finding, number: int) -> str:
-    """Return the shown turn and run, such as `turn 2 of 3`; "" if there is only one of each."""
+    """Return the shown turn and run, such as `turn 2 of 3, run 1 of 4`; a count of one is left out."""
     if finding.run is None:
         return ""
     parts = []

@@ -74,7 +74,7 @@ class CommentReport:
     is_trusted: bool = True
     """True if the record comes from a run that only trusted people can change."""
     has_page: bool = False
-    """True if the page with every case is next to the comment, which mentions it only in a trusted run."""
+    """True if the page with every case is next to the comment; only a trusted comment mentions the page."""
 
     file_name = "comment.md"
 
@@ -96,7 +96,7 @@ class CommentReport:
         return max(self.limit, _SHORTEST)
 
     def _render_fitting_frame(self, record: Record) -> tuple[str, str]:
-        """Return the text before and after the cases, with lists as long as half of the limit allows."""
+        """Return the text before and after the failing cases; its lists are cut to half of the limit."""
         # Half for the frame, so that a run with endless lists still shows its first failing case.
         frame = ("", "")
         for size in _LIST_SIZES:
@@ -149,7 +149,7 @@ def _describe_totals(record: Record) -> Iterator[str]:
 
 
 def _render_cases(record: Record, groups: Sequence[FindingGroup], available: int, *, commands: bool) -> str:
-    """Return the failing cases, one block for each cause; the first blocks are open."""
+    """Return the failing cases, one block per group; the first blocks are open."""
     if not groups:
         return ""
     text = f"#### Failing cases ({_count_cases(groups):,})\n\n"
@@ -166,7 +166,7 @@ def _render_cases(record: Record, groups: Sequence[FindingGroup], available: int
 
 
 def _render_acceptance(record: Record, groups: Sequence[FindingGroup]) -> str:
-    """Return a line with the command that accepts the first case that can be; "" if there is none."""
+    """Return a line with the command that accepts the first acceptable case; "" if there is none."""
     if not groups:
         return ""
     from evalgate.reporting.repro_command import build_accept_command
@@ -181,7 +181,7 @@ def _render_acceptance(record: Record, groups: Sequence[FindingGroup]) -> str:
 def _render_fitting_case(
     record: Record, group: FindingGroup, available: int, *, is_open: bool, commands: bool
 ) -> str:
-    """Return the case with all details, else with the most important ones, or "" if neither fits."""
+    """Return the first case of a group, with all details or only the main ones; "" if neither fits."""
     # Imported here, because a green run shows no case.
     from evalgate.reporting.comment.case import build_case_view
 
@@ -194,7 +194,7 @@ def _render_fitting_case(
 
 
 def _render_list(groups: Sequence[FindingGroup], available: int, more: str) -> str:
-    """Return one line for each group, as many as fit, and the number of cases that did not fit."""
+    """Return one line per group, as many as fit, and then the number of cases that are left out."""
     from evalgate.reporting.comment.case import render_brief
 
     lines: list[str] = []
@@ -223,7 +223,7 @@ def _count_bytes(*texts: str) -> int:
 
 
 class Markdown(str):
-    """A text that is escaped already."""
+    """A text that is already escaped as Markdown."""
 
     __slots__ = ()
 
@@ -261,7 +261,7 @@ def _create_environment() -> "Environment":
 
 
 def escape_prose(text: str) -> Markdown:
-    """Return a sentence of evalgate's own as escaped prose; text in backticks becomes code."""
+    """Return a sentence of evalgate as escaped prose; text in backticks becomes code."""
     parts = _QUOTED.split(to_one_line(text, _LONGEST_PROSE))
     return Markdown(
         "".join(
@@ -272,13 +272,13 @@ def escape_prose(text: str) -> Markdown:
 
 
 def _to_html_prose(text: str) -> str:
-    """Return a sentence for a `summary`, in which Markdown is not read; text in backticks becomes code."""
+    """Return a sentence as HTML for a `summary` element; text in backticks becomes code."""
     parts = _QUOTED.split(to_one_line(text, _LONGEST_PROSE))
     return "".join(to_html_code(part) if at % 2 else to_html_text(part) for at, part in enumerate(parts))
 
 
 def _escape_text(text: str) -> str:
-    """Return the text escaped by `to_md_text`, which trims, with its leading and trailing blanks restored."""
+    """Return the text as escaped Markdown, with its leading and trailing blanks."""
     # Between two pieces of code, the blanks at the ends separate words.
     inner = text.strip()
     before, _, after = text.partition(inner) if inner else (text, "", "")

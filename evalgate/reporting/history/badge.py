@@ -1,4 +1,4 @@
-"""A badge of the default branch's state, as one SVG that loads nothing."""
+"""A badge with the state of the default branch, as one SVG that loads nothing."""
 
 import html
 from datetime import datetime
@@ -18,7 +18,7 @@ _PADDING = 12
 def render_badge(history: GateRunHistory, label: str, now: datetime) -> str:
     """Return the SVG: how many cases passed in their newest gate run.
 
-    It is green if all did, red if fewer than nine in ten did, and grey if the newest gate run is more than 14
+    The badge is green if all cases passed, red below 90 %, and grey if the newest gate run is more than 14
     days old.
     """
     message = f"{history.passing}/{history.cases} passed"

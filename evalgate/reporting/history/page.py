@@ -58,7 +58,7 @@ class _Row:
 
 
 def render_history(history: GateRunHistory, label: str, repository: str, now: datetime) -> str:
-    """Return the page. `repository` is the address that commits are below; "": they are no links."""
+    """Return the page. `repository` is the address of the repository, to link commits; "" for no links."""
     style = (TEMPLATES / "page.css").read_text("utf-8") + (TEMPLATES / "history.css").read_text("utf-8")
     newest = history.sources[-1]
     facts = (

@@ -1,4 +1,4 @@
-"""The gate runs of a baseline as series: what each metric scored in each of them, and where that changed."""
+"""The gate runs of a baseline as series: each metric's score in each gate run, and its change points."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
@@ -33,7 +33,7 @@ class MetricSeries:
     name: str
     range: Range
     values: tuple[float, ...]
-    """In the metric's scores. A case without a run in a gate run counts with its average over the others."""
+    """Mean scores. A case without a run in a gate run counts with its average over the other gate runs."""
     changes: tuple[ChangePoint, ...]
 
 
@@ -45,15 +45,15 @@ class GateRunHistory:
     sources: tuple[BaselineSource, ...]
     """Gate runs, the oldest first."""
     passed: tuple[tuple[int, int], ...]
-    """For each gate run the runs of cases that passed, and all that were scored."""
+    """For each gate run: the number of passed case-runs, and of all scored case-runs."""
     series: tuple[MetricSeries, ...]
     cases: int
     passing: int
-    """Cases that passed in their newest gate run."""
+    """Number of cases that passed in their newest gate run."""
     failing_since: Mapping[CaseKey, FailingSince]
-    """Cases that passed until a gate run and have failed in all since."""
+    """Cases that passed until a certain gate run and failed in all later gate runs."""
     assumed: str = ""
-    """Sentences about thresholds that are not known; "" if all are."""
+    """Sentences about unknown thresholds; "" if all are known."""
 
 
 def build_history(
@@ -82,7 +82,7 @@ def build_history(
 
 
 def build_series(baseline: Baseline, ranges: Mapping[str, Range]) -> tuple[MetricSeries, ...]:
-    """Return each metric over the gate runs of a baseline; `ranges` holds the ranges of custom metrics."""
+    """Return a series for each metric in a baseline; `ranges` holds the ranges of custom metrics."""
     names = list(dict.fromkeys(name for case in baseline.cases for name in case.metric_fingerprints))
     metrics = [(name, ranges.get(name) or get_score_range(name)) for name in names]
     return tuple(_iter_series(baseline, metrics))
@@ -114,7 +114,7 @@ def name_source(source: BaselineSource) -> str:
 def _count_passed_runs(
     baseline: Baseline, limits: BaselineLimits, pass_score: float
 ) -> tuple[tuple[int, int], ...]:
-    """Return, by gate run, how many runs of cases passed, and how many have a score that counts."""
+    """Return, for each gate run, the number of passed case-runs and the number of scored case-runs."""
     outcomes: list[list[bool]] = [[] for _ in baseline.sources]
     for case in baseline.cases:
         own = limits.get_limits(case.key)

@@ -1,4 +1,4 @@
-"""Build what the templates of the page show of a case, in full or on one line."""
+"""Build the values with which the page's templates show a case, in full or on one line."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -97,7 +97,7 @@ def build_case_view(
 
 
 def _list_commands(record: Record, entry: CaseEntry) -> tuple[tuple[str, str], ...]:
-    """Return the commands that can be typed, each as (description, command)."""
+    """Return the commands for a case that are short enough to show, each as (description, command)."""
     case = entry.case
     together, which = build_group_command(record, entry.alike)
     commands = (
@@ -119,7 +119,7 @@ class LineView:
     name: str
     kinds: tuple[str, ...]
     status: str
-    """One of the kinds of `CaseEntry`. It determines the colour."""
+    """A kind of `CaseEntry.kinds`, which determines the colour."""
     word: str
     is_new: bool
     remarks: tuple[str, ...]
@@ -153,7 +153,7 @@ def _list_remarks(entry: CaseEntry) -> Iterator[str]:
 
 
 def _explain_status(case: CaseResult) -> str:
-    """Return the reason that a collapsed case shows."""
+    """Return the reason for the status of a case, for its title."""
     unanswered = next((run for run in case.runs if run.outcome != "answered"), None)
     if unanswered is not None and unanswered.failure is not None:
         return unanswered.failure.message
@@ -181,7 +181,7 @@ def _list_facts(entry: CaseEntry) -> Iterator[str]:
 
 
 def _build_runs(finding: Finding, anchor: str, budget: SizeBudget) -> Iterator[_RunView]:
-    """Yield the runs in order. If not all fit, these are the run to look at and the first others."""
+    """Yield the runs in order; if not all fit, the run to look at and the first of the other runs."""
     first = finding.run
     views: dict[int, _RunView] = {}
     for run in sorted(finding.case.runs, key=lambda run: run is not first):
@@ -223,9 +223,9 @@ def _build_run(run: RunResult, finding: Finding, anchor: str, budget: SizeBudget
 def _build_turns(
     run: RunResult, finding: Finding, first: int, anchor: str, budget: SizeBudget
 ) -> tuple[TurnView, ...]:
-    """Return the turns that fit. The turn `first` (1-based; 0 means none) gets its space first.
+    """Return the turns that fit. The turn `first` (1-based; 0 for no turn) gets its space first.
 
-    Messages of a run with a trace get ids, which begin with `anchor`.
+    In a run with a trace, messages get ids that begin with `anchor`.
     """
     anchor = anchor if run.trace else ""
     numbers = sorted(range(1, len(run.turns) + 1), key=lambda number: number != first)
@@ -239,7 +239,7 @@ def _build_turns(
 
 
 def _classify_run(run: RunResult) -> str:
-    """Return the status that the case would have with this run alone."""
+    """Return the status that the case would have if this were its only run."""
     if run.outcome != "answered":
         return "errored"
     statuses = {metric.gating_status for metric in run.metrics}

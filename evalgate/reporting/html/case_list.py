@@ -25,13 +25,13 @@ _encode_indented = json.JSONEncoder(ensure_ascii=False, indent=2).encode
 
 @frozen
 class ClippedText:
-    """A text, or the part of it that fits."""
+    """A text, or the part of the text that fits."""
 
     text: str
     left_out: str = ""
     """The size of the missing part, in words; "" if the text is complete."""
     is_end: bool = False
-    """True if `text` is the end of the whole text, False if it is the start."""
+    """True if `text` is the end of a longer text, False if it is the start or the whole text."""
 
     @property
     def is_long(self) -> bool:
@@ -41,7 +41,7 @@ class ClippedText:
 
 @dataclass(slots=True)
 class SizeBudget:
-    """The characters that a case may take. Each shown text leaves fewer for those after it."""
+    """The number of characters left for a case. Each shown text reduces it."""
 
     left: int
     longest: int
@@ -53,7 +53,7 @@ class SizeBudget:
         return self.left <= 0
 
     def take_text(self, text: str, *, is_end: bool = False) -> ClippedText:
-        """Return the text, or the start or end of it that fits, and subtract its size from the budget."""
+        """Return the text, or as much of its start or end as fits, and subtract the size from the budget."""
         size = max(0, min(self.longest, self.left))
         self.left -= min(len(text), size) + _MARKUP
         if len(text) <= size:
@@ -62,7 +62,7 @@ class SizeBudget:
         return ClippedText(text[len(text) - size :] if is_end else text[:size], more, is_end)
 
     def take_json(self, value: object) -> ClippedText:
-        """Return a text unchanged and any other value as JSON, indented unless it is short."""
+        """Return as much of a value as fits: a string as it is, any other value as JSON."""
         if isinstance(value, str):
             return self.take_text(value)
         clean = replace_unserializable(value)
@@ -104,7 +104,7 @@ class CaseEntry:
     passed: int = 0
     """The number of passed runs if the runs disagree, else 0."""
     alike: tuple[CaseResult, ...] = ()
-    """All cases that failed for the same reason, if this is the first of them; otherwise empty."""
+    """All cases that failed for the same reason; empty unless this case is the first of them."""
 
     @property
     def case(self) -> CaseResult:
@@ -123,10 +123,10 @@ class CaseEntry:
 
 
 def iter_anchors(entries: Iterable[CaseEntry]) -> Iterator[str]:
-    """Yield the anchor of each entry. A case has the same anchor in every run, wherever it is listed.
+    """Yield the anchor of each entry, which depends on the case's name, not on its place in the list.
 
     An anchor has a readable part and a digest, which distinguishes names with the same readable part. Further
-    cases of the same name are numbered.
+    cases with the same name are numbered.
     """
     seen: Counter[str] = Counter()
     for entry in entries:
@@ -141,9 +141,9 @@ def iter_anchors(entries: Iterable[CaseEntry]) -> Iterator[str]:
 def rank_cases(
     record: Record, earlier: Mapping[CaseKey, tuple[Reply | None, ...]] = NO_REPLIES
 ) -> list[CaseEntry]:
-    """Return every case: failing ones as in all reports, then quarantined, flaky, unjudged, passed ones.
+    """Return every case: failing, quarantined, observed, flaky, unjudged, then passed cases.
 
-    `earlier` are the replies that those of a case are compared with, if the record has none for it.
+    `earlier` holds replies to compare with, by case, for cases without earlier replies in the record.
     """
     bad = list_findings(record)
     # By identity, because two eval sets may contain equal cases.

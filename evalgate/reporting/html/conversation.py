@@ -50,7 +50,7 @@ class ScoreView:
     baseline: str
     reason: ClippedText
     agreement: str = ""
-    """How far the judge agrees with itself; "" if that is unknown."""
+    """The agreement of the judge's repeated answers, in words; "" if unknown."""
     opinions: tuple[tuple[str, tuple[OpinionView, ...]], ...] = ()
     """The lists of opinions, each with its title."""
     details: ClippedText | None = None
@@ -173,7 +173,7 @@ class TranscriptEntry:
     body: ClippedText | None
     is_final: bool = False
     anchor: str = ""
-    """Id of its element; "" for none."""
+    """Id of the HTML element; "" for none."""
 
 
 @frozen
@@ -196,7 +196,7 @@ def build_turn_view(
 ) -> TurnView:
     """Return the turn with this number (1-based). `before` is the agent's reply to it in the baseline.
 
-    Ids of the agent's messages and calls are `anchor`, a hyphen and the number of the event; "": no ids.
+    Ids of the agent's messages and calls are `anchor`, a hyphen and the event's number; "" for no ids.
     """
     turn = run.turns[number - 1]
     user = TranscriptEntry(
@@ -259,7 +259,7 @@ def _build_entry(event: Event, budget: SizeBudget) -> TranscriptEntry:
 
 
 def _select_differences(turn: TurnResult, before: Reply | None, budget: SizeBudget) -> Iterator[Difference]:
-    """Yield the differences from the expected turn, and from the baseline if those are different ones."""
+    """Yield the differences from the expected turn, then further differences from the baseline."""
     limits = _WIDE if budget.left > _ENOUGH_FOR_WIDE else _NARROW
     from_expected = [each for each in find_differences(turn, None, limits) if _is_expected(turn, each)]
     known = {each.lines for each in from_expected}
@@ -273,7 +273,7 @@ def _select_differences(turn: TurnResult, before: Reply | None, budget: SizeBudg
 
 
 def _is_expected(turn: TurnResult, difference: Difference) -> bool:
-    """Return True if the case expects anything that the difference can be compared with."""
+    """Return True if the case has an expectation about the part of the reply that differs."""
     expected = turn.expected
     if expected is None:
         return False

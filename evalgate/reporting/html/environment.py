@@ -35,7 +35,7 @@ def load_macro(template: str, name: str) -> Callable[..., str]:
 
 @cache
 def create_environment(*folders: Path) -> "Environment":
-    """Return the environment of the report's templates, and of those in `folders`, which come first."""
+    """Return an environment for the templates in `folders`, or else among the report's templates."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -84,7 +84,7 @@ def _insert_breaks(name: object) -> str:
 
 
 def _format_clipped(clipped: ClippedText, is_prose: bool = False) -> str:
-    """Return an escaped text and the size of what is left out."""
+    """Return an escaped text, and the size of the part that is left out."""
     text = _format_prose(clipped.text) if is_prose else to_html_text(clipped.text)
     if not clipped.left_out:
         return text
@@ -93,5 +93,5 @@ def _format_clipped(clipped: ClippedText, is_prose: bool = False) -> str:
 
 
 def _format_drawn(text: str, limit: int) -> str:
-    """Return an escaped line of at most `limit` characters for an SVG, in which no HTML element may be."""
+    """Return an escaped line of at most `limit` characters, without HTML elements, for an SVG."""
     return html.escape(shorten_text(escape_invisible(text[: 4 * limit]), limit))

@@ -28,7 +28,7 @@ class CaseGroup:
     label: str
     size: int
     examples: tuple[str, ...]
-    """Names of its first cases."""
+    """Names of the group's first cases."""
     mark: str = ""
     """A remark about the group."""
 
@@ -41,10 +41,10 @@ class Grouping:
     groups: tuple[CaseGroup, ...]
     """The largest groups, the largest first."""
     members: Mapping[int, str]
-    """`id` of an entry to the numbers of its groups (1-based), separated by blanks."""
+    """The numbers (1-based) of the groups of each entry, separated by blanks, by `id(entry)`."""
 
     def find_members(self, label: str) -> frozenset[int]:
-        """Return the `id` of each entry in the group with this label; nothing if there is no such group."""
+        """Return `id(entry)` of each entry in the group with this label; empty if there is no such group."""
         number = next((str(at) for at, group in enumerate(self.groups, 1) if group.label == label), None)
         return frozenset(key for key, numbers in self.members.items() if number in numbers.split())
 
@@ -54,13 +54,13 @@ class CaseMarks:
     """The numbers by which the page's script sorts and groups a case."""
 
     keys: str
-    """Seconds, US dollars, and the score of each metric: `1.2;0.01;0.5,,1`. A part is empty if unknown."""
+    """Seconds, US dollars, and the score of each metric: `1.2;0.01;0.5,,1`. Unknown numbers are empty."""
     groups: str
-    """The numbers of its groups in each grouping: `1;;2;1 3`."""
+    """The numbers of the case's groups in each grouping: `1;;2;1 3`."""
 
 
 def build_marks(entry: CaseEntry, metrics: Sequence[str], groupings: Sequence[Grouping]) -> CaseMarks:
-    """Return the marks of a case. `metrics` are the names of the metrics that can be sorted by."""
+    """Return the marks of a case. `metrics` are the names of the metrics by which the page sorts."""
     case = entry.case
     scores = {
         metric.name: None if metric.score is None else metric.range.rank(metric.score)
@@ -78,10 +78,10 @@ def _format_key(value: float | None) -> str:
 
 
 def group_cases(entries: Sequence[CaseEntry], record: Record) -> tuple[Grouping, ...]:
-    """Return the ways to group the cases of a record: always the same five, those without use with no groups.
+    """Return the five ways to group the cases of a record; a way that does not apply has no groups.
 
-    A divergence and a cause are a group if two or more cases share it; tags, eval sets and changes, if there
-    are two.
+    A group by divergence or cause has two or more cases. Groups by tag, eval set or change exist only if
+    there are two or more of them.
     """
     return (
         _group_by_divergence(entries, record),
@@ -95,7 +95,7 @@ def group_cases(entries: Sequence[CaseEntry], record: Record) -> tuple[Grouping,
 
 
 def _list_eval_sets(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, tuple[str, ...]]]:
-    """Return each entry with its eval set; nothing if there is only one."""
+    """Return each entry with its eval set; nothing if there is only one eval set."""
     first = entries[0].case.eval_set_id if entries else ""
     if all(each.case.eval_set_id == first for each in entries):
         return []
@@ -122,7 +122,7 @@ def _find_causes(entries: Sequence[CaseEntry]) -> Iterable[tuple[CaseEntry, tupl
 
 
 def _group_by_divergence(entries: Sequence[CaseEntry], record: Record) -> Grouping:
-    """Return the groups of failing cases of the record, in their order."""
+    """Return the record's groups of failing cases with the same first divergence."""
     if not any(entry.is_bad for entry in entries):
         return Grouping(DIVERGENCE, (), {})
     from evalgate.gating.failure_groups import list_failure_groups
@@ -151,7 +151,7 @@ def _group_by_divergence(entries: Sequence[CaseEntry], record: Record) -> Groupi
 def _build_grouping(
     title: str, members: Iterable[tuple[CaseEntry, tuple[str, ...]]], least: int, groups: int
 ) -> Grouping:
-    """Return the groups of at least `least` cases; none if there are fewer than `groups` of them."""
+    """Return the groups of at least `least` cases; none if there are fewer than `groups` such groups."""
     sizes: Counter[str] = Counter()
     examples: dict[str, list[str]] = defaultdict(list)
     listed: list[tuple[int, tuple[str, ...]]] = []

@@ -74,7 +74,7 @@ class HtmlReport:
     """The most bytes of the page; at least twice the size of the part above the cases."""
 
     earlier: Mapping[CaseKey, tuple[Reply | None, ...]] = field(default_factory=dict)
-    """Replies of another record, turn by turn, that those of each case are compared with."""
+    """Replies of an earlier record, turn by turn, to compare each case's replies with."""
 
     file_name = "report.html"
 
@@ -116,7 +116,7 @@ def load_script() -> str:
 
 
 def compute_digest(text: str) -> str:
-    """Return the source expression by which a Content-Security-Policy allows a style sheet or a script."""
+    """Return the hash of a style sheet or script by which a Content-Security-Policy allows it."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
@@ -204,7 +204,7 @@ def _link_groupings(
 
 
 def _render_full_cases(record: Record, entries: list[CaseEntry], marking: _Marking, left: int) -> list[str]:
-    """Return the first cases in full, as many as fit. Each gets an equal share of what is `left`."""
+    """Return the first cases in full, as many as fit. Each case gets an equal share of the `left` bytes."""
     found: list[str] = []
     render = load_macro("page_case.html.j2", "case_in_full")
     # Computed anew for each case: what a short case leaves goes to those after it.
@@ -220,7 +220,7 @@ def _render_full_cases(record: Record, entries: list[CaseEntry], marking: _Marki
 
 
 def _render_lines(entries: list[CaseEntry], marking: _Marking, left: int) -> list[str]:
-    """Return one line for each of the next cases, as many as fit."""
+    """Return one line for each case, for as many cases as fit into the `left` bytes."""
     found: list[str] = []
     render = load_macro("page_case.html.j2", "case_on_a_line")
     for entry in entries:
@@ -233,7 +233,7 @@ def _render_lines(entries: list[CaseEntry], marking: _Marking, left: int) -> lis
 
 
 def _describe_left_out(cases: int, full: int, lines: int) -> str:
-    """Return a sentence about the cases that are not shown in full; "" if all are."""
+    """Return a sentence about the cases that are not shown in full; "" if all cases are."""
     if full == cases:
         return ""
     rest = cases - full - lines

@@ -61,12 +61,12 @@ def build_run_trace(run: RunResult, turns: Sequence[TurnView], anchor: str, budg
 
 
 def load_trace_styles() -> str:
-    """Return the style sheet of what this module renders."""
+    """Return the style sheet of the waterfall and the graph."""
     return (TEMPLATES / "trace.css").read_text("utf-8")
 
 
 def render_waterfall(view: TraceView, *, link: str, current: int | None = None) -> str:
-    """Return the rows as a list of links. A link's target is `link` and the number of the span in the trace.
+    """Return the rows as a list of links to `link` followed by the number of the span in the trace.
 
     `link` holds only characters that need no escape in HTML. `current` is the number of the span that the
     page shows.
@@ -77,7 +77,7 @@ def render_waterfall(view: TraceView, *, link: str, current: int | None = None) 
 def build_steps(
     view: TraceView, anchor: str, shown: Collection[str], budget: SizeBudget
 ) -> tuple[StepView, ...]:
-    """Return the steps that fit. Each links its message if the message's id is among `shown`."""
+    """Return the steps that fit. A step links to its message if the message's id is among `shown`."""
     steps: list[StepView] = []
     for row in view.rows:
         if budget.is_full:
@@ -148,9 +148,9 @@ class Drawing:
 
 
 def render_graph(graph: TraceGraph, identity: str) -> str:
-    """Return an SVG of the graph, and a table of the same; "" if there is nothing to show.
+    """Return an SVG of the graph, and a table with the same content; "" if there is nothing to show.
 
-    `identity` is the start of the ids in it: letters, digits and hyphens.
+    `identity` is the start of the ids in the SVG: letters, digits and hyphens.
     """
     if not graph.nodes:
         return ""

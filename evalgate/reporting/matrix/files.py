@@ -60,7 +60,7 @@ def write_matrix(matrix: VariantMatrix, out: AnchoredFolder, workspace: Workspac
 
 
 def write_variants(records: Sequence[tuple[str, Record]], out: Path, workspace: Workspace) -> None:
-    """Write `results.json` and the page of each variant; `records` have their folders, relative to `out`.
+    """Write `results.json` and the page of each variant; `records` are (folder relative to `out`, record).
 
     Raises:
         InvalidInputError: a file cannot be written.

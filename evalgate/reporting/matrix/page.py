@@ -20,12 +20,12 @@ from evalgate.reporting.matrix.sentences import (
 
 @frozen
 class _Part:
-    """The measurement, or its confirmation."""
+    """A part of the page: the measurement, or its confirmation by fresh runs."""
 
     title: str
     table: MatrixTable
     rows: Sequence[tuple[Sequence[str], str]]
-    """Cells, and the address of the variant's page; "" if it has none."""
+    """The cells, and the address of the variant's page; "" for a variant without a page."""
     reference: str
     comparisons: Sequence[tuple[str, Sequence[str]]]
 

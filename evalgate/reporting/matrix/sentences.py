@@ -1,4 +1,4 @@
-"""Sentences and figures that all reports of a matrix share."""
+"""Sentences and figures for all reports of a matrix, which compares variants of an agent."""
 
 from collections.abc import Iterator, Sequence
 
@@ -30,7 +30,7 @@ class MatrixTable:
 
 
 def build_table(matrix: VariantMatrix) -> MatrixTable:
-    """Return the table of the variants, without columns that no variant has a figure for."""
+    """Return the table of the variants, without empty columns."""
     metrics = list(dict.fromkeys(name for row in matrix.variants for name in row.scores))
     figures: list[tuple[UsageFigure, str]] = [("cost", "cost"), ("tokens", "tokens"), ("duration", "time")]
     shown = [
@@ -169,7 +169,7 @@ def describe_outcome(matrix: VariantMatrix) -> Iterator[str]:
 
 
 def list_disagreements(matrix: VariantMatrix) -> Sequence[VariantCase]:
-    """Return the cases in which the variants passed different shares of their runs."""
+    """Return the cases in which the share of passed runs differs between variants."""
     return [case for case in matrix.cases if case.spread > 0]
 
 
