@@ -1,4 +1,4 @@
-"""Checks of eval sets that a program made of objects, which no format has checked."""
+"""Check eval sets that a program built from objects: no format has checked them."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from evalgate.core.types import (
 
 
 def find_wrong_cases(eval_set_id: object, cases: object) -> Iterator[str]:
-    """Yield what is wrong with an eval set, each as a whole sentence."""
+    """Yield each fault of an eval set as a whole sentence."""
     where = f"eval set {eval_set_id!r}"
     if not isinstance(eval_set_id, str):
         yield f"{where}: `eval_set_id` must be a text"

@@ -1,4 +1,4 @@
-"""Entry points of installed packages, found without the cost of `importlib.metadata` where there are none.
+"""Find entry points of installed packages; without any, `importlib.metadata` is not loaded.
 
 That module loads the standard library's e-mail parser and opens files of every installed package: a tenth of
 the time in which a run starts. Few installations have a plugin.
@@ -28,7 +28,7 @@ def list_entry_points(group: str) -> tuple["EntryPoint", ...]:
 
 @cache
 def _may_have_plugins(folders: tuple[str, ...]) -> bool:
-    """Return False if no package installed in the folders has entry points of evalgate's groups."""
+    """Return True if a package installed in the folders may have entry points of evalgate's groups."""
     others = (finder for finder in sys.meta_path if finder is not PathFinder)
     if any(hasattr(finder, "find_distributions") for finder in others):
         return True  # it finds packages that are in no folder
@@ -54,7 +54,7 @@ def _may_hold_plugins(folder: str) -> bool:
 
 
 class _MetadataOnUse(ModuleType):
-    """Stand-in for `importlib.metadata`, which is loaded when a function is called, or another name read."""
+    """Stand-in for `importlib.metadata` that loads it at the first search, or read of another name."""
 
     def __init__(self) -> None:
         super().__init__(_METADATA)

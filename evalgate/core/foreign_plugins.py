@@ -1,4 +1,4 @@
-"""Guards of other packages' plugins: a fault of theirs is told as theirs, and never as a bug in evalgate."""
+"""Guard calls of other packages' plugins: their faults are reported as theirs, never as bugs in evalgate."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,10 +20,10 @@ def describe_error(error: BaseException) -> str:
 
 
 def build_plugin(build: Callable[[], _Built], plugin: str) -> _Built:
-    """Return what another package's class or function creates; `plugin` names it in errors.
+    """Return the plugin that another package's class or function creates; `plugin` is its name in errors.
 
     Raises:
-        InvalidInputError: it raised an exception.
+        InvalidInputError: the class or function raised an exception.
     """
     with _blame(plugin, ""):
         return build()
@@ -41,7 +41,7 @@ def _blame(plugin: str, path: str) -> Iterator[None]:
 
 
 class ForeignFormat:
-    """A format of another package."""
+    """Eval-set format of another package; its exceptions become InvalidInputError."""
 
     def __init__(self, found: EvalFormat, plugin: str) -> None:
         self._format = found
@@ -82,10 +82,10 @@ class ForeignFormat:
 
 
 def check_file_name(reporter: AnyReporter, taken: set[str], plugin: str) -> AnyReporter:
-    """Return a reporter with a file of its own; its name is one more in `taken`.
+    """Check the file name of a reporter, add the name to `taken` and return the reporter.
 
     Raises:
-        InvalidInputError: it has no file name, or that of another reporter, which would be overwritten.
+        InvalidInputError: the reporter has no file name, or the name is taken.
     """
     name: object = getattr(reporter, "file_name", None)
     if not isinstance(name, str) or not name:

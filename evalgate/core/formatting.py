@@ -1,4 +1,4 @@
-"""Formatting of numbers, which never contradicts a decision made on the exact values, and of short texts."""
+"""Format numbers and short texts; a formatted number never contradicts a decision made on the exact one."""
 
 import functools
 import math
@@ -113,7 +113,7 @@ LARGEST_FIGURE = 1e15
 def format_figure(value: float | None, *, beside: float | None = None) -> str:
     """Return a figure such as a number of tokens with at least three significant digits: "5,432", "0.0042".
 
-    More digits are shown if it takes them to differ from `beside`. None and no limit are "–".
+    More digits are shown if needed to differ from `beside`. None, and `LARGEST_FIGURE` or more, are "–".
     """
     if value is None or value >= LARGEST_FIGURE:
         return "–"

@@ -2,8 +2,8 @@
 
 `@frozen` is `@dataclass(frozen=True, slots=True)` at a fifth of the cost. The standard library writes and
 compiles six methods for every class, and a gate defines some two hundred: a quarter of the time in which it
-starts. Here `__init__` alone is compiled, once many objects are made; the others all classes share.
-`@mutable` does the same for `@dataclass(slots=True)`.
+starts. Here all classes share these methods except `__init__`, which is compiled once many objects are
+made. `@mutable` does the same for `@dataclass(slots=True)`.
 """
 
 from collections.abc import Callable, Iterable
@@ -133,7 +133,7 @@ _FIRST_OBJECTS = 16
 
 
 class _DeferredInitializer:
-    """Stand-in for an `__init__` that is compiled for a class of which more than a few objects are made."""
+    """Stand-in for `__init__`, which is compiled once more than a few objects of the class are made."""
 
     def __init__(self, cls: type[Any], found: tuple[Field[Any], ...]) -> None:
         self._cls: Any = cls
@@ -152,7 +152,7 @@ class _DeferredInitializer:
         return self._cls.__init__
 
     def _initialize(self, instance: Any, /, *given: object, **named: object) -> None:
-        """Do what the compiled function does, which gets wrong arguments as well, to raise its error."""
+        """Set the fields as the compiled function does; call it if arguments are wrong, for its error."""
         values = dict(zip((each.name for each in self._fields if not each.kw_only), given, strict=False))
         unknown = named.keys() - {each.name for each in self._fields}
         is_wrong = unknown or len(values) < len(given) or named.keys() & values.keys()

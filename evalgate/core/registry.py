@@ -65,7 +65,7 @@ def find_third_party_plugins(family: Family, own: Collection[str]) -> Mapping[st
 
 
 def find_local_packages(folder: Path) -> Mapping[str, Path]:
-    """Return the packages with plugins that were installed from below `folder`, with the folder of each."""
+    """Return name and source folder of each package with plugins that was installed from below `folder`."""
     found = {}
     for family in get_args(Family):
         for point in _list_entry_points(family):
@@ -87,7 +87,7 @@ def load_entry_point(point: "EntryPoint") -> Any:
     """Return the object that the entry point names.
 
     Raises:
-        InvalidInputError: it cannot be loaded.
+        InvalidInputError: the object cannot be loaded.
     """
     try:
         return point.load()
@@ -300,10 +300,10 @@ def get_formats() -> Mapping[str, EvalFormat]:
 
 
 def get_writer(name: str) -> EvalSetWriter:
-    """Return the writer of eval sets in that format.
+    """Return the writer of eval sets in the format `name`.
 
     Raises:
-        InvalidInputError: evalgate does not write that format.
+        InvalidInputError: evalgate does not write the format.
     """
     if name not in WRITERS:
         hint = did_you_mean(name, WRITERS) or f" Known here: {join_quoted(sorted(WRITERS))}."
@@ -313,7 +313,7 @@ def get_writer(name: str) -> EvalSetWriter:
 
 
 def get_editor(name: str) -> EvalSetEditor | None:
-    """Return the editor of files in that format; None if they cannot be edited in place."""
+    """Return the editor of files in the format `name`; None if such files cannot be edited in place."""
     found: EvalSetEditor | None = load_object(EDITORS[name])() if name in EDITORS else None
     return found
 
@@ -365,10 +365,11 @@ def find_lint_warnings(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list
 
 
 def get_reporters(requested: Collection[str] = ()) -> tuple[AnyReporter, ...]:
-    """Return every reporter but those on request that are not in `requested`; other packages' come last.
+    """Return the reporters: the standard ones, those in `requested`, and last those of other packages.
 
     Raises:
-        InvalidInputError: that of another package cannot be created, or writes the file of another reporter.
+        InvalidInputError: a reporter of another package cannot be created, or writes another reporter's
+            file.
     """
     wanted = [name for name in REPORTERS if name in requested or name not in ON_REQUEST]
     own = tuple(map(get_reporter, wanted))
@@ -438,9 +439,9 @@ def is_foreign(plugin: object) -> bool:
 
 
 def load_object(path: str) -> Any:
-    """Return the object that a registry entry (`module:name`) names, for layers below integrations.
+    """Import and return the object that a registry entry (`module:name`) names.
 
-    Any, because no type checker can read the type of a name in a string: callers annotate the variable.
+    No type checker can find its type, so callers annotate the variable.
     """
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)

@@ -106,9 +106,9 @@ def escape_invisible(text: str) -> str:
 
 
 def to_file_name(text: str, limit: int = 100) -> str:
-    """Return a text as the part of a file's name: at most `limit` bytes, without separators, not hidden.
+    """Return the text as a part of a file name: at most `limit` bytes, without separators, not hidden.
 
-    A text that is cut ends with a digest of the whole, so that long texts with the same beginning differ.
+    A text that is cut ends with a digest of the whole text, so long texts with the same beginning differ.
     """
     name = re.sub(r"[\x00-\x1f/\\:\ud800-\udfff]", "_", text).encode()
     if len(name) > limit:
@@ -131,7 +131,7 @@ def shorten_text(text: str, limit: int) -> str:
 
 
 def truncate_start(text: str, limit: int) -> str:
-    """Return at most the last `limit` characters; no word is cut, because half a secret is not redacted."""
+    """Return the last `limit` characters without the word that the cut splits, which may be half a secret."""
     if len(text) <= limit:
         return text
     kept = text[-limit:]
@@ -143,7 +143,7 @@ def truncate_start(text: str, limit: int) -> str:
 
 
 def truncate_block(text: str, limit: int = 1500, lines: int = 40) -> str:
-    """Return at most `lines` lines and `limit` characters of visible text, then say how much was cut."""
+    """Return at most `lines` lines and `limit` characters of visible text, and a note of how much was cut."""
     seen = strip_invisible(text).strip("\n")
     kept = "\n".join(seen[:limit].split("\n")[:lines])
     left_out = len(seen) - len(kept)
@@ -151,7 +151,7 @@ def truncate_block(text: str, limit: int = 1500, lines: int = 40) -> str:
 
 
 def keep_last_lines(text: str, limit: int = 1500, lines: int = 30) -> str:
-    """Return the end of visible text, cut like `truncate_block`: the end of a traceback matters most."""
+    """Return the end of visible text, cut as by `truncate_block`: the end of a traceback matters most."""
     seen = strip_invisible(text).strip("\n")
     kept = "\n".join(seen[-limit:].split("\n")[-lines:])
     left_out = len(seen) - len(kept)
@@ -174,8 +174,8 @@ def disable_commands(text: str) -> str:
     """Rewrite text for a CI log so that no runner takes any line of it for a command.
 
     GitHub's runner obeys `::command::` at the start of a line, leading blanks ignored, and `##[command]`
-    anywhere in it (Azure Pipelines: `##vso[`, TeamCity: `##teamcity[`). Report files are no log, but people
-    print them into one.
+    anywhere in a line (Azure Pipelines: `##vso[`, TeamCity: `##teamcity[`). Report files are no log, but
+    people print them into logs.
     """
     if "::" in text:
         text = _COMMAND_AT_START.sub(r"\1: :", text)
@@ -183,9 +183,9 @@ def disable_commands(text: str) -> str:
 
 
 def to_log_json(text: str) -> str:
-    """Return JSON of the same values without anything that a CI runner or a terminal obeys.
+    """Escape in JSON everything that a CI runner or a terminal obeys; the values stay the same.
 
-    Commands and invisible characters are written as escapes. Outside of strings JSON has neither.
+    Commands and invisible characters occur only in strings of JSON, where escapes are allowed.
     """
     return _OBEYED_IN_JSON.sub(lambda found: _escape_json(found[0]), text)
 
@@ -254,8 +254,8 @@ def to_html_text(text: str) -> str:
 def to_md_fence(text: str, language: str = "") -> str:
     """Return a fenced code block that `text` cannot close. `language` must be trusted.
 
-    GitLab looks for quick actions (`/merge`), and bots for commands (`@bot rebase`), in the Markdown source,
-    even inside fences. So no line begins with one.
+    GitLab looks for quick actions (`/merge`), and bots for commands (`@bot rebase`), in the Markdown
+    source, even inside fences. So no line begins with a quick action or a command.
     """
     body = _ORDER.sub(_append_zero_width, _disable_markup(strip_invisible(text))).strip("\n")
     fence = "`" * max(3, _count_longest_run(body) + 1)

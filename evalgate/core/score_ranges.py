@@ -1,4 +1,4 @@
-"""Ranges of metric scores; most metrics score from 0 to 1; of a budget, less is better."""
+"""Ranges of metric scores. Most metrics score from 0 to 1; for a budget, smaller scores are better."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +15,7 @@ _ROUNDING = 1e-9  # a mean of ten scores of 1.0 can be 1.0000000000000002
 class Range(NamedTuple):
     """The worst and the best score; JSON has it as a list of two numbers.
 
-    `low` is above `high` if smaller scores are better, as of a budget.
+    `low` is the worst score, so it is above `high` if smaller scores are better, as for a budget.
     """
 
     low: float
@@ -36,11 +36,11 @@ class Range(NamedTuple):
         return abs(self.high - self.low)
 
     def rank(self, score: float) -> float:
-        """Return a number to sort by: the worse the score, the smaller it is."""
+        """Return a number to sort by, which is smaller the worse the score is."""
         return -score if self.lower_is_better else score
 
     def clamp(self, score: float) -> float:
-        """Return the score, moved to the end of the range if rounding alone put it outside."""
+        """Return the score; if only rounding put it outside of the range, return the end of the range."""
         if self.low <= score <= self.high:
             return score  # as nearly always
         if self.low - _ROUNDING <= score < self.low:

@@ -1,4 +1,4 @@
-"""Limit a plan to the suites that a change affects. Whenever that cannot be told, nothing is left out."""
+"""Limit a plan to the suites that a change affects. If the effect is not known, nothing is left out."""
 
 import hashlib
 import os
@@ -90,7 +90,7 @@ def find_unmatched_globs(rules: Thresholds, folder: Path) -> Iterator[str]:
 def _iter_revisions(base: BaseBranchPolicy, revision: str) -> Iterator[str]:
     """Yield the revisions to compare with; all differences count together.
 
-    In a pull request its target branch is always one of them: the change may have edited the command line.
+    A pull request is always compared with its target branch too, as it may have edited the command line.
     """
     if revision:
         yield revision
@@ -107,10 +107,10 @@ def _iter_revisions(base: BaseBranchPolicy, revision: str) -> Iterator[str]:
 
 
 def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) -> ChangeRules:
-    """Return the rules with a reason at each suite with a file that is newer than its list of opened files.
+    """Return the rules, with `blind` set for suites with a file that is newer than the list of opened files.
 
-    An edited file may open others, which no list has until the next run is stored. Files of the change itself
-    concern the suite anyway.
+    An edited file may open other files, which are not listed until the next run is stored. Files that the
+    change itself edits concern the suite anyway.
 
     Raises:
         UnknownChangeError: git fails.
@@ -170,7 +170,7 @@ def _list_rule_files(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy) ->
 
 
 def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
-    """Yield the files that the agent's section names, and many texts that name none."""
+    """Yield the files that the agent's section names, among many texts that name no file."""
     options = agent.settings.model_extra or {}
     entry = agent.what if agent.settings.kind in _WITH_ENTRY else options.get("entry")
     if isinstance(entry, str):
@@ -187,7 +187,7 @@ def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
 
 
 def _iter_texts(value: object) -> Iterator[str]:
-    """Yield all texts of an agent's options, and the path of a Dockerfile with a name of its own."""
+    """Yield all texts of an agent's options, and the path of the Dockerfile that `dockerfile` names."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -239,7 +239,7 @@ def _read_tracked_files(plan: "Plan") -> Mapping[str, frozenset[str]] | None:
 def _join_tracked_files(
     tracked: Mapping[str, frozenset[str]] | None, eval_sets: Iterable[str], *, has_globs: bool
 ) -> tuple[frozenset[str], str]:
-    """Return the files of some eval sets, and the reason why every change concerns them, if it does."""
+    """Return the opened files of eval sets, and the reason if every change concerns these sets, else ""."""
     if tracked is None:
         return frozenset(), "" if has_globs else _NO_GLOBS
     names = tuple(eval_sets)
@@ -251,7 +251,7 @@ def _join_tracked_files(
 
 
 def _list_own_files(plan: "Plan", path: str) -> Iterator[str]:
-    """Yield the paths of an eval set and of the notes about its cases, and of links on the way to them."""
+    """Yield the paths of an eval set, of the notes about its cases, and of links that lead to either."""
     if path:
         yield path
         yield from _follow(plan, path)
@@ -259,7 +259,7 @@ def _list_own_files(plan: "Plan", path: str) -> Iterator[str]:
 
 
 def _list_eval_sets(plan: "Plan", names: Iterable[str]) -> Mapping[str, str]:
-    """Return the paths of a suite's eval sets: as the suite's names give them, to as the plan has them.
+    """Return the path in the plan of each eval set of a suite, by the path that the suite gives.
 
     The two differ if the suite names a link, and the plan has the file that it leads to.
     """
@@ -282,7 +282,7 @@ def select_affected_cases(plan: "Plan", found: AffectedSuites) -> frozenset[Case
 
 
 def collect_tracked_files(plan: "Plan", agent: Agent, record: Record) -> tuple[TrackedFiles, ...]:
-    """Return the files that the agent opened, for eval sets that ran as a whole and without a gap."""
+    """Return the files that the agent opened, for whole eval sets in which every case has an answered run."""
     if not isinstance(agent, TracksFiles):
         return ()
     opened, cases = agent.opened_files, record.group_cases()

@@ -13,7 +13,7 @@ from evalgate.reporting.findings import Finding, describe_faults, list_findings,
 
 
 def list_annotated_findings(record: Record) -> list[Finding]:
-    """Return the failing cases: the first of each group, in the order of the groups, then the second ones.
+    """Return the failing cases: first one case of each failure group, then a second of each, and so on.
 
     A reader who sees only the first annotations sees every kind of failure.
     """

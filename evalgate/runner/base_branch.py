@@ -103,11 +103,11 @@ class BaseBranchPolicy:
         return git.find_base_commit(self.folder, self.environ)
 
     def find_target_commit(self) -> str:
-        """Return the commit that an unmerged change goes to, under any policy; "" if git does not know it."""
+        """Return the commit of the change's target branch, under any policy; "" if git does not know it."""
         return git.find_base_commit(self.folder, self.environ)
 
     def describe_fetch(self) -> str:
-        """Return a sentence that tells the user how to make that commit known to git."""
+        """Return a sentence that tells the user how to fetch the target branch's commit."""
         return git.describe_base_fetch(self.environ)
 
     def has_file(self, path: Path) -> bool:
@@ -117,7 +117,7 @@ class BaseBranchPolicy:
         return self.has_base_file(path)
 
     def has_base_file(self, path: Path) -> bool:
-        """Return True if the rules of the base branch apply and it has such a file."""
+        """Return True if the base branch's rules apply and the base branch has the file."""
         return bool(self.commit and git.read_blob(self.folder, self.commit, self.format_path(path)))
 
     def note_unverified(self, path: str) -> None:
@@ -136,11 +136,11 @@ class BaseBranchPolicy:
         return find_thresholds_file(self.folder)
 
     def load_thresholds(self, path: Path, shown_as: str) -> Thresholds:
-        """Read the base's version of a thresholds file, or this one if the base has none."""
+        """Read the base branch's version of a thresholds file, or the change's own if the base has none."""
         return replace(load_thresholds(self.resolve_path(path), shown_as), base=path.parent)
 
     def load_chosen_thresholds(self, given: str | None) -> Thresholds:
-        """Read the thresholds file that the user names, or else the one in the folder, if there is one.
+        """Read the thresholds file that the user names, else the one in the folder, else return the defaults.
 
         A folder in place of a file holds the criteria of each eval set, as tRPC-Agent-Go's base folder of
         metrics does.
@@ -222,7 +222,7 @@ class BaseBranchPolicy:
             )
 
     def check_eval_sets(self, paths: Iterable[str]) -> None:
-        """Add a notice about eval sets that the change edits or adds: their contents are its own."""
+        """Add a notice about eval sets that the change edits or adds: the change's own contents are used."""
         named = sorted({path for path in paths if path})
         if not self.commit or not named:
             return
@@ -252,10 +252,10 @@ class BaseBranchPolicy:
                 )
 
     def _copy_base_version(self, path: Path) -> Path | None:
-        """Return the path of a copy of the base's version, which is missing if the base has none.
+        """Copy the base branch's version; return the copy's path, where no file is if the base has none.
 
-        Return None if the checked-out file is to be used, as for a file outside the repository that an
-        earlier step downloaded.
+        Return None if the checked-out file is to be used, as for a file that git does not track because an
+        earlier step downloaded it.
         """
         if self.commit is None:
             return None
@@ -283,7 +283,7 @@ class BaseBranchPolicy:
         return copy
 
     def open_baseline(self, path: str, owner: tuple[int, int] | None) -> BaselineStore:
-        """Open the baseline in a file; that of the base branch cannot be changed."""
+        """Open the baseline in a file; the base branch's version is read-only."""
         from evalgate.baselines.stores.file import FileStore
 
         self.rule_files.add(self.format_path(self.folder / path))
@@ -364,7 +364,7 @@ def open_store(name: str | None, workspace: Workspace, base: BaseBranchPolicy) -
 def open_anchor(
     config: AnchorConfig | None, workspace: Workspace, base: BaseBranchPolicy
 ) -> BaselineStore | None:
-    """Open the baseline of `gate.anchor`, as it is or as it was; None if the thresholds file names none."""
+    """Open the baseline of `gate.anchor`, present or past; None if the thresholds file names none."""
     name = config.baseline if config else ""
     source, _, when = name.rpartition("@")
     if not when or not source or "://" in source:  # a URL may contain `@`, and has no history

@@ -40,7 +40,7 @@ def add_case_checks(
 def _iter_case_rules(
     eval_set: EvalSet, rules: Thresholds, context: MetricContext, problems: list[Problem]
 ) -> Iterator[tuple[str, Thresholds]]:
-    """Yield id and checks of each selected case that has some."""
+    """Yield the id and the checks of each selected case that has checks."""
     if eval_set.checks is None:
         return
     selected = None if eval_set.is_whole else {case.eval_id for case in eval_set.cases}
@@ -70,7 +70,7 @@ def _find_position(checks: CaseChecks, eval_id: str, location: Location) -> tupl
 def _find_misplaced(
     eval_id: str, sections: Mapping[str, Mapping[str, object]], checks: CaseChecks, rules: Thresholds
 ) -> Iterator[Problem]:
-    """Yield a problem for each name that the thresholds file has too, and for each key that names cases."""
+    """Yield a problem for each check that the thresholds file has, too, and each key that names cases."""
     for name, section in sections.items():
         place = ("cases", eval_id, "checks", name)
         if name in rules.config.checks:

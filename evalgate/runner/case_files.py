@@ -48,7 +48,7 @@ def list_case_ids(out: str, workspace: Workspace) -> tuple[str, ...]:
 
 
 def check_target(out: str, to: str | None, eval_id: str | None, workspace: Workspace) -> None:
-    """Check that a case can be added to a file later; a file that does not exist yet can be written.
+    """Check that a case can be added to a file later; a file that does not exist yet is accepted.
 
     Raises:
         InvalidInputError: the id is invalid, or the file is no eval set that can be edited, has another

@@ -188,7 +188,7 @@ class CaseRunner:
 
 
 def _check_mocks(case: EvalCase, session: AgentSession) -> None:
-    """Raise AgentError if a case mocks or records tools, and the agent would call them for real."""
+    """Raise AgentError if a case has mocks or a recording of tools that the agent cannot use."""
     for mock in case.tool_mocks:
         if mock.unsupported:
             raise AgentError(Failure("unsupported", mock.unsupported), "faulted")

@@ -39,8 +39,8 @@ def select_plan_cases(
 ) -> "Plan":
     """Return the plan with the selected cases only; the others count as not selected by the user.
 
-    With `affected` alone the plan stays whole if the change concerns every suite. It has no case if the
-    change concerns none.
+    With `affected` alone the plan stays whole if the change concerns every suite. If the change concerns no
+    suite, the plan has no case.
 
     Raises:
         InvalidInputError: an option is wrong, or no case is left although the change concerns a suite.
@@ -95,7 +95,7 @@ def select_candidates(
 
 
 def _select_tagged(cases: Sequence[Candidate], tags: Iterable[str]) -> Sequence[Candidate]:
-    """Return the cases with one of the tags, and without those that begin with `!`."""
+    """Return the cases with one of the tags, but without any tag that is given behind a `!`."""
     known = {tag for case in cases for tag in case.tags}
     wanted = {tag for tag in tags if not tag.startswith("!")}
     unwanted = {tag.removeprefix("!") for tag in tags if tag.startswith("!")}
@@ -164,7 +164,7 @@ def draw_sample(cases: Sequence[Candidate], size: int, seed: int) -> Sequence[Ca
 
 
 def allocate_sample(sizes: Collection[int], wanted: int) -> list[int]:
-    """Return the part of `wanted` for each stratum, proportional to its size; they add up to `wanted`."""
+    """Return the part of `wanted` for each stratum, in proportion to its size; the sum is `wanted`."""
     total = sum(sizes)
     shares = [size * wanted // total for size in sizes]
     remainders = [size * wanted % total for size in sizes]

@@ -1,4 +1,4 @@
-"""Complete the sessions that cases start with: the file of old lists of turns, names of app and user."""
+"""Complete the sessions that cases start with: names of app and user, and a session file for old formats."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ def complete_sessions(
     for others.
 
     Raises:
-        InvalidInputError: the file is no session, or no eval set is an old list of turns.
+        InvalidInputError: the file is no session, or no eval set has the old format that needs it.
     """
     if config.file is not None:
         eval_sets = _set_initial_session(eval_sets, config.file, folder, is_part=is_part)
@@ -40,7 +40,7 @@ def complete_sessions(
 def _set_initial_session(
     eval_sets: Sequence[EvalSet], file: str, folder: Path, *, is_part: bool
 ) -> tuple[EvalSet, ...]:
-    """Return the eval sets; in old lists of turns, the case starts with the session in `file`."""
+    """Return the eval sets; cases of Google ADK's old lists of turns start with the session in `file`."""
     from evalgate.integrations.adk.legacy_evalset import is_turn_list, read_session_file
 
     session = read_session_file(folder / file, file)

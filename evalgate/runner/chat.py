@@ -142,8 +142,8 @@ class ChatTurn:
 class Chat:
     """Conversation of a person with an agent that has been entered; it can begin again.
 
-    An agent cannot take a turn back, and cannot go on from half of one. So a conversation ends with a turn
-    that failed or was cancelled, and `turns` stay here: `is_cut_off` is True until another one begins.
+    An agent cannot take a turn back, or go on from half of a turn. So a turn that failed or was cancelled
+    ends the conversation. `turns` are kept, and `is_cut_off` is True until another conversation begins.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class Chat:
     async def repeat_turns(self) -> None:
         """Begin another conversation with the messages of this one.
 
-        Without a reply to one of them, the turns stay as they were, and the conversation is cut off again.
+        If a message gets no reply, the turns stay as they were, and the conversation is cut off again.
 
         Raises:
             ChatError: a message has no reply.
@@ -304,7 +304,7 @@ _LONGEST_ID = 40
 
 
 def choose_case_id(text: str, taken: Sequence[str] = ()) -> str:
-    """Return an id that is made of the words of a message, and is none of `taken`."""
+    """Make an id from the words of a message, different from every id in `taken`."""
     words = re.findall(r"\w+", text.lower())
     name = ""
     for word in words:

@@ -19,7 +19,7 @@ def limit_checks(
     *,
     is_part: bool,
 ) -> tuple[BoundMetric, ...]:
-    """Return the metrics, with the cases of each check that names some.
+    """Return the metrics; a check that names cases is limited to these.
 
     `policies` hold the tags of cases. `is_part`: the user selected some of the cases, so a check may name
     others; it is then left out.
@@ -52,7 +52,7 @@ def limit_checks(
 def find_unscored_cases(
     eval_set: EvalSet, get_metrics: Callable[[EvalCase], Sequence[BoundMetric]], rules: Thresholds
 ) -> Iterator[Problem]:
-    """Yield a problem if no metric scores some of the cases: their runs would end without a verdict."""
+    """Yield a problem if some cases have no metric: their runs would end without a verdict."""
     names = [case.eval_id for case in eval_set.cases if not get_metrics(case)]
     if names:
         which = f"{pluralize(len(names), 'case')} of {eval_set.path}, as {names[0]!r}"

@@ -70,7 +70,7 @@ class _TypicalRun:
 
 
 def estimate_cost(wanted: Mapping[CaseKey, int], baseline: Baseline, concurrency: int) -> CostEstimate | None:
-    """Estimate the given number of runs of each case, or return None if the baseline has no such case."""
+    """Estimate the given number of runs of each case; return None if the baseline has none of the cases."""
     known = {case.key: _summarize_case(case) for case in baseline.cases if case.runs}
     asked = {key: known[key] for key in wanted if key in known}
     if not asked:
@@ -131,7 +131,7 @@ def find_other_judges(
 ) -> tuple[str, ...]:
     """Return the judged metrics that the baseline has with another fingerprint, or not at all.
 
-    `judged` is case to metric to fingerprint.
+    `judged` holds the fingerprint of each judged metric by case. Cases without a baseline do not count.
     """
     then = {case.key: case.metric_fingerprints for case in baseline.cases}
     names = (
@@ -150,7 +150,7 @@ def describe_estimate(
     others: Collection[str] = (),
     rounds: int = 1,
 ) -> Iterator[str]:
-    """Yield sentences about the estimate; none without expected tokens and without an exceeded budget.
+    """Yield sentences about the estimate, if tokens are expected or the budget would be exceeded.
 
     `spent` is the part of the budget that is used already. `others` are judged metrics that differ from the
     baseline. `rounds` is the most rounds of runs that `runs: auto` may make.
@@ -211,7 +211,7 @@ def _find_exceeded_limits(estimate: CostEstimate, budget: Budget, spent: Metered
 
 
 def format_tokens(tokens: float) -> str:
-    """Return a count such as `1.2 M`, `340 k` or `87`, to the two digits that an estimate deserves."""
+    """Return a count with two significant digits, such as `1.2 M`, `340 k` or `87`."""
     for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if tokens >= size * 0.995:
             return f"{_round_two_digits(tokens / size)}{unit}"

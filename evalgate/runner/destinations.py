@@ -101,7 +101,7 @@ def _send_events(record: Record, target: HttpTarget, resource: Mapping[str, str]
 
 
 def _read_rejection(answer: str) -> str:
-    """Return why a receiver left out events of a request that it accepted; "" if it took all."""
+    """Return the reason why a receiver left out events of an accepted request; "" if it took all."""
     try:
         partial = json.loads(answer or "{}").get("partialSuccess") or {}
         count = int(partial.get("rejectedLogRecords") or 0)
@@ -131,7 +131,7 @@ def _build_otlp_target(otlp: str, environ: Mapping[str, str]) -> HttpTarget:
 
 
 def _read_setting(name: str, environ: Mapping[str, str]) -> str:
-    """Return the variable, or if it is set the one of the signal `logs` alone; "" if neither is."""
+    """Return the variable of the signal `logs` if it is set, else the variable `name`; "" without both."""
     own = name.replace("_OTLP_", "_OTLP_LOGS_")
     return (environ.get(own) or environ.get(name) or "").strip()
 

@@ -56,7 +56,7 @@ class RunScope:
     store: RunStore | None = None
     """Store that keeps the finished runs; None: none does."""
     used: RunUsage = field(default_factory=RunUsage)
-    """Usage until now, here or elsewhere."""
+    """Usage so far, by an earlier start or on other machines."""
 
 
 class Evaluation:
@@ -132,7 +132,7 @@ class Evaluation:
     ) -> None:
         """Score runs that were made earlier, by the index of their case, instead of making any.
 
-        `hide` returns a case without the secrets that the runs do not show either.
+        `hide` redacts the secrets of a case, as they are redacted in the runs.
         """
         async with self._plan.judge_resolver.judges, close_metrics(self._plan):
             if not await self.is_judge_reliable():
@@ -196,17 +196,17 @@ class Evaluation:
 
     @property
     def judged(self) -> ModelUsage | None:
-        """Return the usage of the judges, here and before, or None if none was asked."""
+        """Return the usage of the judges, with that of earlier starts; None if no judge was asked."""
         whole = self._scope.used.judged + self._plan.judge_resolver.judges.judge_usage
         return whole if whole.calls or whole.spared else None
 
     @property
     def earlier_judging(self) -> RunUsage:
-        """Return what judges used before this evaluation began, without the rest."""
+        """Return the usage of judges alone before this evaluation began."""
         return RunUsage(self._scope.used.judged)
 
     async def is_judge_reliable(self) -> bool:
-        """Ask the judge about the anchors, once; return True if it may judge, or there are none."""
+        """Return False if labels or anchors show that a judge is unreliable; anchors are judged once."""
         if self._plan.label_check is not None and self._plan.label_check.unreliable:
             return False
         if self._plan.anchors is None:

@@ -54,9 +54,9 @@ class JudgeAssessment:
 def assess_judges(
     store: LabelStore, floors: Mapping[str, float], used: Mapping[str, Sequence[str]] | None = None
 ) -> list[JudgeAssessment]:
-    """Compare the judge of each metric with people, for the judge that the newest sample is of.
+    """Compare the judge of each metric with people: the judge that its newest sample was drawn for.
 
-    `used` limits this to metrics of a run, by name, and the fingerprints that their judges have there.
+    `used` chooses the judges of a run instead: fingerprints of judges by the names of the run's metrics.
     """
     newest = {(each.metric, each.fingerprint): each for each in store.samples}
     if used is None:
@@ -154,7 +154,7 @@ class PeopleAgreement:
 
 
 def compare_people(store: LabelStore) -> Iterator[PeopleAgreement]:
-    """Yield the agreement of each two people who labelled the same answers."""
+    """Yield the agreement of each pair of people who labelled the same answers."""
     people = sorted({label.by for each in store.answers.values() for label in each.labels})
     for one, other in combinations(people, 2):
         pairs = list(_iter_pairs(store, one, other))
@@ -170,7 +170,7 @@ def compare_people(store: LabelStore) -> Iterator[PeopleAgreement]:
 
 
 def describe_people(store: LabelStore) -> Iterator[str]:
-    """Yield a line for each two people about their agreement on answers that both labelled."""
+    """Yield a line for each pair of people about their agreement on answers that both labelled."""
     for each in compare_people(store):
         more = "" if each.kappa is None else f" (kappa {format_score(each.kappa)})"
         answers = pluralize(each.answers, "answer")
@@ -190,7 +190,7 @@ class LabelCheck:
 
     assessments: tuple[JudgeAssessment, ...]
     unlabelled: tuple[str, ...]
-    """Judged metrics without a sample of this judge."""
+    """Judged metrics without a sample of answers of their judge in the run."""
 
     @property
     def unreliable(self) -> tuple[str, ...]:
@@ -203,7 +203,7 @@ class LabelCheck:
         )
 
     def iter_notices(self) -> Iterator[str]:
-        """Yield a sentence about each judge with too few labels, and about those that hold their floors."""
+        """Yield a sentence about each judge that meets its floors, and each with too few labels."""
         for each in self.assessments:
             if each.missed:
                 continue
@@ -227,7 +227,7 @@ class LabelCheck:
 def check_label_floors(
     store: LabelStore, floors: Mapping[str, float], metrics: Iterable[BoundMetric]
 ) -> LabelCheck:
-    """Decide the floors of the judges of those metrics of a run that gate."""
+    """Decide the floors for the judges of a run's gating metrics."""
     used: dict[str, tuple[str, ...]] = {}
     for bound in metrics:
         if isinstance(bound.metric, LlmJudged) and bound.criterion.gates:

@@ -109,9 +109,9 @@ def describe_ignored_options(rules: Thresholds) -> tuple[str, ...]:
 def _check_threshold_reachable(criterion: Criterion, rules: Thresholds) -> list[Problem]:
     """Return a problem if a threshold of a `test_config.json` is below the lowest score of its metric.
 
-    Google ADK accepts any threshold. One above all scores fails every case, which users notice; one below
-    them opens the gate to every agent. In evalgate's own files both are refused as out of range. A metric
-    of another package may return scores below 0.
+    Google ADK accepts any threshold. A threshold above all scores fails every case, which users notice; a
+    threshold below them opens the gate to every agent. In evalgate's own files both are refused as out of
+    range. A metric of another package may return scores below 0.
     """
     low, high = min(criterion.range), max(criterion.range)
     if rules.dialect != "adk" or criterion.threshold >= low or criterion.metric not in registry.METRICS:
@@ -124,7 +124,7 @@ def _check_threshold_reachable(criterion: Criterion, rules: Thresholds) -> list[
 
 
 def build_final_state_metric() -> BoundMetric:
-    """Build the metric that checks an eval set's expected session states if no criterion names it."""
+    """Build the metric of expected session states, for eval sets without a criterion for it."""
     criterion = Criterion(registry.FINAL_STATE, 1.0)
     metric_type = registry.get_own_metric_type(registry.FINAL_STATE)
     return _bind_metric(criterion, metric_type.build(criterion, MetricContext(NEWEST_ADK)))
@@ -206,7 +206,7 @@ def _read_code(criterion: Criterion, rules: Thresholds, environment: MetricEnvir
 def adopt_custom_metrics(own: Thresholds, rules: Thresholds) -> Thresholds:
     """Return the rules of a `.metrics.json` with the custom metrics that the thresholds file defines.
 
-    They are the evaluators that the file's owner registers in Go code. Other rules are returned unchanged.
+    With tRPC-Agent-Go, custom metrics are evaluators in Go code. Other rules are returned unchanged.
     """
     if own.dialect != "trpc" or not rules.config.custom_metrics:
         return own

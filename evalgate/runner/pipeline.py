@@ -86,9 +86,9 @@ class GateRun:
     ) -> None:
         """Start the agent, make every run and score it.
 
-        `while_starting` is called once, between the start of the agent and its first turn: work that fits in
-        there costs no time. `begin` is called once when the agent has started: from then on there is a
-        record, and reports of an earlier run may be removed.
+        `while_starting` is called once, while the agent starts: its work then costs no extra time. `begin`
+        is called once when the agent has started: from then on there is a record, and reports of an earlier
+        run may be removed.
 
         Raises:
             InvalidInputError: there is no such agent.
@@ -248,7 +248,8 @@ def _read_anchor(plan: Plan) -> Baseline | None:
     """Return the older baseline of `gate.anchor`, or None if the thresholds file names none.
 
     Raises:
-        InvalidInputError: it does not exist or cannot be read: without it drops would pass that it forbids.
+        InvalidInputError: the anchor does not exist or cannot be read; without it, forbidden drops would
+            pass.
     """
     if plan.anchor is None or plan.policy.anchor is None:
         return None

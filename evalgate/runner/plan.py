@@ -119,16 +119,16 @@ class Plan:
     def select_cases(self, wanted: Collection[CaseKey]) -> "Plan":
         """Return the plan with these cases only, by (eval set id, case id).
 
-        The others count as not selected by the user, so a baseline's comparison leaves them out.
+        The others count as not selected by the user, so the comparison with the baseline leaves them out.
         """
         suites = tuple(each for suite in self.suites if (each := suite.select_cases(wanted)).eval_set.cases)
         is_part = self.is_part or suites != self.suites
         return replace(self, suites=suites, policy=_limit_min_cases(self.policy, suites), is_part=is_part)
 
     def apply_default_runs(self, baseline: Baseline | None) -> "Plan":
-        """Return the plan with `runs: auto` if the user gave no number and the baseline is deep enough.
+        """Return the plan with `runs: auto` if the user gave no number and the baseline has enough runs.
 
-        A recording and a deterministic agent answer the same each time: one run is enough.
+        A recording or a deterministic agent answers the same each time: one run is enough.
         """
         repeats_itself = self.agent.settings.kind == "replay" or self.policy.deterministic
         if self.runs_given or baseline is None or repeats_itself:
@@ -176,7 +176,7 @@ class Plan:
 
 
 def choose_default_runs(stored: Sequence[int]) -> int | Literal["auto"]:
-    """Return the runs of each case without `runs`; `stored` holds the number in the baseline, by case."""
+    """Return the default of `runs`; `stored` holds the number of runs that the baseline has of each case."""
     return "auto" if 2 * sum(runs >= MEASURED_RUNS for runs in stored) >= len(stored) else 1
 
 
@@ -433,7 +433,7 @@ def _check_files(
 
 
 def _limit_min_cases(policy: GateConfig, suites: Sequence[Suite]) -> GateConfig:
-    """Return the policy; if cases were selected by name, `min_cases` is at most their number."""
+    """Return the policy; if every case was selected by name, `min_cases` is at most their number."""
     if any(suite.eval_set.is_whole for suite in suites):
         return policy
     cases = sum(len(suite.eval_set.cases) for suite in suites)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def load_rules(load: Callable[[], Thresholds], overrides: Overrides) -> Iterator[Thresholds]:
     """Load the thresholds file, and add all of its problems to an error in the block.
 
-    So users can fix them in one go. Without this, the first error would end the check: each section is
+    So users can fix all problems in one go. Otherwise the first error would end the check: each section is
     checked by the code that uses it, one section after the other.
     """
     rules: Thresholds | None = None
@@ -72,7 +72,7 @@ def resolve_control(
 
 
 def check_judges(judge_resolver: JudgeResolver, rules: Thresholds) -> None:
-    """Raise the error of a judge that could not be asked, before anything runs."""
+    """Raise InvalidInputError if a judge cannot be asked, before anything runs."""
     try:
         judge_resolver.judges.check_reserved()
     except InvalidInputError as error:

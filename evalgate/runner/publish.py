@@ -72,7 +72,7 @@ def build_post_content(
     redact: Callable[[str], str],
     folder: str = "",
 ) -> "PostContent":
-    """Return what is posted about a record.
+    """Return the content of the posts about a record.
 
     `comment` renders the comment, and `redact` removes secrets from its text. `folder` is the folder that
     paths in the record start from, relative to the repository's root.
@@ -95,7 +95,7 @@ def build_post_content(
 
 
 def show_post(notice: "PostNotice", *, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> None:
-    """Print a notice about a post: in the log, and if it failed, in the step's summary too."""
+    """Print a notice about a post to the log; a failure is also added to the step's summary on GitHub."""
     if notice.level == "info" or not is_github_actions(environ):
         stderr.write(f"{notice.sentence}\n")
         return
@@ -122,7 +122,7 @@ def build_empty_record() -> Record:
 
 
 def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
-    """Set all outputs of a command that ended without a record: verdict `error`, most others empty."""
+    """Set the outputs of a command without a record: verdict `error`, the exit code, all others empty."""
     if is_github_actions(environ):
         from evalgate.ci.github_actions import OUTPUTS, set_outputs
 
@@ -248,9 +248,9 @@ class Publisher:
     def publish(self, record: Record) -> int:
         """Write the reports, print the result and set the step's outputs; return the exit code.
 
-        It is the record's exit code. If the gate would be open but a report cannot be written, it is another
-        one, because readers of the reports would not know the verdict. Reports, outputs and exit code always
-        agree.
+        The exit code is the record's. If the gate would be open but a report cannot be written, the exit
+        code is that of an error, because readers of the reports would not know the verdict. Reports,
+        outputs and exit code always agree.
         """
         record, written = self._write_reports(self.redactor.redact_tree(record))
         if self._folder / "results.json" in written:
@@ -298,7 +298,7 @@ class Publisher:
             self.print_notice(describe_failure(self.workspace.folder, error))
 
     def _write_reports(self, record: Record) -> tuple[Record, tuple[Path, ...]]:
-        """Return the record as it was written in the end, and the report files."""
+        """Write the reports; return the record that they show, and their paths."""
         if not self.workspace.folder.is_dir():
             return self._report_missing_folder(record), ()
         reporters = self._get_reporters()
@@ -326,7 +326,7 @@ class Publisher:
         )
 
     def _report_missing_folder(self, record: Record) -> Record:
-        """Report that nothing can be written; a folder that was removed is not created again."""
+        """Print that the folder was removed, and return the record without an open gate."""
         if not has_working_folder():
             os.chdir("/")  # later steps resolve paths, which fails in a deleted folder
         error = ReportWriteError(
@@ -424,7 +424,7 @@ def _render_terminal(
 
 
 def _find_path_from_root(folder: Path, environ: Mapping[str, str]) -> str:
-    """Return the folder relative to the repository's root, or "" if the CI system does not name the root."""
+    """Return the folder relative to the repository's root, else to the current folder; "" if outside."""
     folder = folder.resolve()
     root = Path(environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR") or ".").resolve()
     return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""

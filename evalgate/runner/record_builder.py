@@ -98,7 +98,7 @@ def build_evidence(
     comparison: RunComparison,
     control: ControlComparison | None,
 ) -> GateInput:
-    """Build what the verdict is decided from."""
+    """Build the input of the gate's decision."""
     if control is not None:
         from evalgate.gating.control import apply_control
 
@@ -117,7 +117,7 @@ def build_evidence(
 
 
 def _list_partial_sets(plan: Plan) -> tuple[str, ...]:
-    """Return the eval sets with cases that were not selected; none if `selection` tells which options did."""
+    """Return the eval sets with unselected cases; none if options such as `--tag` selected the cases."""
     if plan.selection is not None:
         return ()
     return tuple(suite.eval_set.eval_set_id for suite in plan.suites if not suite.eval_set.is_whole)

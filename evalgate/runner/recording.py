@@ -1,4 +1,4 @@
-"""Have conversations with the messages of a file, and make cases of them."""
+"""Hold conversations with the messages of a file, and make cases of them."""
 
 import asyncio
 import re
@@ -27,9 +27,9 @@ def build_conversations(
     *,
     hide: Callable[[str], str] = str,
 ) -> list[EvalCase]:
-    """Return a case without expectations for each conversation, with an id that is none of `taken`.
+    """Return a case without expectations for each conversation, with an id that is not in `taken`.
 
-    `eval_id` is the id of the only one; None: made of the first message, after `hide` replaced its secrets.
+    `eval_id` is the id if there is one conversation; None: made of each first message, redacted by `hide`.
     """
     cases: list[EvalCase] = []
     for messages in conversations:

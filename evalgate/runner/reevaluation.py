@@ -151,7 +151,7 @@ def _describe_baseline(comparison: RunComparison, baseline: Baseline) -> Iterato
 
 
 def compare_with_baseline(record: Record, baseline: Baseline, rules: Thresholds, name: str) -> Record:
-    """Return the record as it compares with a baseline that reports call `name`.
+    """Return the record compared with a baseline; `name` is the baseline's name in reports.
 
     The `gate` section of the thresholds file applies; the thresholds are those that the record was evaluated
     with.
@@ -162,9 +162,9 @@ def compare_with_baseline(record: Record, baseline: Baseline, rules: Thresholds,
 
 
 def find_stored_doubts(record: Record) -> tuple[str, ...]:
-    """Return the reasons why a record must not be trusted that its cases do not show, such as a spent budget.
+    """Return the reasons to distrust a record that its cases do not show, such as a spent budget.
 
-    Other settings of the gate cannot remove them: the record has no verdict under any.
+    Other settings of the gate cannot remove these reasons: the record has no verdict under any settings.
     """
     if record.verdict.exit_code != ExitCode.NO_VERDICT:
         return ()
@@ -364,7 +364,7 @@ def resolve_target(folder: Path, to: str | None, thresholds: str | None) -> Base
 
 
 def find_baseline(workspace: Workspace) -> str | None:
-    """Return the default path of a baseline if a baseline is there."""
+    """Return the default path of a baseline; None if there is no file."""
     return DEFAULT_BASELINE if is_readable_name(workspace.folder / DEFAULT_BASELINE) else None
 
 

@@ -1,4 +1,4 @@
-"""Runs that were made earlier and are scored now: with other metrics, or for the first time."""
+"""Score runs that were made earlier, with other metrics or for the first time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ NO_RECORDING = "no_recording"
 async def score_record(record: Record, plan: Plan, hide: Callable[[EvalCase], EvalCase]) -> Record:
     """Score the runs of a record by the metrics of a plan, and decide by the thresholds alone.
 
-    `hide` returns a case without the secrets that the record does not show: both sides must be alike.
+    `hide` redacts the secrets of a case, as they are redacted in the record.
     """
     plan = plan.drop_baseline()
     evaluation = Evaluation(plan, SilentProgress(), RunScope())
@@ -36,7 +36,7 @@ def collect_stored_runs(
 ) -> Mapping[int, Sequence[CaseRun]]:
     """Return the runs of every case of the suites, by the index of the case; follow-up runs are left out.
 
-    A case that the record does not have gets one run with the outcome `not_run`, which says so.
+    A case that the record does not have gets one run with the outcome `not_run` and a failure that says so.
     """
     stored = {case.key: case.runs for case in record.cases}
     found: dict[int, Sequence[CaseRun]] = {}

@@ -57,7 +57,7 @@ class FixedRuns:
         return _UniformSchedule(cases, range(1, self._runs + 1))
 
     def plan_next_runs(self, cases: Sequence[CaseResult]) -> RunSchedule:
-        """Return an empty schedule: the first runs were all."""
+        """Return an empty schedule: no run follows the first ones."""
         del cases
         return {}
 
@@ -98,7 +98,7 @@ class AdaptiveRuns:
         return {index[name]: numbers for name, numbers in step.runs.items()} | wanted
 
     def _has_broken_case(self, cases: Sequence[CaseResult]) -> bool:
-        """Return True if a case broke and the averages need no more runs."""
+        """Return True if a case broke, unless `fail_fast` is off."""
         from evalgate.gating.follow_ups import classify_failures
 
         if not self.policy.parameters.fail_fast:

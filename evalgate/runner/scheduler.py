@@ -70,8 +70,8 @@ async def run_requests(
 
     If the calling task is cancelled, running cases are cancelled. These and every remaining request go to
     `on_finished` as `not_run`, kind `interrupted`; an `on_finished` in progress may end. Then
-    `CancelledError` is raised: by that time every request has an outcome. A second cancellation skips that
-    and raises at once.
+    `CancelledError` is raised: by that time every request has an outcome. A second cancellation raises at
+    once, without these outcomes.
 
     Raises:
         Exception: as `on_finished` or the iterator of requests raised it, once everything else is stopped.
@@ -187,7 +187,7 @@ class _CaseScheduler:
 
 
 async def _raise_first_error(workers: list[asyncio.Task[None]]) -> None:
-    """Wait until all are done or one has failed, and raise its error."""
+    """Wait until all workers are done or one has failed, and raise its error."""
     done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
     for worker in done:
         worker.result()

@@ -78,7 +78,7 @@ def find_contradictions(
 
     Args:
         plan: The plan that the shards are parts of.
-        records: File and content of each, with the cases that it should hold.
+        records: File name and record of each shard.
         may_follow_up: Whether a shard may have made further runs of some cases.
     """
     planned = list(CaseIndex(plan.suites).iter_cases())
@@ -104,7 +104,7 @@ class _Expected(NamedTuple):
 
     bound: BoundMetric
     is_mean: bool
-    """The score of a run is the mean of those of its turns."""
+    """The score of a run is the mean of the scores of its turns."""
 
 
 def _expect(metrics: Sequence[BoundMetric]) -> Mapping[str, _Expected]:
@@ -260,7 +260,7 @@ def collect_finished_runs(
 def restore_written_cases(record: Record, records: Sequence[tuple[str, Record]]) -> Record:
     """Return the merged record, with the shards' own case objects wherever nothing changed.
 
-    They keep their JSON text, which need not be encoded again.
+    These objects keep their JSON text, which need not be encoded again.
     """
     cases = list(record.cases)
     for _, part in records:
@@ -338,9 +338,9 @@ def _list_case_keys(plan: Plan) -> list[tuple[str, str]]:
 def find_shards(patterns: Sequence[str], *, base: Path) -> tuple[str, ...]:
     """Return the files that files, folders and globs name, relative to `base`, in their order.
 
-    A folder is replaced by every `results.json` in it, at any depth, or by the one that should be there. A
-    name that matches nothing stays as written, as in a shell: reading it reports that there is no such
-    file.
+    A folder is replaced by every `results.json` in it, at any depth; without any, by the path of the
+    missing one. A name that matches nothing stays as written, as in a shell: reading it reports that there
+    is no such file.
     """
     return tuple(file for pattern in patterns for file in _expand_pattern(pattern, base) or [pattern])
 
@@ -360,7 +360,7 @@ def read_shard(path: Path, shown_as: str) -> Record:
     """Read the record of a shard. If this version wrote it, its conversations are parsed on first access.
 
     Raises:
-        InvalidInputError: as `read_record` raises it; or a shard of this version was changed since.
+        InvalidInputError: as `read_record` raises it; or the file was edited after this version wrote it.
     """
     data = read_record_bytes(path, shown_as)
     record = None

@@ -136,7 +136,7 @@ class GivenObjects:
     rules: Thresholds | None = None
     """The thresholds; None: those of a file."""
     scores: bool = True
-    """False: the conversations are wanted only, so no criteria are read."""
+    """False: only the conversations are wanted, so no criteria are read."""
 
 
 NOTHING_GIVEN = GivenObjects()
@@ -170,9 +170,9 @@ def plan_suites(
 ) -> tuple[Suite, ...]:
     """Build a suite for every eval set, with the metrics of the thresholds file.
 
-    If that has no criteria, the `test_config.json` next to the set is used. Without either, a set of Google
-    ADK or adk-rs takes its owner's defaults. `needs_criteria`: refuse any other set that has no criteria;
-    otherwise it gets no metrics.
+    If that file has no criteria, the `test_config.json` next to the set is used. Without either, a set of
+    Google ADK or adk-rs gets its owner's defaults. Any other set without criteria is refused if
+    `needs_criteria`, and else gets no metrics.
     """
     is_part = is_partial_selection(rules, config, workspace)
     _check_runs(rules, config)
@@ -234,7 +234,7 @@ def _add_case_checks(
 
 
 def _complete_suites(suites: Iterable[Suite]) -> tuple[Suite, ...]:
-    """Return the suites with the metrics that each needs; raise an error if some gate nothing."""
+    """Return the suites with the metrics that each needs; raise InvalidInputError for problems of suites."""
     found = tuple(_add_final_state(suite.drop_other_sets_metrics()) for suite in suites)
     if problems := list(_find_suite_problems(found)):
         raise InvalidInputError(sorted(problems))
@@ -270,7 +270,7 @@ def _suggest_suite(problem: Problem, config: Config, folder: Path) -> Problem:
 def _load_eval_sets(
     config: Config, workspace: Workspace, base: BaseBranchPolicy, given: GivenObjects
 ) -> tuple[EvalSet, ...]:
-    """Return the eval sets of the files and those that are objects; there must be one."""
+    """Return the eval sets of the files, then those that are objects; at least one is required."""
     if not config.eval_sets:
         if not given.eval_sets:
             raise InvalidInputError("no eval sets: name files, folders or globs, or list them as `eval_sets`")
@@ -312,7 +312,7 @@ def are_all_recorded(suites: Sequence[Suite]) -> bool:
 
 
 def is_partial_selection(rules: Thresholds, config: Config, workspace: Workspace) -> bool:
-    """Return True if the user selected some cases: other sets than the file, or `file:case_a,case_b`."""
+    """Return True if the user selected other eval sets than the thresholds file, or `file:case_a,case_b`."""
     if rules.config.eval_sets and config.eval_sets != rules.config.eval_sets:
         return True
     return any(":" in each and not (workspace.folder / each).exists() for each in config.eval_sets)

@@ -111,7 +111,7 @@ class RecordedCases:
         """Identity of all recorded calls."""
 
     def find_calls(self, eval_set: EvalSet, case: EvalCase) -> tuple[RecordedCall, ...] | None:
-        """Return the calls of a case, also if its eval set was renamed; None without a recording of it."""
+        """Return the calls of a case, also if its eval set was renamed; None if the case was not recorded."""
         sets = self._sets_of.get(case.eval_id, [])
         known = eval_set.eval_set_id if eval_set.eval_set_id in sets else sets[0] if len(sets) == 1 else None
         return None if known is None else self._calls[known, case.eval_id]
@@ -256,7 +256,7 @@ _Calls = dict[tuple[str, str], RecordedCall]
 
 
 def _merge_runs(runs: Sequence[_Calls]) -> tuple[RecordedCall, ...]:
-    """Return each distinct call with the answers of the run that has the most of them, else of the first."""
+    """Return each distinct call with its answers in the run with the most usable ones, the first if equal."""
     merged: _Calls = {}
     for run in runs:
         for key, call in run.items():
@@ -270,7 +270,7 @@ def _count_usable(call: RecordedCall) -> int:
 
 
 def _pair_calls(replies: Sequence[Reply], trace: Sequence[TraceSpan]) -> _Calls:
-    """Return the calls of a run with their answers: those with the same id, else the next of the tool."""
+    """Return the calls of a run, each with the result of the same id, else the next result of its tool."""
     pairs: list[tuple[ToolCall, RecordedAnswer | None]] = []
     for reply in replies:
         for event in reply.events:

@@ -47,9 +47,10 @@ def build_user_factory(
 ) -> CreateUser:
     """Build the function that creates the user of a run.
 
-    `config` is that of `rules`, with the options of the command line applied. `adjacent` maps an eval set to
-    the thresholds file next to it, with the user options of the command line applied; it counts if `rules`
-    have no `user` section. `locate` returns the path to read for a file that one of them names.
+    `config` is that of `rules`, with the options of the command line applied. `adjacent` maps an eval set
+    to the thresholds file next to it, with the user options of the command line applied; it counts if
+    `rules` have no `user` section. `locate` returns the path to read for a file that a thresholds file
+    names.
 
     Raises:
         InvalidInputError: no model is configured, a file cannot be read, or a case names an unknown persona.

@@ -52,7 +52,7 @@ _Tables: TypeAlias = Sequence[Mapping[str, GatingMetric]]
 def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = None) -> VariantMatrix:
     """Compare every variant with the first.
 
-    `again` are fresh runs of the first variant and the winner, which are compared for themselves.
+    `again` are fresh runs of the first variant and the winner, which are compared separately.
     """
     records = measured.records
     policy = _build_policy(measured.variants[0].plan)
@@ -156,7 +156,7 @@ def _counts(run: RunResult) -> bool:
 
 
 def _compare_scores(variants: Sequence[Variant], tables: _Tables) -> dict[str, dict[str, VariantScore]]:
-    """Return variant to metric to its comparison; metrics without a common case are missing."""
+    """Return the comparison of each metric by variant; metrics without a common case are missing."""
     compared: dict[tuple[str, str], ComparedScores] = {}
     for variant, own in zip(variants[1:], tables[1:], strict=True):
         for metric, table in own.items():
@@ -173,7 +173,7 @@ def _compare_scores(variants: Sequence[Variant], tables: _Tables) -> dict[str, d
 def _compare_usage(
     variants: Sequence[Variant], records: Sequence[Record], common: frozenset[CaseKey]
 ) -> dict[str, dict[UsageFigure, UsageRatio]]:
-    """Return variant to figure to its ratio; figures that a run does not report are missing."""
+    """Return the ratio of each figure by variant; figures that a run does not report are missing."""
     by_figure = {figure: [_list_usage(record, figure, common) for record in records] for figure in _FIGURES}
     count = sum(means is not None for rows in by_figure.values() for means in rows[1:])
     found: dict[str, dict[UsageFigure, UsageRatio]] = {}
@@ -191,7 +191,7 @@ def _compare_usage(
 
 
 def _list_usage(record: Record, figure: UsageFigure, common: frozenset[CaseKey]) -> list[float] | None:
-    """Return the mean of each common case over its runs; None if there are none, or one reports no figure."""
+    """Return the mean of each common case over its runs; None without cases, or if a run lacks the figure."""
     means = []
     for case in record.cases:
         if case.key not in common:
@@ -260,7 +260,7 @@ def _compute_mean_score(
 
 
 def _list_cases(variants: Sequence[Variant], records: Sequence[Record]) -> tuple[VariantCase, ...]:
-    """Return the gating cases, those first in which the variants differ most."""
+    """Return the gating cases, beginning with those in which the variants differ most."""
     found = []
     for cases in zip(*(record.cases for record in records), strict=True):
         if not cases[0].gates:
@@ -298,7 +298,7 @@ def _list_notices(measured: MeasuredVariants, tables: _Tables, common: frozenset
 
 
 def _are_equal(records: Sequence[Record]) -> bool:
-    """Return True if all runs that say something of an agent have the same replies, case by case."""
+    """Return True if all runs of each case have the same replies; failures outside of agents do not count."""
     for cases in zip(*(record.cases for record in records), strict=True):
         replies = [[turn.actual for turn in run.turns] for case in cases for run in case.runs if _counts(run)]
         if any(each != replies[0] for each in replies[1:]):

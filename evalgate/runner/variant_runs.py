@@ -36,7 +36,7 @@ class MeasuredVariants:
     """ISO 8601, UTC."""
     duration_s: float
     shortfall: str
-    """Why runs are missing, as a sentence; "" if all were made."""
+    """Sentence on why runs are missing; "" if all were made."""
     interrupted: bool = False
     notices: tuple[str, ...] = ()
     """Notices about the journals."""
@@ -227,9 +227,9 @@ def measure_variants(
 ) -> tuple[MeasuredVariants, MeasuredVariants | None]:
     """Run every case with every variant, and the reference and the winner again if one is chosen.
 
-    `begin` is called once all agents have started. The winner's first runs were looked at to choose it, so
-    the second measurement has only fresh ones. `options` names the folder of the reports: each variant keeps
-    a journal there, in the folder of its results.
+    `begin` is called once all agents have started. The winner was chosen by its first runs, so the second
+    measurement has only fresh ones. `options` names the folder of the reports: each variant keeps a journal
+    there, in the folder of its results.
 
     Raises:
         EvalgateError: an agent cannot be set up, there is no such agent, or a journal cannot be resumed.
@@ -261,7 +261,7 @@ def measure_variants(
 
 
 def _build_scopes(checkpoints: Sequence[Checkpoint]) -> list[RunScope]:
-    """Return the runs that the checkpoints hold. The budget counts earlier usage once."""
+    """Return each variant's scope with the runs of its checkpoint. The budget counts earlier usage once."""
     first = checkpoints[0]
     used = [first.used, *(RunUsage(first.used.judged) for _ in checkpoints[1:])]
     return [

@@ -94,7 +94,7 @@ def parse_variations(texts: Iterable[str]) -> tuple[Variation, ...]:
 
 
 def _is_secret(name: str) -> bool:
-    """Return True if the values must not be repeated; the user may have left `env.` out."""
+    """Return True if the values must not be shown; the user may have left `env.` out."""
     return is_secret_name(name.strip().rpartition(".")[2])
 
 
@@ -118,7 +118,7 @@ def _find_problem(name: str, sign: str) -> str:
 
 
 def build_variants(plan: Plan, what: str, variations: Sequence[Variation]) -> tuple[Variant, ...]:
-    """Return every combination of the values, each with its plan; the first is that of the first values.
+    """Return every combination of the values, each with its plan; the first one has the first values.
 
     All share the eval sets, metrics and judges of `plan`, and so its budget. `what` is the WHAT of
     `--agent KIND:WHAT`; else "".
@@ -173,7 +173,7 @@ def _vary_plan(plan: Plan, what: str, values: Mapping[str, str]) -> Plan:
 
 
 def _vary_agent(agent: AgentSpec, what: str, key: str, value: str, plan: Plan) -> AgentSpec:
-    """Return the agent with another value of a key of its section, which is read as YAML."""
+    """Return the agent with a key of its section set to `value`, which is read as YAML."""
     own, settings = f"--vary agent.{key}={value}", agent.settings
     type_ = registry.get_agent_type(settings.kind)
     if key not in {*AgentConfig.model_fields, *type_.model_fields}:
@@ -198,7 +198,7 @@ def _vary_agent(agent: AgentSpec, what: str, key: str, value: str, plan: Plan) -
 def describe_expected_cost(plan: Plan, variants: int) -> Iterator[str]:
     """Yield the number of runs, and an estimate from the usage of the baseline if there is one.
 
-    The variants count as the agent of the baseline: what they cost is what a matrix finds out.
+    Each variant is estimated as the baseline's agent, because its own cost is not known yet.
     """
     cases = {
         (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases

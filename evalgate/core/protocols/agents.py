@@ -71,11 +71,11 @@ class AgentError(Exception):
 
 
 class SessionLostError(Exception):
-    """The end of a session that may not be the fault of its case: the worker died while it ran others, too.
+    """Loss of a session, perhaps not by the fault of its case: the worker that died ran other cases, too.
 
-    With `alone`, the case is started again without other cases in its worker, so that only a case that brings
-    its worker down by itself is blamed. Without it, no case in the worker can be the cause, as when the whole
-    machine is lost.
+    If `alone` is True, the case is started again without other cases in its worker, so that only a case
+    that kills a worker by itself is blamed. If `alone` is False, no case can be the cause, as when the
+    whole machine is lost.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class Agent(Protocol):
     def open_session(
         self, case: EvalCase, run: int, *, alone: bool
     ) -> AbstractAsyncContextManager[AgentSession]:
-        """Open a fresh conversation for `case`. `alone`: no other one shares its process."""
+        """Open a fresh conversation for `case`. `alone`: no other conversation shares its process."""
         ...
 
 
@@ -231,7 +231,7 @@ class SupportsToolRecordings(Protocol):
 class IdentifiesSession(Protocol):
     """A session that knows the ids under which the agent's framework or server keeps the conversation.
 
-    They are read when a run is over, whether it was answered or not.
+    The ids are read when a run is over, answered or not.
     """
 
     @property
@@ -246,7 +246,7 @@ class IdentifiesSession(Protocol):
 
 
 def get_session_ids(session: object) -> tuple[str, str]:
-    """Return the ids of a session and of its user; "" for those that are not known."""
+    """Return the ids of a session and of its user; "" for an id that is not known."""
     # The same as `isinstance(session, IdentifiesSession)`, which takes many times as long in Python 3.11.
     if hasattr(session, "session_id") and hasattr(session, "user_id"):
         return session.session_id, session.user_id
@@ -281,7 +281,7 @@ class StreamsEvents(Protocol):
     """A session that passes on the events of a turn while it lasts."""
 
     on_event: Callable[[Event], None] | None
-    """Function that is called for each event as it arrives; None: none is."""
+    """Function that is called with each event as it arrives; None: events are not passed on."""
 
 
 @runtime_checkable
@@ -313,7 +313,7 @@ class TracksFiles(Protocol):
 
     @property
     def opened_files(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the paths by eval set, relative to the working folder, where all of them are known."""
+        """Return the opened files, relative to the working folder, by eval set with no unknown file."""
         ...
 
 

@@ -93,7 +93,7 @@ class EvalSetEditor(Protocol):
         ...
 
     def edit_case(self, raw: JsonObject, old: EvalCase, new: EvalCase) -> JsonObject:
-        """Return a decoded case, which was read as `old`, changed so that it is read as `new`.
+        """Return the decoded case `raw`, which was read as `old`, changed so that it is read as `new`.
 
         Raises:
             InvalidInputError: the format cannot hold the change.

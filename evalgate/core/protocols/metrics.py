@@ -92,11 +92,11 @@ class MetricCode:
     files: Mapping[str, bytes]
     """Content by path in the workspace; empty if the metric's module is not in the workspace."""
     imported: frozenset[str] = frozenset()
-    """Paths of the metric's module and of everything that it imports; the other files are next to it."""
+    """Paths of the metric's module and all that it imports; the other `files` are next to that module."""
     roots: tuple[str, ...] = ("",)
     """Folders of the workspace in which Python looks for modules."""
     digest: str = ""
-    """16 hexadecimal digits over the module and what it imports; "" if it is not in the workspace."""
+    """16 hexadecimal digits over the files in `imported`; "" if the module is not in the workspace."""
     left_out: tuple[str, ...] = ()
     """Files next to the module that are too large to keep."""
 

@@ -22,9 +22,9 @@ class Reporter(Protocol):
 
 @runtime_checkable
 class FolderReporter(Protocol):
-    """A renderer of several files, which have a folder of their own in that of `--out`.
+    """A renderer of several files, in a subfolder of `--out`.
 
-    Files of earlier runs stay in the folder, so their names should tell runs apart.
+    Files of earlier runs stay in the subfolder, so the names of files should differ from run to run.
     """
 
     file_name: str
@@ -52,7 +52,7 @@ class StreamingReporter(Protocol):
 
 @frozen
 class ReportContext:
-    """Facts about the place of a report, which its record does not hold."""
+    """Facts about the place of a report that the record does not hold."""
 
     folder: str = ""
     """The folder that paths in the record start from, relative to the repository's root; "" is the root."""
@@ -64,11 +64,11 @@ class ReportContext:
 class ContextualReporter(Protocol):
     """A reporter that names other reports, or files as seen from the repository's root.
 
-    Such reporters run after those without a context, so `files` lacks reports that could not be written.
+    They run after the other reporters, so `files` lacks reports that could not be written.
     """
 
     def with_context(self, context: ReportContext) -> Reporter:
-        """Return this reporter for reports with these surroundings."""
+        """Return a copy of this reporter that uses the context."""
         ...
 
 

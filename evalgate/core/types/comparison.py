@@ -1,8 +1,7 @@
-"""Results of the comparison with a baseline, and with control runs: of a metric, and of a case.
+"""Results of comparing metrics and cases with a baseline, and with control runs.
 
-The statistics return these types with shares of a metric's range (0 is the lowest score, 1 the highest); a
-record has them in the metric's own scores. So there is one set of results, and `to_scores` is the only step
-between the two.
+The statistics return these types with shares of a metric's range (0 is the worst score, 1 the best); a
+record has them in the metric's own scores. `to_scores` converts them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -208,7 +207,7 @@ class AnchorMetric:
     cases: int
     """Cases that can be compared."""
     of: int
-    """Cases of this run that the metric applies to."""
+    """Cases of this run that the metric applies to, comparable or not."""
     sentence: str
     p: float | None = None
     """Probability that luck alone causes such a drop; None if the agent is deterministic."""
@@ -254,7 +253,7 @@ class ControlRun:
     scores: Mapping[str, float | None] = field(default_factory=dict)
     """Score by metric; None: the metric has none."""
     failed: bool | None = None
-    """True: the run failed in the way that made its case a suspect. None: it shows nothing of that."""
+    """True: the run failed in the way that made its case a suspect. None: the run does not tell."""
 
 
 @frozen
@@ -300,7 +299,7 @@ class ControlMetric:
     head: float | None = None
     control: float | None = None
     drop: float | None = None
-    """Control minus head, as a share of the mean over all cases; those without control runs count as 0."""
+    """Control minus head, over all cases of the metric: those without control runs count as 0."""
     p: float | None = None
     level: float | None = None
     sentence: str = ""
@@ -332,5 +331,5 @@ class ControlComparison:
 
     @property
     def settled(self) -> frozenset[CaseKey]:
-        """Return the cases with an answer, which replaces that of the comparison with the baseline."""
+        """Return the cases with an answer, which replaces the answer of the comparison with the baseline."""
         return frozenset(each.key for each in self.cases if each.answer is not None)

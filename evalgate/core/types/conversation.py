@@ -139,7 +139,7 @@ class Usage:
     def from_tokens(
         cls, given: int, made: int, cost_usd: float | None = None, models: tuple[str, ...] = ()
     ) -> "Usage":
-        """Return the usage of `given` input and `made` output tokens; without tokens, no cost means 0."""
+        """Return the usage of `given` input and `made` output tokens; without tokens, None costs 0."""
         if cost_usd is None and not (given or made):
             cost_usd = 0.0
         return cls(given, made, cost_usd, models)

@@ -18,7 +18,7 @@ class Rubric:
     """Subject of the rubric, as `FINAL_RESPONSE_QUALITY`; None: for every metric that reads rubrics."""
     description: str | None = None
     metric: str = ""
-    """The metric that it is meant for, if the eval set names one."""
+    """The metric that the rubric is for, if the eval set names a metric."""
     points: float | None = None
     """Weight in the mean of the rubrics' scores, above 0; None counts as 1. Set for a rubric in the form of
     Google ADK's guide, `{criterion, points}`."""
@@ -104,7 +104,7 @@ class Goal:
 
 @frozen
 class Journey:
-    """Goals of a whole conversation and their order; its turns are free."""
+    """Goals of a whole conversation and their order, without expectations turn by turn."""
 
     goals: tuple[Goal, ...]
     order: Mapping[str, tuple[str, ...]]
@@ -215,15 +215,15 @@ class EvalCase:
     tags: tuple[str, ...] = ()
     """Labels by which the source groups its cases."""
     tool_mocks: tuple[ToolMock, ...] = ()
-    """Replacements of tools. A tool that is named here is never called itself."""
+    """Fixed results that replace calls. A tool that is named here is never called for real."""
     tool_recording: ToolRecording | None = None
-    """Set: no tool is called itself, except those that the recording lists as live."""
+    """Recording that answers all calls of tools, except of those that it lists as live."""
     status: Literal["expected", "observed"] = "expected"
     """`observed`: the expectations are what an agent did and were not reviewed, so the case does not gate."""
     source: str = ""
     """Link to the recorded trace that the case was made from; "" if it has none."""
     alternatives: tuple[tuple[Reply, ...], ...] = ()
-    """Other right ways, each with a reply for every turn. A run is compared with the nearest one."""
+    """Other correct conversations, each with a reply for every turn. A run is compared with the nearest."""
 
     @property
     def key(self) -> CaseKey:
@@ -253,7 +253,7 @@ class EvalCase:
 
 @frozen
 class CaseChecks:
-    """Checks of single cases, as the notes next to their eval set have them."""
+    """Checks of single cases, from the notes next to their eval set."""
 
     sections: Mapping[str, Mapping[str, Mapping[str, object]]]
     """Id of a case to its section `checks`: name to conditions, as in a thresholds file."""

@@ -35,7 +35,7 @@ class AgentInfo:
 
     @property
     def app_name(self) -> str:
-        """Return a name for the files of tools that name an app: that of the agent's module or folder."""
+        """Return the name of the agent's module or folder, for files of tools that name an app."""
         last = re.split(r"[/\\]", self.what.partition(":")[0].rstrip("/\\"))[-1]
         stem = last.removesuffix(".agent").removesuffix(".py").rpartition(".")[2]
         return re.sub(r"[^\w-]+", "_", stem).strip("_") or "agent"
@@ -53,7 +53,7 @@ class MetricSummary:
     baseline: float | None
     """Mean of the baseline's case scores over the comparable cases."""
     delta: float | None
-    """Mean over the comparable cases, now minus then; a run without an answer counts as 0 on both sides."""
+    """Change of the mean over the comparable cases, now minus then; a run without an answer counts as 0."""
     n: int
     """Cases that the metric was evaluated on, crashed ones included."""
     errors: int
@@ -75,12 +75,12 @@ class MetricSummary:
     trend: tuple[float, ...] = ()
     """Means of the gate runs in the baseline over the cases that can be compared, the oldest first."""
     range: Range = UNIT_RANGE
-    """The metric's lowest and highest score."""
+    """The metric's worst and best score."""
     min_mean: float | None = None
     """Minimum of the mean, if that is not `threshold`."""
     corrected_score: float | None = None
-    """`score`, corrected because `runs: auto` stops at averages that are too good; None if it did not stop at
-    this one. `score`, `delta` and the verdict are those of the rounds as they were made."""
+    """`score` without the bias of `runs: auto`, which stops at averages that are too good; None if it did
+    not stop at this average. `score`, `delta` and the verdict are not corrected."""
     mean_judged_by: Literal["minimum", "baseline"] = "minimum"
     """`baseline`: no minimum of the mean is set, and the comparison with the baseline judges the mean;
     `threshold` then applies to single cases only."""
@@ -96,9 +96,9 @@ class MetricSummary:
 
     @property
     def compared_score(self) -> float | None:
-        """Return the mean now over the cases of `baseline`, and like it with 0 for a run without an answer.
+        """Return this run's mean over the cases that `baseline` covers; a run without an answer counts as 0.
 
-        It is `score` if nothing is compared.
+        Return `score` if nothing is compared.
         """
         if self.baseline is None or self.delta is None:
             return self.score
@@ -115,7 +115,7 @@ class MetricSummary:
         return f"{self.name} ({where})" if where else self.name
 
     def iter_sentences(self) -> Iterator[tuple[str, str]]:
-        """Yield (label, sentence) of the statistics, for this line and for the metric with all its lines."""
+        """Yield the sentences of the statistics with their labels: of this line, then of the whole metric."""
         if self.judgement is not None:
             yield from ((self.label, sentence) for sentence in self.judgement.sentences)
             yield from ((self.name, sentence) for sentence in self.judgement.shared)
@@ -202,7 +202,7 @@ class Verdict:
     reasons: tuple[str, ...] = ()
     """Whole sentences, the weightiest first."""
     gating_exit_code: int | None = None
-    """Exit code that a gate which is not report-only would have ended with; None: this is `exit_code`."""
+    """Exit code that the gate would have without `report_only`; None: the same as `exit_code`."""
 
     @property
     def would_close(self) -> bool:
@@ -367,13 +367,13 @@ class GateInput:
     unreachable: str = ""
     """Reason why the agent could not be reached at all; "" if it could."""
     doubts: tuple[str, ...] = ()
-    """Reasons why the rest must not be trusted, or is incomplete, as whole sentences."""
+    """Reasons why the results must not be trusted, or are incomplete, as whole sentences."""
     quarantined: int = 0
-    """Quarantined cases, which are left out because they do not gate."""
+    """Number of quarantined cases, which are left out because they do not gate."""
     observed: int = 0
-    """Observed cases, which are left out for the same reason."""
+    """Number of observed cases, which are left out because they do not gate."""
     not_selected: int = 0
-    """Cases that options such as `--tag` left out."""
+    """Number of cases that options such as `--tag` left out."""
     anchor: AnchorComparison | None = None
     """Comparison with an older, fixed baseline; None if there is none."""
     control: ControlComparison | None = None

@@ -84,9 +84,9 @@ class Criterion:
     rule: Literal["literal", "statistical"] = "literal"
     """`literal`: a mean below the threshold fails; `statistical`: only if it is below by more than noise."""
     max_regression: float | None = None
-    """Own allowance for a drop against the baseline; None: the gate's."""
+    """Allowed drop of this metric against the baseline; None: `gate.max_regression`."""
     range: Range = UNIT_RANGE
-    """The metric's lowest and highest score."""
+    """The metric's worst and best score."""
     min_mean: float | None = None
     """Minimum of the mean of all cases, taken literally. None: `threshold`, unless a comparison with a
     baseline judges the mean. Equal to `threshold` if the file's owner compares the mean with it."""
@@ -282,7 +282,7 @@ class CaseMetric:
     standing: CaseComparison | None = None
     """Comparison with its baseline; None if there is no baseline."""
     range: Range = UNIT_RANGE
-    """The metric's lowest and highest score; in rare cases a score lies outside."""
+    """The metric's worst and best score; in rare cases a score lies outside."""
     min_mean: float | None = None
     """Minimum of the mean over the cases; None: `threshold`, unless a baseline judges the mean."""
     gates: bool = True
@@ -290,9 +290,9 @@ class CaseMetric:
 
     @property
     def decline(self) -> float | None:
-        """Return how much worse than its baseline the case is, None if that is not known; below 0: better.
+        """Return the decline of the case against its baseline: above 0 is worse; None if it is not known.
 
-        In points of the score; of a budget, as a share of the figure in the baseline.
+        The decline is in points of the score; for a budget, it is a share of the baseline's figure.
         """
         drop = self.standing.drop if self.standing else None
         if drop is None or not self.range.lower_is_better:

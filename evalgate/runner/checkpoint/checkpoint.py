@@ -19,8 +19,8 @@ class Checkpoint:
     """Context manager that locks the folder of a run and keeps the run's journal.
 
     `begin_run` opens the journal. The end of the context deletes it if `is_over` is set and there is no
-    exception: otherwise it may be the only copy of the runs. A run that never begins leaves the journal of an
-    earlier one as it was.
+    exception: otherwise the journal may be the only copy of the runs. A run that never begins leaves the
+    journal of an earlier run as it was.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ _WHAT = {
 def hash_code_state(folder: Path, excluded: Sequence[Path] = ()) -> str:
     """Return 16 hexadecimal digits over the commit that is checked out in `folder` and its local changes.
 
-    Without git, they are over the source files there. `excluded`: files to leave out.
+    Without git, they are over the source files in the folder. `excluded`: files to leave out.
     """
     top = run_git(folder, "rev-parse", "--show-toplevel")
     inside = [path.resolve() for path in excluded if top and path.resolve().is_relative_to(top)]
@@ -157,7 +157,7 @@ def plan_parts(plan: Plan) -> dict[str, str]:
 
 
 def _list_settings(section: BaseModel) -> dict[str, object]:
-    """Return what `model_dump` does for plain values, without building pydantic's serializer for it."""
+    """Return a section of plain values as a dict, like `model_dump` but without building a serializer."""
     return {name: _list_settings(value) if isinstance(value, BaseModel) else value for name, value in section}
 
 
@@ -194,7 +194,7 @@ def _collect_user_settings(plan: Plan, user: UserConfig) -> list[object]:
 
 
 def _encode_cases(suite: Suite, *names: str) -> Iterator[str]:
-    """Yield each case as the JSON of `names`, its id and its fingerprint."""
+    """Yield a JSON list for each case: `names`, the case's id and its fingerprint."""
     start = "".join([f"{encode_basestring(name)}, " for name in names])
     for case, fingerprint in zip(suite.eval_set.cases, suite.fingerprints, strict=True):
         yield f'[{start}{encode_basestring(case.eval_id)}, "{fingerprint}"]'
@@ -245,7 +245,7 @@ _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str).enco
 
 
 def describe_changes(then: Mapping[str, object], now: PlanId) -> Iterator[str]:
-    """Yield what makes a plan another one than that of a stored run: eval sets, thresholds or agent."""
+    """Yield the parts in which a plan differs from a stored run's: eval sets, thresholds or agent."""
     current = asdict(now)
     return (what for key, what in _WHAT.items() if then.get(key) != current[key])
 

@@ -1,8 +1,8 @@
 """Refuse control runs that would run code of the change instead of the base commit's.
 
 A control that runs the change's own code fails wherever the change fails, and every fault would look like a
-drift of the provider. So nothing that the control imports may come from the folder of the change, and no
-file may differ that decides about the environment which both share.
+drift of the provider. So nothing that the control imports may come from the folder of the change, and files
+that decide about the shared environment must be the same.
 """
 
 import json
@@ -127,8 +127,8 @@ def check_environment_files(spec: AgentSpec, top: Path, commit: str, environ: Ma
         environ: The gate's environment.
 
     Raises:
-        ControlUnavailableError: a file differs between the commit and the change that decides what is
-            installed, unless `agent.setup` installs it anew, or how a job runs the agent. Or git fails.
+        ControlUnavailableError: git fails, or commit and change differ in a file that decides how a job
+            runs the agent, or what is installed (unless `agent.setup` installs it anew).
     """
     # A job tests what is checked out: files that its steps wrote are not the change.
     tested = ["HEAD"] if git.is_known_service(environ) else []
@@ -179,7 +179,7 @@ def _list_modules(checkout: CommitCheckout) -> Sequence[str]:
 
 
 def _find_program_python(words: Sequence[str], env: Mapping[str, str], top: Path) -> str | None:
-    """Return the interpreter of a command outside the control's folder; None if it has none.
+    """Return the Python that runs a command; None if it is in the control's folder, or no Python runs it.
 
     Raises:
         ControlUnavailableError: the command is another program in the folder of the change.
@@ -205,7 +205,7 @@ def _is_inside(path: str, folder: Path) -> bool:
 
 
 def _find_interpreter(program: str) -> str | None:
-    """Return the Python that a program is, or that its first line names; None for any other program."""
+    """Return the program if it is a Python, else the Python that its first line names; None without one."""
     if Path(program).name.startswith("python"):
         return program
     try:

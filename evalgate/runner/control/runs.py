@@ -54,7 +54,7 @@ class ControlResult:
 
 @dataclass
 class _UsageStore:
-    """Journal of the control runs: it keeps what they used, and not the runs, which must be made afresh."""
+    """Store of the control runs' usage. The runs are not kept, because they must be made afresh."""
 
     checkpoint: RunStore
 
@@ -126,7 +126,7 @@ class ControlSampling:
 
     @property
     def is_witness_needed(self) -> bool:
-        """Return True if the control passed nothing, and the gate would not close for that."""
+        """Return True if no run of the control passed, although the decision is not `broke`."""
         return (
             self.decision is not None
             and self.decision.answer != "broke"
@@ -160,9 +160,9 @@ async def compare_with_control(
         statistics: Settings of the comparison.
         baseline: Stored runs.
         anchor: Stored runs of `gate.anchor`, if it is set.
-        source: Where the control comes from.
+        source: Source of the control.
         progress: Listener of all runs.
-        checkpoint: Store for what the runs use.
+        checkpoint: Store of the usage of the control runs.
 
     If control runs are not possible, the comparison with the baseline decides, and a notice says why.
     """
@@ -194,7 +194,7 @@ def _find_suspects(
     anchor: Baseline | None,
     source: ControlSource,
 ) -> ControlSuspects | None:
-    """Return the suspects, or None if the gate stays open, or if control runs cannot open it."""
+    """Return the suspects; None if the gate is not closed, or if control runs cannot open it."""
     scored = score_counted_runs(plan, evaluation, statistics, baseline)
     comparison = compare_runs(scored, baseline, plan.policy, whole_sets=plan.whole_sets)
     suspects = find_suspects(scored, comparison.cases, baseline, source.mode)
@@ -268,7 +268,7 @@ async def _make_runs(
     """Make the runs until there is a decision.
 
     Raises:
-        ControlUnavailableError: there is none, or it cannot be trusted.
+        ControlUnavailableError: there is no decision, or the control cannot be trusted.
     """
     witnesses = [
         case.key
@@ -296,7 +296,7 @@ async def _make_runs(
 
 
 def _describe_useless_control(sampling: ControlSampling) -> str:
-    """Return why the control cannot be trusted, although it answers: it passes no case at all."""
+    """Return the reason to distrust a control that answers: it passes no case at all."""
     asked = [sampling.fresh[key] for key in sampling.witnesses if key in sampling.fresh]
     names = ", ".join(each.control.eval_id for each in asked)
     tried = (

@@ -32,14 +32,15 @@ class ControlSource:
 
     @property
     def mode(self) -> Literal["suspects", "all"]:
-        """Return which cases get control runs."""
+        """Return the cases that get control runs: the suspects, or all."""
         return "all" if self.config.mode == "all" else "suspects"
 
     def get_commit(self) -> str:
         """Return the full hash of the base commit.
 
         Raises:
-            ControlUnavailableError: nothing names it, git does not know it, or it is the one that is tested.
+            ControlUnavailableError: nothing names the commit, git does not know it, or it is the tested
+                commit.
         """
         if not self.commit:
             raise ControlUnavailableError(self.problem)
@@ -60,7 +61,7 @@ def build_control_source(
     *,
     is_object: bool,
 ) -> ControlSource:
-    """Return the source of control runs, which are asked for.
+    """Return the source of the control runs that the settings ask for.
 
     Raises:
         InvalidInputError: the settings contradict each other, or git does not know `--control`.
@@ -97,8 +98,8 @@ def _find_named_commit(folder: Path, name: str) -> str:
 def _is_tested(commit: str, folder: Path, environ: Mapping[str, str]) -> bool:
     """Return True if the working folder has the code of the commit.
 
-    Such a control fails wherever the change fails, and every fault would look like a drift. A job of a CI
-    service tests what is checked out, even if one of its steps edited a file.
+    A control of the tested code fails wherever the change fails, so every fault would look like a drift. A
+    job of a CI service tests what is checked out, even if one of its steps edited a file.
     """
     if commit != git.run_git(folder, "rev-parse", "HEAD"):
         return False
