@@ -122,7 +122,7 @@ class ReplayAgent:
         return (sentence,)
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_ReplaySession":
-        """Return the recorded conversation; without a recording, one that fails as not run."""
+        """Return the recorded conversation, or a session that fails with the outcome `not_run`."""
         del alone
         try:
             return _ReplaySession(self._find_recording(case, run), self._path)
@@ -143,7 +143,7 @@ class ReplayAgent:
         return ScriptedUser([UserMessage(text) for text in texts])
 
     def _find_recording(self, case: EvalCase, run: int) -> Recording:
-        """Return the recording of a run; raise LookupError, with what exists instead, if there is none."""
+        """Return the recording of a run; without one, raise LookupError, which says what is recorded."""
         sets = self._sets_of.get(case.eval_id, [])
         # The recording of a renamed eval set is found as long as no other set has a case of that name.
         known = case.eval_set_id if case.eval_set_id in sets else sets[0] if len(sets) == 1 else None

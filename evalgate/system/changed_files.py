@@ -109,9 +109,9 @@ def find_common_commits(top: Path, base: str) -> tuple[str, ...]:
 
 
 def _find_hidden_file(top: Path) -> str:
-    """Return a file with changes that git does not show; "" if there is none.
+    """Return a file in which git would not show changes; "" if there is none.
 
-    A sparse checkout marks the files that it leaves out (`S`); they count if they are there.
+    Files that a sparse checkout leaves out (mark `S`) count only if they exist.
     """
     for line in execute_git(top, "ls-files", "-v", "-z").split(b"\0"):
         name = os.fsdecode(line[2:])
@@ -121,7 +121,7 @@ def _find_hidden_file(top: Path) -> str:
 
 
 def find_unversioned(folder: Path, paths: frozenset[str]) -> frozenset[str]:
-    """Return those of `paths`, relative to `folder`, that git does not track. They need not exist yet.
+    """Return the `paths`, relative to `folder`, that git does not track, also paths that do not exist.
 
     Raises:
         UnknownChangeError: git fails.
@@ -134,12 +134,12 @@ def find_unversioned(folder: Path, paths: frozenset[str]) -> frozenset[str]:
 
 
 def check_commits_differ(folder: Path, base: str) -> None:
-    """Raise an error if HEAD has the same files as the commit that it and `base` have in common.
+    """Raise an error if HEAD has the same files as the newest commit that it shares with `base`.
 
-    Then files that are not committed, such as reports of earlier steps, are not the change.
+    Without a difference, uncommitted files, such as reports of earlier steps, would count as the change.
 
     Raises:
-        UnknownChangeError: they do not differ, or cannot be compared.
+        UnknownChangeError: the files do not differ, or cannot be compared.
     """
     try:
         for commit in find_common_commits(folder, base):

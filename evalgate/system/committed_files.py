@@ -21,7 +21,7 @@ class CodeFiles(Protocol):
         ...
 
     def read_files(self, paths: Collection[str]) -> Mapping[str, bytes]:
-        """Return the content of files; b"" for one that cannot be read."""
+        """Return the content of files by path; b"" for a file that cannot be read."""
         ...
 
     def list_folder(self, folder: str) -> Mapping[str, int]:
@@ -44,7 +44,7 @@ class FolderFiles:
         return parent.is_file() and parent.is_relative_to(self._home)
 
     def read_files(self, paths: Collection[str]) -> Mapping[str, bytes]:
-        """Return the content of files in the folder; b"" for one that cannot be read."""
+        """Return the content of files in the folder by path; b"" for a file that cannot be read."""
         return {path: self._read_content(path) for path in paths}
 
     def _read_content(self, path: str) -> bytes:
@@ -79,7 +79,7 @@ class CommittedFiles:
         return bool(self._resolve_blob(path))
 
     def read_files(self, paths: Collection[str]) -> Mapping[str, bytes]:
-        """Return the content of files in the commit; b"" for one that it does not have."""
+        """Return the content of files in the commit by path; b"" for a file that is missing in the commit."""
         blobs = {path: self._resolve_blob(path) for path in paths}
         contents = _read_blobs(self._home, sorted({blob for blob in blobs.values() if blob}))
         return {path: contents.get(blob, b"") for path, blob in blobs.items()}

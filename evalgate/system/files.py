@@ -92,7 +92,7 @@ def read_input_file(path: Path, shown_as: str) -> bytes:
 
     Raises:
         InvalidInputError: it is a device, a pipe or a socket.
-        OSError: there is nothing, or it cannot be read.
+        OSError: there is no such file, or it cannot be read.
     """
     try:
         return read_file(path)
@@ -116,20 +116,20 @@ def read_input_text(path: Path, shown_as: str) -> str:
 
 
 def is_readable_name(path: Path) -> bool:
-    """Return True if something other than a folder is at `path`, also a pipe that `read_file` refuses.
+    """Return True if `path` exists and is no folder; also for a pipe, which `read_file` refuses.
 
-    `Path.is_file` would pass over a pipe in silence.
+    `Path.is_file` would return False for a pipe, which would then be ignored without an error.
     """
     return path.exists() and not path.is_dir()
 
 
 def is_virtual_environment(folder: Path) -> bool:
-    """Return True for a virtual environment of Python; False if the folder must not be looked into."""
+    """Return True for a virtual environment of Python; False if the folder may not be read."""
     return os.path.exists(folder / "pyvenv.cfg")  # noqa: PTH110  Path.exists raises where one may not look
 
 
 def check_is_regular(path: Path) -> None:
-    """Raise an error for a file that `read_file` would refuse, before something else opens it.
+    """Raise an error for a file that `read_file` would refuse; call this before other code opens the file.
 
     Raises:
         SpecialFileError: it is a device, a pipe or a socket.
@@ -191,7 +191,7 @@ def write_atomically(path: Path, text: str | Iterable[str], owner: Owner | None 
 
 
 def remove_temporaries(path: Path) -> None:
-    """Remove temporary files of `path` that a killed `write_atomically` left. Nothing may be writing it."""
+    """Remove temporary files that a killed `write_atomically` left; nothing may be writing `path` now."""
     with contextlib.suppress(OSError):
         for left in path.parent.glob(f"{glob.escape(_build_temporary_prefix(path))}*{_TEMPORARY}"):
             left.unlink()

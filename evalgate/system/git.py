@@ -80,7 +80,7 @@ def _read_github(environ: Mapping[str, str]) -> PullRequestContext | None:
 
 
 def _read_event_base(environ: Mapping[str, str]) -> str:
-    """Return the newest commit of the base when GitHub's event happened; "" if the event names none."""
+    """Return the hash of the base commit that GitHub's event names; "" if the event names none."""
     try:
         event = json.loads(read_event(environ) or b"")
         found = event.get("merge_group", {}).get("base_sha") or event["pull_request"]["base"]["sha"]
@@ -223,7 +223,7 @@ def read_text_at_base(folder: Path, path: str, environ: Mapping[str, str]) -> st
 def read_blob(folder: Path, commit: str, path: str) -> bytes:
     """Return the content of a file at a commit; b"" if there is none. `path` is relative to `folder`.
 
-    A symbolic link is followed within the repository, as it is where the commit is checked out.
+    A symbolic link is followed within the repository, as in a checkout of the commit.
     """
     for _ in range(_MOST_LINKS):
         mode = run_git(folder, "ls-tree", commit, "--", path).partition(" ")[0]
@@ -251,7 +251,7 @@ def describe_base_fetch(environ: Mapping[str, str]) -> str:
 def _iter_base_revisions(folder: Path, request: PullRequestContext) -> Iterator[str]:
     """Yield revisions that may be the base commit, the preferred one first.
 
-    No commit of the change itself can decide what they are.
+    The change's own commits cannot influence these revisions.
     """
     if request.first_commit:
         yield request.first_commit
@@ -266,7 +266,7 @@ def _iter_base_revisions(folder: Path, request: PullRequestContext) -> Iterator[
 def find_commit(folder: Path, revision: str) -> str:
     """Return the full hash of a commit; "" if git does not know it.
 
-    A short hash is looked for among objects alone: a tag or a branch may have the same name.
+    A short hash is looked up among objects only, since a tag or a branch may have the same name.
     """
     if _SHORT_SHA.fullmatch(revision) and not _SHA.fullmatch(revision):
         revision = run_git(folder, "rev-parse", f"--disambiguate={revision}")
@@ -276,9 +276,9 @@ def find_commit(folder: Path, revision: str) -> str:
 
 
 def _is_merge(folder: Path, made: str) -> bool:
-    """Return True if the merge that the CI service made is checked out.
+    """Return True if HEAD is the merge commit `made` of the CI service.
 
-    The newest commit of the change can be a merge as well; its first parent then belongs to the change.
+    The change's newest commit may be another merge, with a first parent that belongs to the change.
     """
     is_merge = bool(run_git(folder, "rev-parse", "-q", "--verify", "HEAD^2"))
     return is_merge and run_git(folder, "rev-parse", "HEAD") == made

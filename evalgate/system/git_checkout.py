@@ -46,11 +46,11 @@ class CommitCheckout:
     root: Path
     """Root of the files."""
     folder: Path
-    """Folder of the working folder that the commit was read for."""
+    """Folder below `root` that corresponds to the `folder` of `check_out_commit`."""
     entries: tuple[_Entry, ...] = field(default=(), repr=False)
 
     def find_changed_files(self) -> tuple[str, ...]:
-        """Return the committed files that are no longer as the commit has them; new files do not count."""
+        """Return the files that differ from the commit or are missing; new files do not count."""
         return tuple(entry.path for entry in self.entries if not _is_unchanged(self.root, entry))
 
 
@@ -185,9 +185,9 @@ def _is_unchanged(root: Path, entry: _Entry) -> bool:
 
 
 def _remove_abandoned_folders() -> None:
-    """Remove the folders of processes that were killed: nothing holds their lock any more.
+    """Remove the folders of killed processes, which no process locks any more.
 
-    Those of root belong to the agent's user, so root removes the folders of every user.
+    Root removes the folders of every user, because root's folders belong to the agent's user.
     """
     own = os.geteuid()
     for home in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):

@@ -109,7 +109,7 @@ def hold_runner_files(environ: Mapping[str, str]) -> None:
 
 
 def read_event(environ: Mapping[str, str]) -> bytes | None:
-    """Return the payload of the job's event, as `hold_runner_files` read it, or as it is now; else None."""
+    """Return the event's payload that `hold_runner_files` read, else the current one; None without any."""
     path = environ.get(_EVENT, "")
     if path in _HELD.events:
         return _HELD.events[path]

@@ -46,7 +46,7 @@ class HttpTarget:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refusal of redirects: they would turn the POST into a GET, and carry its headers to another server."""
+    """Handler that refuses redirects: they turn a POST into a GET, and send its headers to another server."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str

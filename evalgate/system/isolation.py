@@ -139,10 +139,10 @@ def isolate_process() -> None:
 
 
 def find_reparented_children() -> list[int]:
-    """Return the ids of an agent's leftover processes, which are children of this one without their parent.
+    """Return the ids of an agent's leftover processes that became children of this process.
 
-    They are found by their session: all processes that the gate starts stay in the gate's session, except
-    agents. So call this only when no agent is alive.
+    They are found by their session: of all processes that the gate starts, only agents leave its session. So
+    call this only when no agent is alive.
     """
     if _ISOLATION.children_before is None:
         return []

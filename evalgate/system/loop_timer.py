@@ -17,7 +17,7 @@ _LATE_S = 0.05
 
 
 class LoopTimer:
-    """Timer that calls `act` after `seconds`, plus the time that the loop was blocked at their end."""
+    """Timer that calls `act` after `seconds`; a delay by a blocked loop is added to the time."""
 
     __slots__ = ("_act", "_handle", "_loop", "_rounds", "due")
 

@@ -93,8 +93,8 @@ def open_private_repository(
 ) -> Iterator[PrivateRepository]:
     """Create an empty repository with a remote of the repository in `folder`; remove it after the block.
 
-    A remote that is a folder of this machine may run its own programs, as hooks. If the gate is root and the
-    workspace another user's, git then runs as the agent's user, and without credentials.
+    A remote that is a folder of this machine may run programs, such as hooks. For such a remote, git runs as
+    the agent's user and without credentials, if the gate is root and the workspace belongs to another user.
 
     Raises:
         GitError: there is no such remote, or git cannot be run.
@@ -159,8 +159,8 @@ def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: b
 def _split_address(url: str, folder: Path) -> tuple[str, Setting | None]:
     """Return the address without user and password, and the git setting that holds both, or None.
 
-    Every user of the machine can read the arguments of a process, so a password must not be one. An address
-    that is a path is relative to `folder`.
+    Every user of the machine can read the arguments of a process, so they must not hold a password. A path as
+    address is relative to `folder`.
     """
     if not _NETWORK.match(url):
         return str(folder / url.removeprefix("file://")), None
@@ -183,7 +183,7 @@ def _build_authorization(url: str, user: str, password: str) -> Setting:
 
 
 def _read_settings(folder: Path, pattern: str, where: str) -> Iterator[Setting]:
-    """Yield the git settings with keys that match `pattern`. Reading them runs no configured program."""
+    """Yield the settings of `git config WHERE` with keys that match `pattern`; run no configured program."""
     person = where != "--local"
     text = run_git_bytes(
         folder, "config", where, "--includes", "-z", "--get-regexp", pattern, with_own_settings=person

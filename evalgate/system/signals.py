@@ -38,7 +38,7 @@ class InterruptHandler:
         """The signal that came last."""
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Handle one signal: Python calls this in the main thread, between any two of its steps."""
+        """Handle one signal: Python calls this in the main thread, between any two bytecode instructions."""
         # A signal may arrive while handlers are still being installed. Raising there would leave some of them
         # installed and the previous ones forgotten, so it is only noted, and raised by `_mark_ready`.
         self._was_asked, self._number = True, number
@@ -53,7 +53,7 @@ class InterruptHandler:
         self._mark_ready()
 
     def _repeat_lost_interrupt(self, lost: "UnraisableHookArgs") -> None:
-        """Send the signal again if Python drops its exception, as in `__del__` and weak references."""
+        """Send the signal again if Python drops the KeyboardInterrupt, as in `__del__`."""
         if lost.exc_type is not KeyboardInterrupt:
             sys.__unraisablehook__(lost)
             return
@@ -87,7 +87,7 @@ class InterruptHandler:
             raise KeyboardInterrupt
 
     def note_interrupt(self) -> None:
-        """Note that the command was asked to end, for a caller that ends it: further signals are ignored."""
+        """Note that a signal asked the command to end; all further signals are ignored."""
         self.is_certain = self.has_interrupted = True
 
 
@@ -137,8 +137,8 @@ def cancel_on_signals(on_signal: Callable[[int], None] | None = None) -> Iterato
 def _wake_on_signals(loop: "asyncio.AbstractEventLoop") -> Iterator[None]:
     """Let every signal wake the loop.
 
-    Python handles a signal when its main thread runs on. One that comes just before the loop waits for its
-    next event, or that another thread receives, would be handled only after that event.
+    Python handles a signal in its main thread. A signal that arrives just before the loop waits for an event,
+    or in another thread, would otherwise be handled only after that event.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -50,7 +50,7 @@ class BestEffortFile(io.RawIOBase):
 def ignore_broken_pipes() -> None:
     """Replace `sys.stdout` and `sys.stderr` by streams that never raise; unencodable text becomes "?".
 
-    Closed descriptors are opened on the null device, so that none of our files gets the number of a stream.
+    Closed descriptors are opened on the null device, so that no other file gets the number of a stream.
     """
     for descriptor in (0, 1, 2):
         if not _is_open(descriptor):

@@ -61,12 +61,11 @@ def run_setup(
 ) -> SetupResult:
     """Run `command` in a shell in `cwd`, with `pip` and `python` of the agent's virtual environment.
 
-    The environment lives under `cache`, one per folder and interpreter, and is used again by the next run,
-    unless the one that made it was cut short.
-    With `python` given, that interpreter is used as it is and nothing is created.
+    There is one virtual environment below `cache` per folder and interpreter. Later runs use it again if it
+    was created completely. If `python` is given, that interpreter is used and no environment is created.
 
     Raises:
-        NoVerdictError: the command failed; carries the end of its output.
+        NoVerdictError: the command or the creation of the environment failed; has the end of the output.
     """
     if python is None:
         key = hashlib.sha256(f"{sys.version}\0{sys.prefix}\0{cwd}".encode()).hexdigest()[:16]

@@ -105,7 +105,7 @@ class Workspace:
     def agent_user(self) -> tuple[int, int] | None:
         """Return the uid and gid that the agent and its commands run as; None: those of the gate.
 
-        They are the owner's, except for a group that could open the socket of a container engine.
+        Both are the owner's, but a group that could open a container engine's socket is replaced.
         """
         return None if self.owner is None else choose_agent_user(self.owner, os.environ)
 

@@ -129,7 +129,7 @@ def _parse_answer(answer: bytes | str) -> A2aResult:
 
 
 def _refuse_plaintext(connection: AgentConnection, url: str) -> None:
-    """Raise AgentError if headers would be sent in plain text: the card is at an https URL and names http."""
+    """Raise AgentError if a card at an https URL names an http URL, and headers would be sent to it."""
     if connection.sends_headers and connection.url.startswith("https:") and not url.startswith("https:"):
         raise build_format_error(
             f"the agent's card leads from https to {shorten_text(url, 300)}, where `headers` "
@@ -277,7 +277,7 @@ def _join_texts(parts: Iterable[A2aPart], separator: str) -> str:
 
 
 def _build_version_header(endpoint: A2aEndpoint) -> dict[str, str]:
-    """Return the version header for release 1.0, as servers otherwise assume 0.3; else no header."""
+    """Return the version header for release 1.0, else {}: servers assume 0.3 without the header."""
     return {"A2A-Version": "1.0"} if endpoint.release == "1.0" else {}
 
 

@@ -130,7 +130,7 @@ _OUTPUT_COUNTS = ("candidates_token_count", "thoughts_token_count")
 
 
 def _get_field(found: Mapping[str, Any], name: str) -> Any:
-    """Return the field with a name in snake case; ADK's JSON may write the name in camel case."""
+    """Return the field `name`, given in snake case; in ADK's JSON it may be in camel case."""
     value = found.get(to_camel(name))
     return found.get(name) if value is None else value
 

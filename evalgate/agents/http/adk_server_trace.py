@@ -13,7 +13,7 @@ from evalgate.core.types import TraceSpan
 
 
 class AdkServerTrace:
-    """Reader of the spans of one session, turn by turn. A server without them has no steps."""
+    """Reader of the spans of one session, turn by turn; without spans on the server, no steps are read."""
 
     def __init__(self, connection: AgentConnection) -> None:
         self._connection = connection
@@ -44,7 +44,7 @@ class AdkServerTrace:
         self._seen.update(span.span_id for span in spans)
 
     def take_spans(self) -> Sequence[TraceSpan]:
-        """Return the steps of the last turn, without those of the server itself."""
+        """Return the steps of the last turn, without the server's own spans."""
         spans, self._spans = self._spans, []
         steps = convert_turn_spans(spans, self._began_at)
         return [step for step in steps if step.kind != "other"]
@@ -66,7 +66,7 @@ def _build_span(found: dict[str, Any]) -> Span:
 
 
 def _iter_logs(logs: object) -> Iterator[SpanEvent]:
-    """Yield the log records of a span as its events: newer releases keep the messages of a model there."""
+    """Yield a span's log records as events: newer releases of ADK keep the model's messages in them."""
     for log in logs if isinstance(logs, list) else ():
         attributes = log.get("attributes") if isinstance(log, dict) else None
         if isinstance(attributes, dict):

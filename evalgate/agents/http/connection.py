@@ -327,10 +327,10 @@ class AgentConnection:
     async def _try_request(
         self, method: Method, url: str, data: bytes | None, headers: Mapping[str, str], *, last: bool
     ) -> "ClientResponse | None":
-        """Return a response, or None if there is none and the request may be repeated.
+        """Return the response; None if the request failed and may be repeated, which excludes the `last` one.
 
-        A request may be repeated if no connection was made, or if its method is not POST: a POST may already
-        have started a turn of the agent.
+        A request may be repeated if it did not reach the server, or if its method is not POST: a POST may
+        already have started a turn of the agent.
         """
         import aiohttp
 
@@ -355,7 +355,7 @@ class AgentConnection:
 
 
 class _ResponseContext:
-    """Context manager of a response; one from `contextlib` would cost more time in each turn."""
+    """Context manager of a response, faster than the ones that `contextlib` makes."""
 
     __slots__ = ("_request", "_response")
 

@@ -69,7 +69,7 @@ turn_timer: ContextVar[TurnTimer | None] = ContextVar("turn_timer", default=None
 
 @contextmanager
 def pause_turn_timer() -> Iterator[None]:
-    """Stop the turn's timer within the block, because not the agent but the gate works or waits there."""
+    """Stop the turn's timer within the block, in which the gate and not the agent works or waits."""
     timer, clock = turn_timer.get(), asyncio.get_running_loop().time
     if timer is None or (when := timer.when()) is None:
         yield

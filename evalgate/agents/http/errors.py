@@ -126,7 +126,7 @@ def describe_connection_error(error: BaseException) -> str:
 
 
 def _describe_tls_error(reason: str) -> str:
-    """Return OpenSSL's reason in words; its error numbers are not those of the operating system."""
+    """Return OpenSSL's reason in words, because the operating system does not know OpenSSL's numbers."""
     words = reason.lower().replace("_", " ")
     advice = "; does it speak http://?" if reason in _NO_TLS_AT_ALL else ""
     return f"TLS failed: {words}{advice}"

@@ -163,7 +163,7 @@ class OrchestrateEvents:
         self._is_over = self._is_over or name == _LAST_EVENT
 
     def build_reply(self) -> Reply:
-        """Return the reply: the last text that is no widget is the response; None if there is none.
+        """Return the reply. Its response is the last text outside of widgets, or None.
 
         Raises:
             AgentError: the run has no tool call, no tool result and no message, or the stream ended before
@@ -216,7 +216,7 @@ class OrchestrateEvents:
 
 
 def _build_widget(item: JsonObject) -> JsonObject:
-    """Return title and description of a widget, as the recordings of the evaluation framework have them."""
+    """Return a widget's title and description, in the form of IBM's recordings."""
     meta = _as_object(_as_object(item.get("_meta")).get("com.ibm.orchestrate/widget"))
     description = meta.get("description", item.get("description", ""))
     return {"title": meta.get("title", ""), "description": description}
@@ -236,7 +236,7 @@ def _read_id(step: JsonObject) -> str | None:
 
 
 def _parse_content(value: object) -> object:
-    """Return the object or the list of a text that is JSON, and any other value as it is."""
+    """Return the object or list in a JSON text, and any other value unchanged."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
         return value
     try:

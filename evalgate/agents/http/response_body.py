@@ -91,7 +91,7 @@ async def read_body(response: "ClientResponse") -> bytes:
 
 
 async def iter_events(response: "ClientResponse", is_over: IsOver = lambda: False) -> AsyncIterator[str]:
-    """Yield the data of each server-sent event until the stream ends, or until a second after `is_over`.
+    """Yield the data of each server-sent event until the stream ends, or 1 s after `is_over` is True.
 
     Raises:
         AgentError: as for `read_body`.
@@ -105,7 +105,7 @@ async def iter_events(response: "ClientResponse", is_over: IsOver = lambda: Fals
 
 
 async def iter_lines(response: "ClientResponse", is_over: IsOver) -> AsyncIterator[bytes]:
-    """Yield each line that is not blank until the stream ends, or until a second after `is_over`.
+    """Yield each line that is not blank until the stream ends, or 1 s after `is_over` is True.
 
     Raises:
         AgentError: as for `read_body`.
@@ -161,7 +161,7 @@ def parse_json_body(body: bytes | str) -> object:
 
 
 async def run_off_loop(size: int, work: Callable[[], _T]) -> _T:
-    """Return the result of `work` on an answer of `size` bytes; call it in a thread if the answer is large.
+    """Return the result of `work`, called in a thread if the answer, of `size` bytes, is large.
 
     The thread releases the GIL from time to time while `parse_untrusted_json` runs. The turn's timer is
     stopped meanwhile, because the gate and not the agent takes this time.

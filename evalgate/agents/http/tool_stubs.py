@@ -66,7 +66,7 @@ class RecordedTools:
 
 
 def _list_pairs(expected: Reply) -> list[tuple[ToolCall | None, ToolResult]]:
-    """Return each result with its call: that with the same id, else the tool's next call, else None."""
+    """Return each result with the call of the same id, else with the tool's next call, else with None."""
     calls = list(expected.tool_calls)
     pairs: list[tuple[ToolCall | None, ToolResult]] = []
     for event in expected.events:

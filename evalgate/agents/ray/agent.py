@@ -322,7 +322,7 @@ class ClusterAgent:
         self.on_lost(slot.number, f"it said nothing for {seconds:g} s")
 
     def _watch_readiness(self) -> None:
-        """Start the timeout if no actor is ready, else stop it: a full cluster never starts an actor."""
+        """Run the timeout while no actor is ready, because a full cluster never starts an actor."""
         if any(slot.ready for slot in self._slots.values()):
             if self._readiness_timer is not None:
                 self._readiness_timer.cancel()

@@ -59,7 +59,7 @@ class AgentActor:
         return answer
 
     async def stop(self, gently: bool) -> None:
-        """End the agent and everything that it started."""
+        """End the agent and everything that it started; `gently`: let the agent finish first."""
         if self._host is not None:
             error = None if gently else asyncio.CancelledError()
             await self._run_in_loop(self._host.__aexit__(error and type(error), error, None))

@@ -1,9 +1,9 @@
-"""Conversion of chat messages of every common shape to that of the GenAI semantic conventions.
+"""Conversion of chat messages of every common shape to the shape of the GenAI semantic conventions.
 
 A message is `{"role": role, "parts": [part, …]}` with the roles `system`, `user`, `assistant` and `tool`. A
 part is `{"type": "text", "content"}`, `{"type": "tool_call", "id", "name", "arguments"}` or `{"type":
-"tool_call_response", "id", "response"}`. Read are the shapes of OpenAI (chat completions and responses),
-Anthropic, Gemini, LangChain, the Vercel AI SDK, Pydantic AI and OpenInference.
+"tool_call_response", "id", "response"}`. The input may have the shapes of OpenAI (chat completions and
+responses), Anthropic, Gemini, LangChain, the Vercel AI SDK, Pydantic AI and OpenInference.
 """
 
 import json
@@ -50,7 +50,7 @@ _LISTS = (
 
 
 def decode_json(found: object) -> Any:
-    """Return the value of JSON text, and anything else unchanged: most attributes cannot be objects."""
+    """Return the value of a JSON text, and anything else unchanged: spans hold most objects as text."""
     if not isinstance(found, str) or found.lstrip()[:1] not in {"{", "[", '"'}:
         return found
     try:
@@ -104,13 +104,13 @@ def merge_parts(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 
 def get_message_text(message: ChatMessage) -> str:
-    """Return the texts of a message, on lines of their own."""
+    """Return the texts of a message, joined by line ends."""
     texts = (part.get("content") for part in message["parts"] if part.get("type") == "text")
     return "\n".join(text for text in texts if isinstance(text, str) and text)
 
 
 def _read_message(found: dict[str, Any], role: str) -> ChatMessage | None:
-    """Return the message that an object is; None if it is no message."""
+    """Return an object as a converted message; None if the object is no message."""
     if _is_converted(found):
         return found  # as most messages of the semantic conventions are
     found = _unwrap(found)
@@ -137,7 +137,7 @@ def _read_message(found: dict[str, Any], role: str) -> ChatMessage | None:
 
 
 def _is_converted(found: dict[str, Any]) -> bool:
-    """Return True for a message in the converted form, with the ids and objects that reading would make."""
+    """Return True if a message already has the form into which reading would convert it."""
     parts, role = found.get("parts"), found.get("role")
     if len(found) != 2 or role not in _CONVERTED_ROLES or not isinstance(parts, list):
         return False
@@ -221,7 +221,7 @@ def _read_part(part: dict[str, Any]) -> Iterator[Part]:
 
 
 def _read_item(part: Mapping[str, Any], kind: str) -> Part | None:
-    """Return the call or the result that an object is; None if it is neither."""
+    """Return an object as a tool call or a tool result; None if it is neither."""
     call = part.get("function_call") or part.get("functionCall")
     if kind == "function_call":
         return _build_call(part.get("call_id") or part.get("id"), part.get("name"), part.get("arguments"))

@@ -1,7 +1,7 @@
 """Conversion of spans of every common convention to the GenAI semantic conventions of OpenTelemetry.
 
-`genai.read_transcript` then reads them. Converted are the GenAI conventions before 1.37 (messages as events
-of the span), OpenInference, OpenLLMetry, the Vercel AI SDK, Google ADK, Pydantic AI and Langfuse's own
+`genai.read_transcript` then reads them. It covers the GenAI conventions before 1.37 (messages as events of
+the span), OpenInference, OpenLLMetry, the Vercel AI SDK, Google ADK, Pydantic AI and Langfuse's own
 attributes.
 """
 
@@ -100,7 +100,7 @@ def find_conversation_id(span: Span) -> str:
 
 
 def convert_span(span: Span) -> Span:
-    """Return the span with the GenAI attributes that its own convention's attributes mean."""
+    """Return the span with GenAI attributes added, converted from the attributes of its convention."""
     operation = _find_operation(span)
     added: dict[str, object] = {"gen_ai.operation.name": operation} if operation else {}
     if operation == "execute_tool":
@@ -128,7 +128,7 @@ def _find_operation(span: Span) -> str:
 
 
 def _guess_operation(span: Span) -> str:
-    """Return the operation of a span that does not name its kind; "" if it is none of ours."""
+    """Return the GenAI operation of a span that does not name its kind; "" if it is unknown."""
     operation_id = span.get_text("ai.operationId") or span.name
     is_tool = operation_id.startswith(("ai.toolCall", "execute_tool "))
     if is_tool or "gcp.vertex.agent.tool_call_args" in span.attributes:
@@ -172,7 +172,7 @@ def _unwrap_arguments(found: object) -> object:
 
 
 def _decode_python(text: str) -> object:
-    """Return the object in a text that is JSON or, as LangChain writes arguments, a literal of Python."""
+    """Return the object in a text of JSON, or of a Python literal, which LangChain writes for arguments."""
     value = decode_json(text)
     if not isinstance(value, str) or not value.startswith("{") or len(value) > 100_000:
         return value
@@ -207,7 +207,7 @@ def _unwrap_result(found: object) -> object:
 
 
 def _iter_inputs(span: Span) -> Iterator[list[ChatMessage]]:
-    """Yield the messages that were sent to the model, as each convention would have them."""
+    """Yield the messages sent to the model, one list per convention; empty if the span does not use it."""
     yield _read_indexed(span.attributes, "llm.input_messages", "user")
     yield _read_indexed(span.attributes, "gen_ai.prompt", "user")
     if span.events:
@@ -227,7 +227,7 @@ def _iter_inputs(span: Span) -> Iterator[list[ChatMessage]]:
 
 
 def _iter_outputs(span: Span) -> Iterator[list[ChatMessage]]:
-    """Yield the messages that the model answered with, as each convention would have them."""
+    """Yield the model's answer, one list of messages per convention; empty if the span does not use it."""
     yield _read_indexed(span.attributes, "llm.output_messages", "assistant")
     yield _read_indexed(span.attributes, "gen_ai.completion", "assistant")
     choices = [event.attributes for event in span.events if event.name == "gen_ai.choice"]
@@ -267,7 +267,7 @@ def _split_answer(messages: list[ChatMessage]) -> tuple[list[ChatMessage], list[
 
 
 def _drop_unreadable(messages: list[ChatMessage]) -> list[ChatMessage]:
-    """Return the messages without texts that are JSON: the input of an agent may be any object."""
+    """Return the messages, except those with only JSON objects as text, which are inputs of an agent."""
     return [
         message
         for message in messages
@@ -293,7 +293,7 @@ def _find_agent(span: Span, operation: str) -> str:
 
 
 def _read_indexed(attributes: Mapping[str, Any], prefix: str, role: str) -> list[ChatMessage]:
-    """Return messages that are spread over attributes, as `llm.input_messages.0.message.role`."""
+    """Return messages that are spread over attributes such as `llm.input_messages.0.message.role`."""
     if prefix in attributes and isinstance(decode_json(attributes[prefix]), list):
         return read_messages(attributes[prefix], role)
     tree: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """Conversion of GenAI spans to the reply of one turn.
 
 The attributes are those of the OpenTelemetry semantic conventions, 1.37 and later (messages as attributes)
-and earlier, and the names that Google ADK, Pydantic AI, OpenInference and OpenLLMetry use for the same. A
+and earlier, and the equivalent names of Google ADK, Pydantic AI, OpenInference and OpenLLMetry. A
 tool call is the span of the tool's execution. The calls that a model asked for count only if no execution was
 recorded.
 """
@@ -79,7 +79,7 @@ def is_genai(span: Span) -> bool:
 
 
 def _iter_unique(spans: Iterable[Span]) -> Iterator[Span]:
-    """Yield each span once: OTLP exporters send a batch again that seemed lost."""
+    """Yield each span once: OTLP exporters repeat a batch that seemed lost."""
     seen: set[str] = set()
     for span in spans:
         if span.span_id not in seen:
@@ -120,7 +120,7 @@ def _iter_executions(tools: Sequence[Span], spans: Sequence[Span]) -> Iterator[t
 
 
 def _find_author(span: Span, parents: dict[str, Span]) -> str | None:
-    """Return the agent name of the span, or of its nearest ancestor with an agent name; None without any."""
+    """Return the agent name of the span, or of its nearest ancestor with an agent name, or None."""
     seen: set[str] = set()  # spans come from the agent, and a cycle of parents must not hang the gate
     ancestor: Span | None = span
     while ancestor is not None and ancestor.span_id not in seen:
@@ -236,7 +236,7 @@ def _build_call(name: str, args: object, id_: str | None, author: str | None) ->
 
 
 def _decode_attribute(found: object) -> Any:
-    """Return the value of an attribute, parsed if it is JSON text: most attributes cannot be objects."""
+    """Return the value of an attribute, parsed if it is JSON text: spans hold most objects as text."""
     if not isinstance(found, str):
         return found
     try:

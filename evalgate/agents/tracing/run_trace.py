@@ -1,7 +1,7 @@
 """The trace of one run: the steps of its turns, brought into one order and kept within limits.
 
 Agents may send anything: ids that occur twice or form circles, times of another clock, and requests of any
-size. What a `RunTrace` returns has unique ids, parents that exist, and times within the turn.
+size. The steps of a `RunTrace` have unique ids, parents that exist, and times within the turn.
 """
 
 import math
@@ -38,18 +38,17 @@ class RunTrace:
         response: object = None,
         error: str = "",
     ) -> None:
-        """Add the next turn, with times of its steps relative to its beginning.
+        """Add the next turn; its steps have times relative to the turn's beginning.
 
-        A turn has one root: the step of an agent if exactly one was reported without a parent, else one that
-        is made here.
+        A turn gets one root: its only step of an agent without a parent, else a new step of the whole turn.
 
         Args:
             spans: Steps of the turn, in any order.
             start_s: Seconds since the run began.
-            duration_s: Seconds that the turn took; steps are cut to them.
-            request: The user's message, unless the root has a request.
-            response: The agent's answer, unless the root has a response.
-            error: Reason why there is no answer.
+            duration_s: Seconds that the turn took; later parts of steps are cut off.
+            request: The user's message; ignored if the root has a request.
+            response: The agent's answer; ignored if the root has a response.
+            error: Reason why there is no answer; "" if there is one.
         """
         turn, self._turns = self._turns, self._turns + 1
         ordered = sorted(_clamp_times(spans, duration_s), key=lambda span: span.start_s)
@@ -108,7 +107,7 @@ class RunTrace:
 
 
 def _fill_root(root: TraceSpan, request: object, response: object, error: str) -> TraceSpan:
-    """Return the agent's step of a whole turn, with the message and the answer unless it has its own."""
+    """Return the root with the message, the answer and the error in fields that it lacks."""
     return replace(
         root,
         request=request if root.request is None else root.request,
@@ -131,7 +130,7 @@ def _clamp_times(spans: Sequence[TraceSpan], duration_s: float) -> Iterator[Trac
 
 
 def _find_parents(spans: Sequence[TraceSpan]) -> dict[int, int | None]:
-    """Return the index of each step's parent; None for a root, an unknown parent and a circle's first."""
+    """Return each step's parent by index; None for a root, an unknown parent, and one step of a circle."""
     known: dict[str, int] = {}
     for index, span in enumerate(spans):
         if span.id:
@@ -154,7 +153,7 @@ def _find_parents(spans: Sequence[TraceSpan]) -> dict[int, int | None]:
 
 
 def _iter_from_root(parents: dict[int, int | None]) -> Iterator[int]:
-    """Yield each step after its parent: depth first, and siblings in their order."""
+    """Yield the index of each step after its parent's: depth first, siblings in their order."""
     children: dict[int | None, list[int]] = {}
     for index, parent in parents.items():
         children.setdefault(parent, []).append(index)

@@ -26,8 +26,8 @@ class TraceFactory:
 def build_price_function(table: PriceTable, day: date) -> PriceUsage:
     """Return a function that adds the cost to the usage of one model if its price on `day` is known.
 
-    Agents name the model and rarely its provider, so this is the list price of that name, if all providers in
-    the table that have it agree. Cached input is charged as other input.
+    Agents rarely name the model's provider. Without a provider, the price is known if it is the same for all
+    providers of the model in the table. Cached input is charged like other input.
     """
 
     def price_usage(usage: Usage) -> Usage:

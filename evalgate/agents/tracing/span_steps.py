@@ -1,8 +1,8 @@
 """Conversion of GenAI spans to the steps of a run's trace.
 
-Requests and responses are kept as they were recorded. Read are the semantic conventions of OpenTelemetry
-(messages as attributes, and before 1.37 as events), OpenInference, OpenLLMetry, the Vercel AI SDK, Pydantic
-AI and Google ADK.
+Requests and responses are kept as they were recorded. Spans may follow the semantic conventions of
+OpenTelemetry (messages as attributes, and before 1.37 as events), OpenInference, OpenLLMetry, the Vercel AI
+SDK, Pydantic AI and Google ADK.
 """
 
 import json
@@ -74,7 +74,7 @@ _MOST_MESSAGES = 10_000
 
 
 def convert_spans(spans: Iterable[Span], began: int) -> list[TraceSpan]:
-    """Return the steps that spans describe, with times in seconds after `began`, in nanoseconds.
+    """Return the steps of spans, in seconds after `began`, which is in nanoseconds since the epoch.
 
     Spans that are neither of a model nor of a tool or agent become steps of kind `other`.
     """
@@ -82,7 +82,7 @@ def convert_spans(spans: Iterable[Span], began: int) -> list[TraceSpan]:
 
 
 def convert_turn_spans(spans: Sequence[Span], began_at: int) -> list[TraceSpan]:
-    """Return the steps of a turn that began at `began_at`, in nanoseconds since the epoch, and is over.
+    """Return the steps of a finished turn that began at `began_at`, in nanoseconds since the epoch.
 
     If the clock that timed the spans is not this machine's, the first span begins with the turn.
     """
@@ -94,7 +94,7 @@ def convert_turn_spans(spans: Sequence[Span], began_at: int) -> list[TraceSpan]:
 
 
 def find_span_kind(span: Span) -> SpanKind:
-    """Return the kind of step that a span is, in any of the conventions."""
+    """Return the kind of step that a span describes in any convention."""
     for name in _KIND_NAMES:
         if kind := _KINDS.get(span.get_text(name).lower()):
             return kind
@@ -197,7 +197,7 @@ def _read_response(span: Span) -> object:
 
 
 def _read_first(span: Span, names: Sequence[str]) -> object:
-    """Return the first of the attributes that holds anything, parsed if it is JSON text; else None."""
+    """Return the first of the named attributes that is not empty, parsed if it is JSON text; else None."""
     for name in names:
         value = span.attributes.get(name)
         if value not in (None, "", "{}"):

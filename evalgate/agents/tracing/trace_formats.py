@@ -155,7 +155,7 @@ def _get_field(found: object, key: str) -> object:
 
 
 def _normalize_id(found: object, size: int) -> str:
-    """Return an id of `size` bytes in hexadecimal, which Protobuf's own JSON mapping writes in base64."""
+    """Return an id of `size` bytes in hexadecimal; Protobuf's JSON mapping writes ids in base64."""
     text = found if isinstance(found, str) else ""
     if len(text) == 2 * size:
         return text.lower()

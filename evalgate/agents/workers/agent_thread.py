@@ -33,7 +33,7 @@ def run_in_gate_loop(evaluation: Coroutine[Any, Any, _T]) -> _T:
 
 
 def is_gate_loop_running() -> bool:
-    """Return True if the running event loop is that of `run_in_gate_loop`."""
+    """Return True if `run_in_gate_loop` created the running event loop."""
     # Compared, because a loop that was started in this context, such as the agent's, inherits the variable.
     return _gate_loop.get() is asyncio.get_running_loop()
 
@@ -61,7 +61,7 @@ class AgentThread:
             self._interrupt()
 
     def abandon(self) -> None:
-        """Leave a loop behind that is blocked; Python code in it is interrupted, a call into C is not."""
+        """Leave a blocked loop behind; its Python code is interrupted, a call into C is not."""
         self._request_stop()
         self._interrupt()
 

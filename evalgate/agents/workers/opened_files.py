@@ -9,8 +9,8 @@ from evalgate.core.types import JsonObject
 class OpenedFiles:
     """Files of the project that the agent opened in the cases of each eval set.
 
-    A file counts for an eval set if its process opened it before the last case of the set ended there. A
-    set is left out if not all of its files are known.
+    A file counts for an eval set if a process opened it before the last case of the set ended in that
+    process. The files of a set are incomplete if those of any of its cases are not known.
     """
 
     def __init__(self) -> None:
@@ -18,20 +18,20 @@ class OpenedFiles:
         self._incomplete: set[str] = set()
 
     def add_session(self, eval_set_id: str, files: Collection[str] | None) -> None:
-        """Add the files of a process in which a case of the set ended; None: they are not known."""
+        """Add the files that a process opened until a case of the set ended; None: unknown files."""
         self._files.setdefault(eval_set_id, set()).update(files or ())
         if files is None:
             self._incomplete.add(eval_set_id)
 
     @property
     def by_eval_set(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the files of each eval set that are known completely, sorted."""
+        """Return the sorted files of each eval set, without sets in `incomplete`."""
         known = (name for name in self._files if name not in self._incomplete)
         return {name: tuple(sorted(self._files[name])) for name in known}
 
     @property
     def incomplete(self) -> tuple[str, ...]:
-        """Return the eval sets with files that are not known."""
+        """Return the ids of the eval sets with unknown files, sorted."""
         return tuple(sorted(self._incomplete))
 
 
@@ -39,7 +39,7 @@ def parse_opened_files(message: JsonObject) -> frozenset[str]:
     """Return the paths of a `files` message.
 
     Raises:
-        WorkerProtocolError: the paths are no list of texts.
+        WorkerProtocolError: `paths` is not a list of strings.
     """
     paths = message.get("paths")
     if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):

@@ -44,8 +44,8 @@ def create_mark() -> str:
 def kill_orphans(mark: str) -> None:
     """Kill every process that carries `mark`. Without `/proc`, no process is found.
 
-    Processes that the gate may not inspect are not found, nor those that cleared their environment, which
-    `kill_reparented` finds.
+    A process is not found if the gate may not inspect it, or if it cleared its environment: `kill_reparented`
+    finds the latter.
     """
     for _ in range(_KILL_ROUNDS):
         if not signal_orphans(mark, signal.SIGKILL):
@@ -53,7 +53,7 @@ def kill_orphans(mark: str) -> None:
 
 
 def signal_orphans(mark: str, number: int) -> bool:
-    """Signal every process with a mark that begins with `mark`; return True if there was one.
+    """Signal every process with a mark that begins with `mark`; return True if any was found.
 
     With the signal 0, nothing is sent: the call only looks for such a process.
     """

@@ -90,12 +90,12 @@ class WorkerPool:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return notices about spans that were too large to be read, and files that are not known."""
+        """Return notices about eval sets with unknown files, and about spans that were not read."""
         return (*self._describe_unknown_files(), *self._describe_dropped_spans())
 
     @property
     def opened_files(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the files that were opened, by eval set, where they are known completely."""
+        """Return the opened files of each eval set, without sets that have unknown files."""
         return self._files.by_eval_set if self._files is not None else {}
 
     def _describe_unknown_files(self) -> tuple[str, ...]:

@@ -110,9 +110,9 @@ def decode_message(line: bytes) -> dict[str, object]:
 
 
 def _is_plain(line: bytes) -> bool:
-    """Return True if no value of the line nests too deep, and no number is too large for a float.
+    """Return False if a value in the line may nest too deep, or a number may be too large for a float.
 
-    A number may be too large with an exponent of three digits, or with 309 digits of its own.
+    A number may be too large if it has an exponent of three digits, or very many digits.
     """
     # Every line is searched, and this takes half of the time of a pattern.
     marks = line.translate(_NUMBER_MARKS, b"+")
@@ -264,7 +264,7 @@ def read_state(message: JsonObject) -> JsonObject | None:
 
 
 def read_id(message: JsonObject, field: str) -> str:
-    """Return an id in the agent's framework; "" if the message holds none; raise InvalidMessageError."""
+    """Return the id in `field`; "" if it is absent; raise InvalidMessageError if it is not valid."""
     return _read_label(message, field) or ""
 
 

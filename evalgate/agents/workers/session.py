@@ -267,7 +267,7 @@ class WorkerSession:
             self._owner.cancel_turn(self)
 
     def fail_turn(self, error: AgentError | SessionLostError) -> None:
-        """Fail the turn in progress, or else the next turn, because the worker is gone."""
+        """End the session because the worker is gone; fail the turn in progress, else the next turn."""
         self.state = SessionState.OVER
         self._fail_answer(error)
 
@@ -384,7 +384,7 @@ class TurnLimits:
         self._timer: LoopTimer | None = None
 
     def start_turn(self, session: WorkerSession, seconds: float) -> None:
-        """Cancel the session's turn after the seconds, unless it ends before."""
+        """Cancel the session's turn after `seconds`, unless `end_turn` is called before."""
         end = self._ends[session] = asyncio.get_running_loop().time() + seconds
         if self._timer is None or end < self._timer.due:
             self._set_timer(seconds)
@@ -394,7 +394,7 @@ class TurnLimits:
         self._ends.pop(session, None)
 
     def cancel_timer(self) -> None:
-        """Cancel no further turn: no session is left."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
 

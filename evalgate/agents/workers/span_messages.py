@@ -75,8 +75,8 @@ class ReportedSpans:
     def take_spans(self) -> Sequence[TraceSpan]:
         """Return the steps of the turn, and forget them.
 
-        A call of a model may be known from the agent's framework, from OpenTelemetry and from its HTTP
-        request. The first of these that knows any is used, so that no call occurs twice.
+        The agent's framework, OpenTelemetry and the HTTP requests may report the same model call. Model calls
+        are taken from the first source that has any, so that no call occurs twice.
         """
         reported = [step for step in self._spans if step.attributes.get("evalgate.captured_from") != "http"]
         found = self._spans

@@ -24,7 +24,7 @@ slot_release: ContextVar[SlotRelease | None] = ContextVar("slot_release", defaul
 
 
 async def wait_without_slot(seconds: float, *, is_rate_limited: bool) -> None:
-    """Wait before a retry, and let other conversations use the slot of this one in the meantime.
+    """Wait before a retry, while other conversations may use the slot of this conversation.
 
     The wait takes longer than `seconds` if no slot is free at its end.
     """

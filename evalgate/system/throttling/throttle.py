@@ -82,7 +82,7 @@ class Throttle:
             self._limiter.pause_until(self._paused_until)
 
     async def wait_without_slot(self, slot: Slot, wanted_s: float, *, is_rate_limited: bool) -> float:
-        """Wait `wanted_s` seconds without the slot, then for a slot again. Return the seconds in all."""
+        """Wait `wanted_s` seconds without the slot, then wait for a slot. Return the total seconds."""
         began = self._clock.now()
         if is_rate_limited:
             self.on_rate_limited(slot, wanted_s)
