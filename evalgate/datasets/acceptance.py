@@ -43,7 +43,7 @@ def choose_run(result: CaseResult, accepted: Acceptance) -> RunResult:
     """Return the run of a case that is accepted.
 
     Raises:
-        InvalidInputError: the runs disagree and none is named, or the agent did not answer in it.
+        InvalidInputError: there is no such run, the agent did not answer, or unnamed runs disagree.
     """
     counting = [run for run in result.runs if not run.confirms]
     if accepted.run is not None:
@@ -71,7 +71,7 @@ def choose_run(result: CaseResult, accepted: Acceptance) -> RunResult:
 
 
 def _advise_on_parts(runs: Sequence[RunResult], accepted: Acceptance) -> str:
-    """Return the end of a sentence about runs that differ only in their responses, as those of models do."""
+    """Return advice, as a sentence's end, to accept calls alone; "" unless only the responses differ."""
     tools = replace(accepted, only="tools")
     first = _select_parts(runs[0], tools)
     if accepted.only is not None or not all(is_same_data(first, _select_parts(run, tools)) for run in runs):
@@ -80,12 +80,12 @@ def _advise_on_parts(runs: Sequence[RunResult], accepted: Acceptance) -> str:
 
 
 def is_rule(metric: str) -> bool:
-    """Return True for a metric that compares with no expected reply, so that no acceptance can fix it."""
+    """Return True for a metric without an expected reply, so that no acceptance can fix its failure."""
     return metric.startswith(("check/", "budget/")) or metric == FINAL_STATE
 
 
 def is_acceptable(result: CaseResult) -> bool:
-    """Return True if a case failed because each run differs in the same way from what its turns expect."""
+    """Return True if a case failed because all runs differ from its expected turns in the same way."""
     failed = [metric.name for metric in result.metrics if metric.gating_status == "failed"]
     if result.status != "failed" or not result.path or all(map(is_rule, failed)):
         return False
@@ -109,7 +109,7 @@ def _describe_calls(reply: Reply) -> list[tuple[str, object]]:
 
 
 def _select_parts(run: RunResult, accepted: Acceptance) -> list[object]:
-    """Return what is accepted of a run, without ids."""
+    """Return the accepted response and calls of each turn, without ids; None for a part not accepted."""
     turns = run.turns if accepted.turn is None else run.turns[accepted.turn - 1 : accepted.turn]
     return [
         [
@@ -124,7 +124,7 @@ def _select_parts(run: RunResult, accepted: Acceptance) -> list[object]:
 
 
 def _is_response_accepted(expected: Reply | None, only: Part | None) -> bool:
-    """Return True unless a case compares no response: it does not begin to."""
+    """Return True if `only` selects responses, or selects nothing and the turn expects a response."""
     return only == "response" or (only is None and expected is not None and expected.response is not None)
 
 
@@ -164,7 +164,7 @@ def build_alternative(case: EvalCase, run: RunResult, accepted: Acceptance) -> d
 
 
 def _describe_turn(expected: Reply, reply: Reply) -> dict[str, object]:
-    """Return the parts of a reply that are not as expected."""
+    """Return the parts of a reply that differ from the expected reply."""
     found: dict[str, object] = {}
     if not is_same_data(expected.events, reply.events):
         results = [event.result for event in reply.events if isinstance(event, ToolResult)]

@@ -45,8 +45,8 @@ def normalize_keys(value: Any) -> Any:
 def extract_native_data(invocation: Mapping[str, Any]) -> JsonObject:
     """Return the data of an invocation that a `CaseTurn` cannot hold: whole contents and durations.
 
-    Keys are in snake_case. Nearly every invocation has no such data; for one in ADK's own notation, this is
-    detected without converting its keys.
+    The returned keys are in snake_case. Nearly every invocation has no such data. In an invocation with
+    ADK's usual keys, this is detected without converting them.
     """
     if _is_plain_invocation(invocation):
         return NO_JSON
@@ -65,7 +65,7 @@ _KEPT = (*CONTENTS, *DURATIONS)
 
 
 def _is_plain_invocation(invocation: Mapping[str, Any]) -> bool:
-    """Return True if a `CaseTurn` holds all data of an invocation in snake_case; False in doubt."""
+    """Return True if a `CaseTurn` surely holds all data of an invocation in snake_case."""
     return (
         invocation.keys() <= _PLAIN_KEYS
         and _is_plain_user_content(invocation.get("user_content"))

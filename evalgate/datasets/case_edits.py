@@ -1,4 +1,4 @@
-"""Changes of a case, as pure functions: parts that do not change stay the same objects.
+"""Pure functions that change a case: unchanged parts stay the same objects.
 
 `evalgate.datasets.eval_set_file` finds what changed by these objects and writes it into the case's file.
 """
@@ -26,16 +26,16 @@ from evalgate.documents.json_edits import align_items
 
 
 def replace_turn(case: EvalCase, at: int, turn: CaseTurn) -> EvalCase:
-    """Return the case with another turn at the index `at`."""
+    """Return the case with `turn` at the index `at`."""
     _get_turn(case, at)
     return replace(case, turns=(*case.turns[:at], turn, *case.turns[at + 1 :]))
 
 
 def set_expected(case: EvalCase, at: int, reply: Reply) -> EvalCase:
-    """Return the case with another expected reply; the goals of a case that has some follow it.
+    """Return the case with `reply` expected at turn `at`; goals, if the case has them, are adapted.
 
     Raises:
-        InvalidInputError: there is no such turn, or the case has goals, which belong to no turn of several.
+        InvalidInputError: there is no such turn, or the case has goals and several turns.
     """
     turn = _get_turn(case, at)
     if case.journey is None:
@@ -128,7 +128,7 @@ def _get_turn(case: EvalCase, at: int) -> CaseTurn:
 
 
 def set_goal(case: EvalCase, at: int, goal: Goal) -> EvalCase:
-    """Return the case with another goal at the index `at`; a new name is taken over into the order."""
+    """Return the case with `goal` at the index `at`; a new name is changed in the order of goals too."""
     journey = _get_journey(case)
     old = journey.goals[at].name
     order = {
@@ -169,8 +169,8 @@ def _set_expected_goals(journey: Journey, calls: Sequence[ToolCall], response: s
     """Return the journey with goals for these calls and this response; its other goals stay.
 
     Goals that are kept stay in their places, so that the text of the file changes as little as possible. If
-    the goals can be reached in one order only, they get such an order again: the calls in theirs, then the
-    others.
+    the old order of goals is linear, the new one is too: first the calls in the order of `calls`, then the
+    other goals.
     """
     ranks = find_linear_goal_order(journey)
     rank = {name: at for at, name in enumerate(ranks or ())}
@@ -203,7 +203,7 @@ def _set_expected_goals(journey: Journey, calls: Sequence[ToolCall], response: s
 
 
 def _is_same_goal_call(one: ToolCall, other: ToolCall) -> bool:
-    """Compare without empty arguments: in a goal they are the same as none."""
+    """Return True if two calls have equal names and arguments; empty arguments equal missing ones."""
     return is_same_call(ToolCall(one.name, one.args or None), ToolCall(other.name, other.args or None))
 
 

@@ -112,12 +112,12 @@ class CaseNotes(BaseModel):
     @field_validator("cases", mode="before")
     @classmethod
     def _accept_nothing(cls, value: object) -> object:
-        """Read `cases:` without content as no case, which is left if all were dropped."""
+        """Read `cases:` without content, which remains if all cases were dropped, as no case."""
         return {} if value is None else value
 
 
 def read_case_notes(path: Path, shown_as: str) -> tuple[CaseNotes, ConfigDocument]:
-    """Read a file of notes, and return it with the document that knows where its values are.
+    """Return the notes in a file, and the file's document, which has the positions of values.
 
     Raises:
         InvalidInputError: the file cannot be read, or has unknown keys or values.
@@ -175,7 +175,7 @@ def apply_case_notes(eval_set: EvalSet, file: Path, shown_as: str) -> EvalSet:
 def _find_wrong_alternatives(
     notes: CaseNotes, eval_set: EvalSet, document: ConfigDocument
 ) -> Iterator[Problem]:
-    """Yield a problem for each alternative that its case has no place for."""
+    """Yield a problem for each alternative of a case with goals, or with another number of turns."""
     if not any(note.alternatives for note in notes.cases.values()):
         return
     for case in eval_set.cases:
@@ -203,7 +203,7 @@ def _build_alternative(case: EvalCase, alternative: NotedAlternative) -> tuple[R
 
 
 def build_noted_reply(expected: Reply, noted: NotedTurn) -> Reply:
-    """Return the expectation of a turn with what the notes have in its place."""
+    """Return the expected reply of a turn, with the parts that the notes replace."""
     response = expected.response if noted.response is None else noted.response
     if noted.tools is None:
         return replace(expected, response=response)

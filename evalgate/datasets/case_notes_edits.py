@@ -33,9 +33,9 @@ _HEADER = "# Notes of evalgate about the cases of {}: see docs/import.md\n"
 
 
 def change_notes(path: Path, shown_as: str, edit: Callable[[str], str]) -> FileChange:
-    """Return the change of a file of notes that `edit` makes of its text; nothing is written yet.
+    """Return the change that `edit` makes to the text of a file of notes; nothing is written yet.
 
-    `edit` sees newlines, and no byte order mark: a file with Windows' line ends keeps them, and its mark.
+    `edit` gets text with plain newlines and no byte order mark. The file keeps its mark and Windows newlines.
 
     Raises:
         InvalidInputError: the file cannot be read, or would hold invalid notes.
@@ -92,8 +92,8 @@ def set_expected(text: str, names: Iterable[str], shown_as: str) -> str:
 def drop_notes(text: str, names: Iterable[str], shown_as: str) -> str:
     """Return the text without the notes about the named cases; their sources are listed as `dropped`.
 
-    A source that another case has as well, such as a copy, is not listed. An observed case without one is
-    listed by its id. Other cases without one were not imported.
+    A source that another case has too, such as a copy, is not listed. An observed case without a source is
+    listed by its id. Other cases without a source were not imported, and are not listed.
     """
     root = parse_mapping(text, shown_as)
     cases = find_value(root, "cases")
@@ -138,14 +138,14 @@ def copy_notes(text: str, name: str, new_name: str, shown_as: str) -> str:
     """Return the text with the notes about a case for another case, too.
 
     Raises:
-        InvalidInputError: the file has no place for them.
+        InvalidInputError: the file has no place for the notes.
     """
     note = get_value(compose_yaml(text, shown_as)[1], ("cases", name))
     return set_yaml_value(text, ("cases", new_name), note, shown_as)
 
 
 def set_tags(text: str, name: str, tags: tuple[str, ...], shown_as: str, eval_set: str) -> str:
-    """Return the text with other tags of a case.
+    """Return the text with `tags` as the tags of a case.
 
     Raises:
         InvalidInputError: a tag is blank or holds control characters.
@@ -197,10 +197,10 @@ def _add_dropped(text: str, sources: list[str], shown_as: str) -> str:
 def set_check(
     text: str, case: str, name: str, conditions: Mapping[str, Any] | None, shown_as: str, eval_set: str
 ) -> str:
-    """Return the text with a check of a case: a new one, or another in place of the one with that name.
+    """Return the text with a check of a case, added or in place of the check with the same name.
 
-    None removes the check. `eval_set` is the name of the file that the notes are about. JSON Schemas that
-    are in files are not read.
+    `conditions` of None remove the check. `eval_set` is the name of the file that the notes are about. JSON
+    Schemas in files are not read.
 
     Raises:
         InvalidInputError: the conditions are wrong, or the file has no place for them.
@@ -211,10 +211,10 @@ def set_check(
 
 
 def set_note(text: str, case: str, keys: Sequence[str], value: object, shown_as: str, eval_set: str) -> str:
-    """Return the text with another value at a path of keys in the note about a case; None removes it.
+    """Return the text with `value` at the path `keys` in the note about a case; None removes the key.
 
     Raises:
-        InvalidInputError: the file has no place for it.
+        InvalidInputError: the file has no place for the value.
     """
     if value is not None and not text.strip():
         text = _HEADER.format(eval_set)

@@ -1,6 +1,6 @@
 """Review of observed cases: each becomes expected, is corrected, or is dropped.
 
-Every decision is saved at once: a review that is interrupted goes on where it ended.
+Every decision is saved at once, so that an interrupted review can be continued.
 """
 
 import codecs
@@ -36,7 +36,7 @@ def open_review(path: Path, shown_as: str) -> Review:
     """Read an eval set and its notes.
 
     Raises:
-        InvalidInputError: one of them cannot be read.
+        InvalidInputError: the eval set or the notes cannot be read.
     """
     file = open_eval_set(path, shown_as)
     notes_path = path.with_name(build_notes_name(path.name))
@@ -49,10 +49,10 @@ def open_review(path: Path, shown_as: str) -> Review:
 
 
 def accept_cases(review: Review, names: Iterable[str]) -> None:
-    """Make observed cases expected: they gate from now on.
+    """Make observed cases expected, so that they gate from now on.
 
     Raises:
-        InvalidInputError: a name is not that of an observed case, or the notes cannot be written.
+        InvalidInputError: a name belongs to no observed case, or the notes cannot be written.
     """
     _save_changes(review, [_accept_notes(review, _check_names(review, names))])
 
@@ -61,7 +61,7 @@ def drop_cases(review: Review, names: Iterable[str]) -> None:
     """Remove observed cases from the eval set. Their sources stay in the notes, so that no import adds them.
 
     Raises:
-        InvalidInputError: a name is not that of an observed case, no case would be left, or a file cannot be
+        InvalidInputError: a name belongs to no observed case, no case would be left, or a file cannot be
             written.
     """
     wanted = _check_names(review, names)
@@ -89,7 +89,7 @@ def replace_case_json(review: Review, name: str, text: str) -> None:
     """Replace a case by edited JSON, and make it expected.
 
     Raises:
-        InvalidInputError: the text is not JSON, or no case of the format; nothing is written then.
+        InvalidInputError: the text is not JSON, or no case of the format. Nothing is written.
     """
     file = review.file
     try:

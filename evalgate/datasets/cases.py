@@ -88,7 +88,7 @@ def select_cases(
     eval_sets: Iterable[EvalSet],
     find_tags: Callable[[CaseKey], Collection[str]],
 ) -> Iterator[CaseKey]:
-    """Yield the cases that one of the globs `ids` names, or that have one of the tags.
+    """Yield the keys of cases that match a glob in `ids`, or have a tag in `tags`.
 
     `find_tags` returns the tags of a case.
     """
@@ -112,10 +112,10 @@ def describe_idle_names(
     eval_sets: Sequence[EvalSet],
     find_tags: Callable[[CaseKey], Collection[str]],
 ) -> str:
-    """Return `describe_selection` of what selects no case; "" if all is well.
+    """Return `describe_selection` of the ids and tags that wrongly select no case; "" if there are none.
 
-    These are the names that no case has, so that none that is named disappears in silence. Globs and tags may
-    match none, unless nothing is selected at all.
+    An id without wildcards must be a case's name, so that no named case disappears in silence. Globs and tags
+    may match nothing, unless no case is selected at all.
     """
     if not any(True for _ in select_cases(ids, tags, eval_sets, find_tags)):
         return describe_selection(ids, tags)

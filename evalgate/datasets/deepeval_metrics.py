@@ -39,9 +39,9 @@ class DeepEvalMetrics:
 def read_metrics(paths: Iterable[Path], format_path: Callable[[Path], str]) -> DeepEvalMetrics:
     """Return the metrics that these Python files construct. Files that cannot be read or parsed are skipped.
 
-    `ToolCorrectnessMetric` is the share of expected tools that were called, as `trajectory_recall` is. If
+    `ToolCorrectnessMetric` is the share of expected tools that were called, like `trajectory_recall`. If
     several tests give it different thresholds, the highest applies. A check that several tests make with
-    different options is lost: which cases are meant is decided in code.
+    different options is lost, since only code decides which cases it is for.
     """
     criteria: dict[str, object] = {}
     lost: list[str] = []
@@ -99,7 +99,7 @@ def _read_options(name: str, call: ast.Call) -> Mapping[str, ast.expr]:
     """Return the arguments of a construction by the names of the parameters.
 
     Raises:
-        NotCarriedError: some are in `*args` or `**options`, which only running the code would show.
+        NotCarriedError: arguments are in `*args` or `**options`, with values that only running code shows.
     """
     is_starred = any(isinstance(each, ast.Starred) for each in call.args)
     if is_starred or any(each.arg is None for each in call.keywords):
@@ -114,7 +114,7 @@ def _convert_tool_correctness(options: Mapping[str, ast.expr]) -> tuple[float, d
     """Return the threshold of a `ToolCorrectnessMetric` and its criterion.
 
     Raises:
-        NotCarriedError: no criterion of evalgate is like it, or only its code knows an option.
+        NotCarriedError: evalgate has no equivalent criterion, or an option's value is computed.
     """
     if {*options} & {"should_consider_ordering", "available_tools"}:
         raise NotCarriedError("(with the order of calls, or with a model that grades them)")
@@ -129,7 +129,7 @@ def _convert_tool_correctness(options: Mapping[str, ast.expr]) -> tuple[float, d
 
 
 def _compares_arguments(params: ast.expr) -> bool:
-    """Return True if `evaluation_params` are the arguments, False if there are none."""
+    """Return True if `evaluation_params` selects the arguments, False if it is empty."""
     items = params.elts if isinstance(params, ast.List | ast.Tuple) else [params]
     names = {each.attr if isinstance(each, ast.Attribute) else "" for each in items}
     if "" in names:
@@ -146,7 +146,7 @@ def _read_value(options: Mapping[str, ast.expr], name: str, default: object) -> 
     """Return the value of an option.
 
     Raises:
-        NotCarriedError: it is computed.
+        NotCarriedError: the value is computed.
     """
     if name not in options:
         return default
@@ -157,7 +157,7 @@ def _read_value(options: Mapping[str, ast.expr], name: str, default: object) -> 
 
 
 def _require_threshold(options: Mapping[str, ast.expr], least: float) -> None:
-    """Raise NotCarriedError if a score below 1 can pass, of scores that are 0 or at least `least`."""
+    """Raise NotCarriedError unless `threshold` is above `least` and at most 1 (the default), or None."""
     threshold = _read_value(options, "threshold", 1)
     if threshold is not None and not (isinstance(threshold, int | float) and least < threshold <= 1):
         raise NotCarriedError(f"with the threshold {threshold}")

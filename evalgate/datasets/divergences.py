@@ -105,7 +105,7 @@ Criteria: TypeAlias = Mapping[tuple[str, str], RecordedCriterion]
 
 
 def find_failing_run(case: CaseResult) -> RunResult | None:
-    """Return the run to look at: the first without an answer, else the first that fell short, else the first.
+    """Return the first run without an answer, else the first with a bad metric, else the first run.
 
     Returns None if the case was not run.
     """
@@ -141,7 +141,7 @@ def find_run_divergence(case: CaseResult, run: RunResult, criteria: Criteria) ->
 
 
 def has_failed(run: RunResult) -> bool:
-    """Return True if the agent failed in a run: by its ending, or by a threshold that it missed."""
+    """Return True if the agent failed in a run: by the run's outcome, or by a missed threshold."""
     return run.outcome in AGENT_FAULT_OUTCOMES or any(
         metric.gating_status == "failed" for metric in run.metrics
     )
@@ -174,7 +174,7 @@ def _find_case_fault(metrics: Sequence[CaseMetric]) -> Divergence:
 
 
 def _find_odd_turn(run: RunResult, failed: Sequence[RunMetric]) -> Divergence | None:
-    """Return the divergence of a run with fewer or more turns than its case; budgets compare no turns."""
+    """Return the divergence of a run with a missing or extra turn, unless only checks or budgets failed."""
     if all(metric.name.startswith(_CHECK) or metric.name in BUDGETS for metric in failed):
         return None
     is_played = all(turn.expected is None for turn in run.turns)  # by a simulated user
@@ -207,7 +207,7 @@ def _name_metric(name: str) -> Divergence:
 
 
 def _find_missed_rubric(run: RunResult, metric: RunMetric) -> str:
-    """Return the id of the first rubric that a judge denied; "" if the metric has none."""
+    """Return the id of the first rubric that a judge denied; "" if no rubric was denied."""
     turns = (each.details for turn in run.turns for each in turn.metrics if each.name == metric.name)
     for details in (*turns, metric.details):
         listed = (details or {}).get("rubrics") or (details or {}).get("rubric_scores")
@@ -284,7 +284,7 @@ def _get_args(call: ToolCall) -> object:
 
 
 def _find_rule(case: CaseResult, name: str, criteria: Criteria) -> _MatchRule | None:
-    """Return how the metric of a case compares tool calls; None if it does not."""
+    """Return the rule by which a case's metric compares tool calls; None if it compares none."""
     prints = (metric.fingerprint for metric in case.metrics if metric.name == name)
     criterion = criteria.get((name, next(prints, "")))
     rule = _TOOL_METRICS.get((criterion.evaluator if criterion else "") or name)
@@ -322,7 +322,7 @@ _EXACT = _MatchRule()
 
 
 def _select_turns(turns: Sequence[TurnResult], metric: str) -> Sequence[TurnResult]:
-    """Return the turns that fail a metric; all turns if the metric scores none alone."""
+    """Return the turns that fail a metric; all turns if no single turn fails."""
     found = [
         turn
         for turn in turns

@@ -13,7 +13,7 @@ _MOST_STEPS = 100
 
 
 class FileChangedError(InvalidInputError):
-    """The file is not what it was when the edit began."""
+    """A file changed after the edit began."""
 
 
 @frozen
@@ -31,7 +31,7 @@ class FileChange:
 
 
 class EditHistory:
-    """Saves edits, and keeps what each file was, to undo and redo. Safe to use from several threads.
+    """A history that saves edits, and keeps old contents for undo and redo. It is thread-safe.
 
     Edits are kept by the path of an eval set. They may change other files, such as its case notes.
     """
@@ -50,8 +50,8 @@ class EditHistory:
         """Write all files, in this order, as one edit of the eval set at `path`.
 
         Raises:
-            FileChangedError: one of them changed since the edit began. Nothing is written.
-            OSError: one cannot be written. The others are as they were.
+            FileChangedError: a file changed since the edit began. Nothing is written.
+            OSError: a file cannot be written. The other files are restored.
         """
         changes = [change for change in changes if change.before != change.after]
         if not changes:
@@ -75,7 +75,7 @@ class EditHistory:
         """Write the files as they were before the last edit of an eval set.
 
         Raises:
-            FileChangedError: something else changed one of them since. Nothing is written.
+            FileChangedError: a file was changed after that edit. Nothing is written.
             InvalidInputError: there is no edit to undo.
         """
         with self._lock:
@@ -97,7 +97,7 @@ def read_content(path: Path, shown_as: str) -> bytes | None:
     """Return the content of a file; None if there is no file.
 
     Raises:
-        InvalidInputError: it cannot be read.
+        InvalidInputError: the file cannot be read.
     """
     try:
         return read_input_file(path, shown_as)

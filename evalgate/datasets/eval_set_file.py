@@ -1,6 +1,6 @@
-"""Edit an eval set in its file: a minimal change of the text, proven by reading it again and saved.
+"""Edit an eval set in its file by a minimal change of the text, which is verified before it is saved.
 
-The proof is the format's own reader: a file that it does not read as the intended cases is never written.
+The format's reader verifies a change: a text that it reads as other cases than intended is not written.
 """
 
 import codecs
@@ -49,14 +49,14 @@ class EvalSetFile:
 
     @property
     def digest(self) -> str:
-        """Return the hash of the content, by which a later change of the file is noticed."""
+        """Return the hash of the content, to notice later changes of the file."""
         return compute_digest(self.data)
 
     def find_case(self, eval_id: str) -> EvalCase:
-        """Return the case with that id.
+        """Return the case with the id `eval_id`.
 
         Raises:
-            InvalidInputError: there is none.
+            InvalidInputError: there is no such case.
         """
         for case in self.eval_set.cases:
             if case.eval_id == eval_id:
@@ -89,7 +89,7 @@ def open_eval_set(path: Path, shown_as: str) -> EvalSetFile:
     """Read an eval set to inspect or edit it.
 
     Raises:
-        InvalidInputError: it cannot be read, or is too large to be edited.
+        InvalidInputError: the file cannot be read, or is too large to be edited.
     """
     try:
         data = read_input_file(path, shown_as)
@@ -108,7 +108,7 @@ def _parse_file(path: Path, shown_as: str, data: bytes) -> EvalSetFile:
 
 
 def edit_eval_set(file: EvalSetFile, cases: Sequence[EvalCase]) -> EditedFile:
-    """Return the file with other cases: change some of those that it has, move them, add and delete.
+    """Return the file with `cases` in place of its cases, which may be changed, moved, added or deleted.
 
     Parts of cases that are the same objects as in `file.eval_set` keep their text. A case keeps its place in
     the file by its id, or by its neighbours if it was renamed.
@@ -157,7 +157,7 @@ def _get_editor(file: EvalSetFile) -> EvalSetEditor:
 def _build_case(
     file: EvalSetFile, editor: EvalSetEditor, case: EvalCase
 ) -> tuple[JsonObject, EvalCase, tuple[str, ...]]:
-    """Return an added case decoded, as the format reads it, and what the format cannot hold of it."""
+    """Return a new case as decoded JSON, the case that the format reads from it, and the losses."""
     name = file.eval_set.format_name
     written = registry.get_writer(name).write_eval_set(EvalSet(file.eval_set.eval_set_id, [case]))
     document = parse_json(written.text.encode(), file.shown_as)
@@ -186,7 +186,7 @@ _WORDS = {
 def _check_result(
     file: EvalSetFile, found: EvalSetFile, expected: Sequence[tuple[EvalCase, EvalCase]]
 ) -> None:
-    """Raise InvalidInputError if the new file is not read as it should be."""
+    """Raise InvalidInputError if the new file is not read as the expected cases."""
     name, cases = file.eval_set.format_name, found.eval_set.cases
     if not expected and file.eval_set.cases:
         raise _build_error(file, "needs at least one case: delete the file instead")
@@ -249,7 +249,7 @@ def _normalize_rubrics(rubrics: Sequence[Rubric]) -> list[Rubric]:
 def _normalize_turn(
     case: EvalCase, wanted: CaseTurn, found: CaseTurn, *, is_kept: bool, is_same_journey: bool
 ) -> tuple[object, object]:
-    """Return both turns without what may differ: derived replies and numbered ids, native data if changed."""
+    """Return both turns without parts that may differ: derived replies, numbered ids, changed native data."""
     if case.journey is not None:
         if not is_same_journey:
             # The expected reply follows from the goals, which are compared themselves.
@@ -344,7 +344,7 @@ def create_eval_set(path: Path, shown_as: str, format_name: str, eval_set: EvalS
     """Write a new file with an eval set and return it.
 
     Raises:
-        InvalidInputError: the file exists, or the format cannot hold such a set.
+        InvalidInputError: the file exists, or the format cannot hold the eval set.
     """
     if path.exists():
         raise InvalidInputError([Problem(shown_as, 0, 0, "exists already: name another file")])

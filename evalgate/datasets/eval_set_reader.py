@@ -65,8 +65,8 @@ class EvalSetReader:
 
     `cases_key` and `id_key` are the keys of the list and of a case's id, as the format's models name them.
     `find_key` finds the spelling of a key in the file, so that problems get a position. `spelled` and
-    `elsewhere` are passed to `KeyChecker`. `eval_set_id` is that of the header once cases are made; "" if the
-    header is invalid.
+    `elsewhere` are passed to `KeyChecker`. `eval_set_id` is the header's id, set before cases are made; "" if
+    the header is invalid.
     """
 
     def __init__(

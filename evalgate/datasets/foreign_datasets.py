@@ -1,7 +1,8 @@
 """Conversion of data sets of other tools to eval sets. The kind of a file is recognised by its content.
 
-Known are chat messages as in OpenAI's API, DeepEval's goldens, promptfoo's tests, and questions in CSV, JSON,
-JSON lines or plain text. None of them holds everything that a case can, so a person should review the cases.
+Known kinds are chat messages as in OpenAI's API, DeepEval's goldens, promptfoo's tests, and questions in
+CSV, JSON, JSON lines or plain text. No kind holds everything that a case can, so a person should review the
+cases.
 """
 
 from collections import Counter
@@ -76,7 +77,7 @@ def detect_dataset(path: Path, shown_as: str) -> Dataset | None:
     """Read a file as a data set; return None if it is of no known kind.
 
     Raises:
-        InvalidInputError: the file cannot be read, or its name ends as CSV or JSON lines and it is damaged.
+        InvalidInputError: the file cannot be read, or is damaged CSV or JSON lines by its name.
     """
     if not path.is_file():
         return None

@@ -64,7 +64,7 @@ def check_chat(value: object) -> None:
     """Check that a value is a list of messages, each with a role of OpenAI's API.
 
     Raises:
-        DamagedRowError: it is something else; the text describes the first problem.
+        DamagedRowError: the value is no such list; the text describes the first problem.
     """
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise DamagedRowError("`messages` must be a list of objects with `role` and `content`")
@@ -80,7 +80,7 @@ def check_chat(value: object) -> None:
 
 
 def parse_chat(messages: Sequence[Mapping[str, object]], lost: Counter[str]) -> tuple[CaseTurn, ...]:
-    """Return a turn for each message of the user, with the assistant's events until the next one.
+    """Return a turn for each message of the user, with the assistant's events up to the next turn.
 
     The assistant's last message in a turn becomes the expected response. `lost` counts content that a case
     cannot hold.
@@ -272,7 +272,7 @@ def _extract_chat_turns(values: dict[str, object], key: str, lost: Counter[str])
 
 
 def _describe_keys(values: Mapping[str, object]) -> str:
-    """Return the sentence about a row without the user's message, with its keys and the expected ones."""
+    """Return a sentence about a row without a user's message: the row's keys and the expected keys."""
     keys = [json.dumps(key[:_KEY_SHOWN], ensure_ascii=False) for key in islice(values, _KEYS_SHOWN)]
     more = [f"and {len(values) - _KEYS_SHOWN} more"] if len(values) > _KEYS_SHOWN else []
     near = "".join(did_you_mean(key, ("messages", *QUESTIONS)) for key in islice(values, _KEYS_SHOWN))
@@ -307,7 +307,7 @@ def _to_text(value: object, key: str, lost: Counter[str]) -> str:
 
 
 def _parse_expected_calls(value: object) -> Iterator[ToolCall]:
-    """Yield the expected calls from names, from objects of DeepEval or OpenAI, or from a text of either."""
+    """Yield the expected calls from names, from objects of DeepEval or OpenAI, or from text with these."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         value = decode_json(value)
         if isinstance(value, str):

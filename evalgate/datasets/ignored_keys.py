@@ -242,7 +242,7 @@ class KeyChecker:
     def build_notices(self) -> tuple[str, ...]:
         """Return the sentence about ignored keys, if any, and add the number of unreported rejected keys.
 
-        The check is finished afterwards.
+        This ends the check of the file.
         """
         self.is_open = False
         for name, found in self._refused.items():

@@ -1,6 +1,6 @@
 """Regular expressions of JavaScript, rewritten for RE2 with the same meaning.
 
-One difference is left, for the sake of readable patterns: `.` also stands for a carriage return.
+One difference remains, to keep patterns readable: `.` also stands for a carriage return.
 """
 
 import re
@@ -17,10 +17,10 @@ class UnknownPatternError(ValueError):
 
 
 def translate_pattern(pattern: str) -> str:
-    """Return the pattern for RE2. RE2 itself still refuses look-around and back-references.
+    """Return an equivalent pattern for RE2, which itself refuses look-around and back-references.
 
     Raises:
-        UnknownPatternError: there is none with the same meaning.
+        UnknownPatternError: no pattern of RE2 has the same meaning.
     """
     found: list[str] = []
     is_in_class = False

@@ -61,7 +61,7 @@ class SampledAnswer(BaseModel):
 
     @property
     def majority(self) -> Label | None:
-        """Return the label that most people gave; None without a label, or if as many gave either."""
+        """Return the label that most people gave; None without labels, or if there is a tie."""
         passed = sum(each.label == "pass" for each in self.labels)
         failed = len(self.labels) - passed
         return None if passed == failed else "pass" if passed > failed else "fail"
@@ -88,12 +88,12 @@ class LabelStore(BaseModel):
     version: Literal[1] = 1
     samples: tuple[DrawnSample, ...] = ()
     answers: Mapping[str, SampledAnswer] = Field(default_factory=dict)
-    """By their ids."""
+    """Answers by their ids."""
 
     def add_sample(
         self, drawn: Iterable[JudgedAnswer], among: Sequence[JudgedAnswer], created_at: str
     ) -> "LabelStore":
-        """Return the store with drawn answers and the numbers that they were drawn from."""
+        """Return the store with the `drawn` answers, and counts of `among`, all answers to draw from."""
         answers = dict(self.answers)
         kinds = dict[tuple[str, str], None]()
         for each in drawn:
@@ -151,7 +151,7 @@ def write_store(store: LabelStore, path: Path, shown_as: str) -> None:
     """Write a store with one line for each answer, so that changes of several people merge.
 
     Raises:
-        InvalidInputError: it cannot be written.
+        InvalidInputError: the file cannot be written.
     """
     value = store.model_dump(mode="json")
     samples = ",\n".join(f"  {json.dumps(each, ensure_ascii=False)}" for each in value["samples"])
@@ -167,7 +167,7 @@ def write_label_file(answers: Sequence[JudgedAnswer], path: Path, shown_as: str)
     """Write a YAML file with the answers, without verdicts or scores, and an empty label for each.
 
     Raises:
-        InvalidInputError: it cannot be written, or exists.
+        InvalidInputError: the file cannot be written, or exists.
     """
     if path.exists():
         raise InvalidInputError(f"{shown_as} exists, and may hold labels: name another file with --out")

@@ -88,7 +88,7 @@ def _build_answer(
     fingerprint: str,
     decided: RunMetric | None = None,
 ) -> JudgedAnswer:
-    """Return an answer from its texts and its last turn; `decided` has the verdict if `judged` has not."""
+    """Return an answer from its texts and last turn; the verdict is that of `decided` or else `judged`."""
     verdict = decided or judged
     name = f"{case.eval_set_id}:{case.eval_id}"
     question, answer = texts
@@ -108,14 +108,14 @@ def _build_answer(
 
 
 def _format_conversation(turns: Sequence[TurnResult]) -> tuple[str, str]:
-    """Return question and answer of a single turn; of several turns, all of them as the answer."""
+    """Return (question, answer) of a single turn, or ("", all turns) if there are several."""
     if len(turns) == 1:
         return turns[0].user, _format_reply(turns[0])
     return "", "\n".join(f"user: {each.user}\nagent: {_format_reply(each)}" for each in turns)
 
 
 def _format_question(turns: Sequence[TurnResult]) -> str:
-    """Return the last message of the user, after the conversation before it if there is one."""
+    """Return the last message of the user, preceded by the earlier conversation if there is one."""
     if len(turns) == 1:
         return turns[0].user
     before = "\n".join(f"user: {each.user}\nagent: {_format_reply(each)}" for each in turns[:-1])
@@ -154,9 +154,9 @@ def _iter_asked(details: JsonObject) -> Iterator[str]:
 
 
 def sample_answers(answers: Sequence[JudgedAnswer], size: int, seed: int) -> list[JudgedAnswer]:
-    """Draw up to `size` answers: as many of each metric, of each verdict as many, spread over the scores.
+    """Draw up to `size` answers: equal numbers of each metric and verdict, spread over the scores.
 
-    The same for the same arguments. The order does not depend on the verdicts.
+    The same arguments give the same answers. Their order does not depend on the verdicts.
     """
     draw = random.Random(seed)  # noqa: S311  no secret
     strata: dict[tuple[str, str, bool], list[JudgedAnswer]] = {}
@@ -172,7 +172,7 @@ def sample_answers(answers: Sequence[JudgedAnswer], size: int, seed: int) -> lis
 
 
 def _draw_spread(rows: Sequence[JudgedAnswer], count: int, draw: random.Random) -> list[JudgedAnswer]:
-    """Draw rows at equal distances in the order of their scores; each has the same chance."""
+    """Draw `count` rows at equal distances in the order of scores; each row has the same chance."""
     if not count:
         return []
     mixed = draw.sample(rows, len(rows))

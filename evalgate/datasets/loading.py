@@ -112,9 +112,9 @@ def find_metrics_file(
 
 
 def build_notes_name(eval_set: str) -> str:
-    """Return the file name of the notes next to an eval set: its own without `.evalset.json`, and an ending.
+    """Return the file name of an eval set's notes: `.cases.yaml` takes the place of `.evalset.json`.
 
-    Any other ending stays, so that no two files of a folder share their notes.
+    Any other ending is kept before `.cases.yaml`, so that no two files of a folder share their notes.
 
     >>> build_notes_name("refunds.evalset.json")
     'refunds.cases.yaml'
@@ -138,7 +138,7 @@ def parse_eval_set(
     """Build an eval set from decoded JSON; `shown_as` names it in messages.
 
     Raises:
-        InvalidInputError: with every problem; or no format recognises it.
+        InvalidInputError: with every problem, or if no format recognises the JSON.
     """
     document = ConfigDocument(shown_as, value, lambda _: (0, 0))
     chosen = _select_formats(formats, format_name)
@@ -152,7 +152,7 @@ def read_document(document: Document, formats: Mapping[str, EvalFormat]) -> Eval
     """Return the eval set in a decoded file, read by the first format that recognises it.
 
     Raises:
-        InvalidInputError: with every problem; or no format recognises it.
+        InvalidInputError: with every problem, or if no format recognises the JSON.
     """
     found = _read_with_format(document, formats, is_forced=False)
     if found is None:
@@ -208,7 +208,7 @@ def _refuse_dataset(file: EvalFile) -> None:
     """Reject a data set of another tool.
 
     Raises:
-        InvalidInputError: the file is one. The message names the command that converts it.
+        InvalidInputError: the file is such a data set. The message names the command that converts it.
     """
     from evalgate.datasets.foreign_datasets import suggest_conversion
 
@@ -276,8 +276,8 @@ def _find_repeated_sets(eval_sets: Iterable[EvalSet]) -> Iterator[Problem]:
 def find_eval_files(patterns: Sequence[str], *, base: Path, problems: list[Problem]) -> tuple[EvalFile, ...]:
     """Return the files of all patterns in their order; the files of a folder or glob are sorted.
 
-    Each file is returned once. A file that several patterns name keeps its first position, and has the cases
-    of all of them. Problems with patterns are appended to `problems`.
+    Each file is returned once. A file that several patterns name keeps its first position, with the cases
+    of all these patterns. Problems with patterns are appended to `problems`.
 
     Raises:
         InvalidInputError: `patterns` is empty.
@@ -346,7 +346,7 @@ def _is_eval_set(path: Path) -> bool:
 
 @lru_cache(maxsize=10_000)
 def _holds_goals(path: Path, _changed_ns: int, _size: int) -> bool:
-    """Return True if a file has the key of Orchestrate's goals; the viewer asks again for each page."""
+    """Return True if a file has the key of Orchestrate's goals."""
     return _GOALS in read_file(path)
 
 

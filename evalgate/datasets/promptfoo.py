@@ -168,7 +168,7 @@ def _read_prompts(raw: str, folder: Path) -> list[str]:
 
 
 def _render_message(prompt: str, variables: Mapping[str, object]) -> str:
-    """Return what the user says: the rendered prompt, or the user's messages if it is a chat."""
+    """Return the user's text: the rendered prompt, or the user's messages if the prompt is a chat."""
     if prompt:
         rendered = render_template(prompt, variables)
         try:
@@ -337,7 +337,7 @@ def _convert_all_assertions(
     lost: list[str],
     lost_of_all: list[str],
 ) -> list[CarriedCheck]:
-    """Return the checks of a test and of `defaultTest`; `lost_of_all` gets what the latter loses."""
+    """Return the checks of a test and of `defaultTest`; `lost_of_all` gets the losses of `defaultTest`."""
     threshold = test.values.get("threshold", shared.values.get("threshold"))
     own = test.values.get("assert")
     own = own if isinstance(own, list) else []
@@ -362,7 +362,7 @@ def _convert_all_assertions(
 def _merge_checks(
     ids: Sequence[str], checks_of: Sequence[Sequence[CarriedCheck]]
 ) -> Mapping[str, JsonObject]:
-    """Return the checks by unique names; equal ones of several cases are one check with all their ids."""
+    """Return the checks by unique names; equal checks of several cases become one with all their ids."""
     merged: dict[tuple[str, str], tuple[CarriedCheck, list[str]]] = {}
     for case_id, checks in zip(ids, checks_of, strict=True):
         for check in (each for each in checks if not each.is_budget):

@@ -79,9 +79,9 @@ Lose = Callable[[Sequence[str | int], str], None]
 def convert_assertions(
     assertions: object, threshold: object, context: AssertionContext, lose: Lose
 ) -> Iterator[CarriedCheck]:
-    """Yield checks that hold if and only if the assertions pass; `lose` gets what has none.
+    """Yield checks that hold if and only if the assertions pass; `lose` gets those without a counterpart.
 
-    `threshold` is the least mean of the assertions' scores, None if all must pass.
+    `threshold` is the lowest mean of the assertions' scores that passes; None if all must pass.
     """
     listed = assertions if isinstance(assertions, list) else []
     is_any = False
@@ -112,7 +112,7 @@ def _needs_one_only(listed: Sequence[object], threshold: object) -> bool:
     """Return True if one passed assertion reaches the threshold, False if all have to pass.
 
     Raises:
-        NotCarriedError: it is in between, or a score is not 0 or 1.
+        NotCarriedError: neither holds, or a score may be other than 0 or 1.
     """
     if isinstance(threshold, bool) or not isinstance(threshold, int | float):
         raise NotCarriedError("a `threshold` that is no number")
@@ -155,7 +155,7 @@ def _convert_assertion(assertion: object, context: AssertionContext) -> CarriedC
     """Return the check of one assertion.
 
     Raises:
-        NotCarriedError: it has no counterpart.
+        NotCarriedError: the assertion has no counterpart.
     """
     kind = assertion.get("type") if isinstance(assertion, Mapping) else None
     if not isinstance(assertion, Mapping) or not isinstance(kind, str):
@@ -192,7 +192,7 @@ def _build_conditions(kind: str, assertion: Mapping[str, object], context: Asser
 
 
 def _negate(content: JsonObject, kind: str) -> JsonObject:
-    """Return the check that holds if and only if the given one does not."""
+    """Return the check that holds if and only if `content` does not hold."""
     response, tools = content.get("response"), content.get("tools")
     if kind in {"contains", "icontains"} and isinstance(response, Mapping):
         folded = {key: value for key, value in response.items() if key == "ignore_case"}

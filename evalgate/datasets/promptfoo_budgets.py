@@ -15,7 +15,7 @@ def convert_budget(kind: str, assertion: Mapping[str, object]) -> JsonObject:
     """Return the criterion of an assertion on a cost in US dollars or a latency in milliseconds.
 
     Raises:
-        NotCarriedError: it has no limit above 0.
+        NotCarriedError: the assertion has no limit above 0.
     """
     limit = assertion.get("threshold")
     if isinstance(limit, bool) or not isinstance(limit, int | float) or limit <= 0:
@@ -26,9 +26,9 @@ def convert_budget(kind: str, assertion: Mapping[str, object]) -> JsonObject:
 def merge_budgets(
     ids: Sequence[str], limits_of: Sequence[Mapping[str, JsonObject]]
 ) -> tuple[dict[str, JsonObject], list[JsonObject]]:
-    """Return the criteria, and the rules of cases with a lower limit than the others.
+    """Return the criteria with the highest limits, and rules for the cases with lower limits.
 
-    `limits_of` has the budgets of each case; one that is missing in a case is left out, because a criterion
+    `limits_of` has the budgets of each case. A budget that a case lacks is left out, because a criterion
     limits every case.
     """
     criteria: dict[str, JsonObject] = {}

@@ -11,7 +11,7 @@ def convert_call_assertion(kind: str, value: object, variables: Mapping[str, obj
     """Return the conditions of one assertion about tools.
 
     Raises:
-        NotCarriedError: it has no counterpart.
+        NotCarriedError: the assertion has no counterpart.
     """
     if kind == "trajectory:tool-used":
         if isinstance(value, Mapping):
@@ -100,7 +100,7 @@ def _iter_rules(args: Mapping[str, object]) -> Iterator[tuple[str, JsonObject]]:
 
 
 def _holds_objects_in_list(value: Mapping[str, object]) -> bool:
-    """Return True if a part would have to be equal here, of which promptfoo compares some keys only."""
+    """Return True if a part, of which promptfoo compares only some keys, could only be compared whole."""
     for each in value.values():
         if isinstance(each, Mapping) and (not each or _holds_objects_in_list(each)):
             return True

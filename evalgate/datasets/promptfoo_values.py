@@ -44,7 +44,7 @@ def format_text(value: object) -> str:
     """Return a text as it is, and a number as JavaScript writes it.
 
     Raises:
-        NotCarriedError: it is neither.
+        NotCarriedError: the value is neither.
     """
     if isinstance(value, str):
         return value
@@ -54,7 +54,7 @@ def format_text(value: object) -> str:
 
 
 def parse_list(text: str) -> list[str]:
-    """Split a text at its commas; a part in "quotation marks" may hold some."""
+    """Split a text at its commas, but not at commas within "quotation marks"."""
     found = []
     for match in _FIELD.finditer(text):
         quoted, plain = match.groups()
@@ -66,10 +66,10 @@ def parse_list(text: str) -> list[str]:
 
 
 def read_schema(value: object, folder: Path) -> JsonObject:
-    """Return the JSON Schema of `is-json`: written there, as YAML in a text, or in a file; {} for none.
+    """Return the JSON Schema of `is-json`, given as an object, YAML text or `file://` path; {} for none.
 
     Raises:
-        NotCarriedError: it is no schema, or in a file of another kind.
+        NotCarriedError: the value is no schema, or names a file of another kind.
     """
     if isinstance(value, str) and value.startswith("file://"):
         path = folder / value.removeprefix("file://")

@@ -13,10 +13,10 @@ _SAME = frozenset("nrtvfaxA")
 
 
 def translate_full_match(pattern: str, *, ignore_case: bool = False) -> str:
-    """Return the RE2 that finds what Python's `fullmatch` does of a text without its outer blanks.
+    """Return the RE2 pattern that matches if Python's `fullmatch` matches the text without outer blanks.
 
-    Blanks around a text that the pattern itself matches count as a part of it. RE2 still refuses look-around
-    and back-references.
+    Outer blanks may also be matched by the pattern itself. RE2 still refuses look-around and
+    back-references.
 
     Raises:
         UnknownPatternError: Python does not read the pattern, or RE2 has nothing with its meaning.

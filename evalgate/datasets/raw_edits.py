@@ -29,8 +29,8 @@ def edit_items(
 ) -> list[Any]:
     """Return the decoded items of a list that was read as `old` and is to be read as `new`.
 
-    `edit` changes the decoded item of a changed one, `build` makes one that is added. An item that
-    moved is recognised if it is equal, else by the first of `is_same` that returns True.
+    `edit` changes the decoded form of a changed item, and `build` makes that of an added item. A moved item
+    is recognised if it is equal, else by the first of `is_same` that returns True.
     """
     if len(raw) != len(old):
         raise ValueError(f"{len(raw)} decoded items were read as {len(old)}")
@@ -88,7 +88,7 @@ def is_same_call(one: ToolCall, other: ToolCall) -> bool:
 
 
 def edit_google_text(content: JsonObject | None, text: str | None, role: str) -> JsonObject | None:
-    """Return a message in Google's form (`parts`, `role`) with another text; None for no message.
+    """Return a message in Google's form (`parts`, `role`) with `text` as its text; None for no message.
 
     The first text that is no thought takes the whole text, and the other texts are removed. Parts that are
     not text stay.

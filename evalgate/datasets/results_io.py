@@ -334,7 +334,7 @@ def load_case(line: bytes, shown_as: str) -> CaseResult:
     """Parse the JSON of one case, as `split_record` yields it.
 
     Raises:
-        InvalidInputError: it is no case.
+        InvalidInputError: the JSON is no case.
     """
     from pydantic import ValidationError
 
@@ -346,7 +346,7 @@ def load_case(line: bytes, shown_as: str) -> CaseResult:
 
 @cache
 def get_case_adapter() -> "TypeAdapter[CaseResult]":
-    """Return pydantic's reader of one case; building it takes tens of milliseconds."""
+    """Return pydantic's adapter of one case; the first call takes tens of milliseconds to build it."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(CaseResult)

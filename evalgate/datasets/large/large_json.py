@@ -281,7 +281,7 @@ class LongList(Sequence[Any]):
 
 
 def _decode_values(data: bytes) -> list[Any]:
-    """Decode a JSON list that was checked before. `from_json` shares equal short texts in memory."""
+    """Decode a JSON list that was checked before; equal short texts share memory."""
     try:
         values: list[Any] = from_json(data)
     except ValueError:  # nested deeper than `from_json` accepts

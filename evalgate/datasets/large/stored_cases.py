@@ -180,7 +180,7 @@ class StoredCases(CasesInFile):
         metadata: _CaseMetadataTable | None = None,
         fingerprints: "array[int] | None" = None,
     ) -> None:
-        """Store the list. `metadata` and `fingerprints` are those of these cases, if known."""
+        """Store the list. `metadata` and `fingerprints` belong to its cases, and are computed if absent."""
         self._items = items
         self._make = make
         self._eval_set_id = eval_set_id

@@ -68,7 +68,7 @@ class ShardRun(StoredRun):
     _turn_scores: tuple[tuple[str, float | None], ...]
 
     def __post_init__(self, turns: Sequence[Mapping[str, Any]]) -> None:
-        """Keep the scores of the turns, which pydantic passes as plain values: a merge reads those of all."""
+        """Keep the scores of the turns, which pydantic passes as plain values; a merge reads all scores."""
         scores = [(each["name"], each["score"]) for turn in turns for each in turn.get("metrics", ())]
         object.__setattr__(self, "_turn_scores", tuple(scores))
 

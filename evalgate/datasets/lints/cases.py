@@ -202,7 +202,7 @@ class _DuplicateFinder(Generic[_Thing]):
         self._alike: dict[int, list[int]] = {}
 
     def find_duplicate(self, thing: _Thing) -> int | None:
-        """Return the index of the first item with equal content; None if that is `thing` itself.
+        """Return the index of the first earlier item with equal content; None if there is none.
 
         Call this once for each item, in their order.
         """

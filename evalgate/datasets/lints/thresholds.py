@@ -10,7 +10,7 @@ from evalgate.core.types import Criterion, EvalSet
 
 
 def lint_thresholds(rules: Thresholds) -> Iterator[str]:
-    """Yield a sentence, with its place in the file, for every threshold that cannot mean what it says."""
+    """Yield a sentence, with a place in the file, for each threshold without effect or in contradiction."""
     for criterion in rules.criteria:
         for finding in (
             *_find_unmissable_threshold(criterion, rules),
@@ -73,7 +73,7 @@ def _find_contradictions(criterion: Criterion, gate: GateConfig) -> Iterator[str
 
 
 def _find_forgiving_setting(criterion: Criterion, gate: GateConfig) -> str:
-    """Return the setting that lets single runs or cases fail; "" if none does."""
+    """Return the setting that lets single runs or cases fail; "" if no setting does."""
     if criterion.reliability is not None:
         return f"`{criterion.reliability.kind.replace('^', '_hat_').replace('@', '_at_')}`"
     if gate.max_failed_cases:
