@@ -1,8 +1,8 @@
 """Find cases that passed until a commit and have failed since, and measure how flaky cases are.
 
 Such a break is neither luck nor flakiness. A later run is compared with the runs since the break alone, so
-that the next change is not blamed for it. The case stores the commit, because the baseline drops the runs
-that passed one day.
+that the next change is not blamed for it. The case stores the commit, because the baseline drops the passed
+runs in time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ class BaselineLimits:
     own: Mapping[CaseKey, Limits] = field(default_factory=dict)
     """Only what differs from the limits of all cases."""
     remark: str = ""
-    """Sentence about limits of single cases that are not known; "" if all are."""
+    """Sentence about limits of single cases that are not known; "" if all are known."""
 
     def get_limits(self, case: CaseKey) -> Limits:
         """Return the limits that hold for a case."""
@@ -49,8 +49,8 @@ def measure_baseline_flakiness(
 ) -> dict[tuple[str, str], Flakiness]:
     """Return the flakiness of each case with at least two runs, by ids of eval set and case.
 
-    A run passes if the agent answered and every score is at or above its threshold; `pass_score` is the
-    threshold of metrics without one. A run without any score does not count, nor do reported metrics.
+    A run passes if the agent answered and every score meets its threshold; `pass_score` is the threshold of
+    metrics without one. An answered run without scores does not count, nor do metrics that do not gate.
     """
     history = {
         case.key: [score_run_pass(run, own, pass_score) for run in case.runs]
@@ -78,9 +78,9 @@ def score_run_pass(run: BaselineRun, thresholds: Limits, pass_score: float) -> f
 
 
 def describe_assumed_limits(baseline: Baseline, thresholds: Limits, pass_score: float) -> str:
-    """Return a sentence about metrics that fail runs although no threshold of them is known; "" without any.
+    """Return a sentence about metrics that fail runs although their thresholds are unknown; "" without any.
 
-    An eval set may have a file with thresholds of its own, which is not read here.
+    The thresholds file of a single eval set is not read here.
     """
     scores = (item for case in baseline.cases for run in case.runs for item in run.scores.items())
     names = {
@@ -127,7 +127,7 @@ def find_break(
     thresholds: Limits,
     pass_score: float = 1.0,
 ) -> FailingSince | None:
-    """Return the gate run since which a case fails on the default branch; None if there is no such break.
+    """Return the gate run since which a case fails on the default branch; None if the case did not break.
 
     A break is at least two failed runs, which are all runs of the newest gate runs, after others that passed.
     In a random order of all runs, failures would fill these places with a probability of at most 5 %.
@@ -188,7 +188,7 @@ def drop_runs_before_breaks(baseline: Baseline, thresholds: Thresholds, pass_sco
 
 
 def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
-    """Yield a sentence for each commit that broke cases on the default branch which also fail here."""
+    """Yield a sentence for each commit that broke failing cases on the default branch, with these cases."""
     known = {case.key: case.failing_since for case in baseline.cases}
     found: dict[FailingSince, list[str]] = {}
     for case in cases:

@@ -59,7 +59,7 @@ def hash_record(record: Record) -> str:
 def add_run(
     before: Baseline | None, record: Record, source: BaselineSource, *, keep: int = DEFAULT_KEEP
 ) -> Baseline:
-    """Return the baseline with the runs of one more record, or the same baseline if it holds them already.
+    """Return the baseline with the runs of one more record, or `before` if it holds these runs already.
 
     A case with other questions than before starts anew, and so does a metric with other options. Cases that
     the record does not have stay as they were. Of each eval set the newest `keep` gate runs are kept, by
@@ -76,7 +76,7 @@ def add_run(
 
 
 def split_baseline(baseline: Baseline) -> tuple[Baseline, ...]:
-    """Return one baseline per gate run, in their order; `join_baselines` combines them again."""
+    """Return one baseline per gate run, in the order of the runs; `join_baselines` combines them again."""
     newest = find_newest_sources(baseline)
     return tuple(
         Baseline(
@@ -110,7 +110,7 @@ def replace_runs(record: Record, source: BaselineSource, reason: str) -> Baselin
 
 
 def prune_runs(baseline: Baseline, *, keep: int) -> Baseline:
-    """Return the newest `keep` gate runs of each eval set; cases without any of these runs are dropped."""
+    """Return the baseline with the newest `keep` gate runs of each eval set, and only cases with runs."""
     order = sorted(range(len(baseline.sources)), key=lambda at: (baseline.sources[at].created_at or "", at))
     age = {at: number for number, at in enumerate(order)}
     kept = _find_kept_sources(baseline.cases, age, keep)
@@ -173,7 +173,7 @@ def describe_staleness(baseline: Baseline, now: datetime) -> Iterator[str]:
 
 
 def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
-    """Return the baseline with the one gate run of `fresh`, or the same baseline if it holds that already."""
+    """Return `before` with the one gate run of `fresh`, or unchanged if it holds that gate run already."""
     [source] = fresh.sources
     if source.digest and any(each.digest == source.digest for each in before.sources):
         return before
@@ -192,7 +192,7 @@ def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
 
 
 def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
-    """Return the files of both. An eval set that was run without tracking all its files is left out."""
+    """Return the tracked files of both baselines, without eval sets that `fresh` ran and did not track."""
     run = {case.eval_set_id for case in fresh.cases}
     new = {each.eval_set_id: each for each in fresh.files}
     old = {each.eval_set_id: each for each in before.files}
@@ -216,7 +216,7 @@ def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
 
 
 def build_baseline_case(case: CaseResult, criteria: Criteria) -> BaselineCase:
-    """Build the stored form of a case, as `build_baseline` keeps it; `criteria` are those of its record."""
+    """Build the stored form of a case, as `build_baseline` keeps it; `criteria` are the record's."""
     return BaselineCase(
         eval_set_id=case.eval_set_id,
         eval_id=case.eval_id,
@@ -233,7 +233,7 @@ def build_baseline_case(case: CaseResult, criteria: Criteria) -> BaselineCase:
 
 
 def _get_replies(case: CaseResult) -> tuple[Reply | None, ...]:
-    """Return the replies of the first answered run, or nothing if they are too long."""
+    """Return the replies of the first answered run; () if they are too long."""
     run = next((run for run in case.runs if run.outcome == "answered"), None)
     replies = tuple(turn.actual for turn in run.turns) if run is not None else ()
     return replies if len(repr(replies)) <= _LONGEST_REPLIES else ()

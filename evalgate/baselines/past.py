@@ -1,8 +1,8 @@
 """Read a baseline as it was at a tag, a commit or a date: `SOURCE@WHEN` of `gate.anchor`.
 
-A file of the repository is read from the commit of the tag, or from the last commit of the day. The branch of
-baselines has a commit for each save: the one is read that holds the gate run of the tag's commit, or the last
-one of the day. Branches are no such point, because they move.
+A file of the repository is read from the commit of the tag, or from the last commit of the day. The branch
+of baselines has a commit for each save: the save with the gate run of the tag's commit is read, or the last
+save of the day. WHEN cannot be a branch, because branches move.
 """
 
 import re
@@ -28,7 +28,7 @@ _TAG = re.compile(r"(?![-/.])(?!.*(?:\.\.|//|@\{|\.lock(?:/|$)))[\w./+-]{1,200}(
 def open_past_baseline(source: str, when: str, context: StoreContext, tip: str) -> "PastBaseline":
     """Open the baseline that `source`, a path or `branch:NAME`, held at `when`.
 
-    `tip` is the commit that a file's history is followed from, to find a date.
+    `tip` is the commit from which a date is searched in the history of a file.
 
     Raises:
         InvalidInputError: `source` has no history, or `when` is neither a tag, a commit nor a date.
@@ -112,7 +112,7 @@ class PastBaseline:
             return repository.run_git("cat-file", "blob", f"{commit}:{path}").encode()
 
     def _find_commit(self, repository: PrivateRepository) -> tuple[str, int]:
-        """Return hash and time (Unix seconds) of the tag's commit, as the remote has it."""
+        """Return hash and time (Unix seconds) of the commit `when`: the checkout's, else the remote's."""
         folder, commit = self.context.folder, _find_local_commit(self.context.folder, self.when)
         if commit:
             return commit, int(run_git(folder, "show", "-s", "--format=%ct", commit))
@@ -146,7 +146,7 @@ def _find_local_commit(folder: Path, name: str) -> str:
 
 
 def _parse_time(text: str) -> datetime | None:
-    """Return the time in UTC, the last second of a day without a time; None if the text is no time."""
+    """Return the time in UTC, for a date alone the last second of the day; None if the text is neither."""
     if not _DATE.fullmatch(text):
         return None
     try:

@@ -24,7 +24,7 @@ _LEFT_OUT = frozenset({"user_usage", "judge_usage", "replies", "failing_since", 
 
 
 def dump_baseline(baseline: Baseline) -> str:
-    """Return the text of the file: one case per line, so that a commit changes only lines of its cases."""
+    """Return the text of the file: one case per line, so that a save changes only the lines of its cases."""
     head = {
         "schema_version": SCHEMA_VERSION,
         "kind": KIND,
@@ -110,7 +110,7 @@ def load_baseline_or_results(data: bytes, shown_as: str) -> Baseline:
     """Read a baseline from the content of a file; a result counts as a baseline of one run.
 
     Raises:
-        InvalidInputError: it is neither, or damaged; with every problem.
+        InvalidInputError: the file is neither a baseline nor a result, or damaged; with every problem.
     """
     found = _load_results_by_case(data, shown_as)
     if found is not None:

@@ -86,8 +86,8 @@ _SLOWER = 4
 class CheckRun:
     """A check run and the requests that create it.
 
-    GitHub can create a check run and still answer 502, and it accepts the same one again. So each check run
-    has an `external_id` of its own, and evalgate searches for this id before it repeats a request.
+    GitHub can create a check run and still answer 502, and would create the same check run again. So each
+    check run has a unique `external_id`, and evalgate searches for this id before it repeats a request.
     """
 
     github: GitHubClient

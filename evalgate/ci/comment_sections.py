@@ -60,7 +60,7 @@ def format_marker(gate: str) -> str:
 
 
 def is_of_gate(body: str, gate: str) -> bool:
-    """Return True if a body is the comment of a gate, also after it was edited by hand."""
+    """Return True if the body is the comment of the gate, even if people edited it."""
     return body.lstrip().startswith(format_marker(gate))
 
 
@@ -76,7 +76,7 @@ def read_sections(body: str) -> dict[str, CommentSection]:
 
 
 def merge_sections(*groups: Mapping[str, CommentSection]) -> dict[str, CommentSection]:
-    """Return the newest section of each key; of two equally new ones, that of the later group."""
+    """Return the newest section of each key; of two equally new sections, the later group's."""
     found: dict[str, CommentSection] = {}
     for group in groups:
         for key, section in group.items():
@@ -126,7 +126,7 @@ def _wrap_section(section: CommentSection, newest: int) -> str:
 
 
 def _compute_share(lengths: list[int], available: int) -> int:
-    """Return the most characters of one section so that all fit. Long ones share what short ones leave."""
+    """Return the most characters that a section may have so that all fit; long ones share the rest."""
     left, share = available, 0
     for index, length in enumerate(sorted(lengths)):
         share = max(0, left // (len(lengths) - index))

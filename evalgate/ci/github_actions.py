@@ -1,4 +1,4 @@
-"""GitHub Actions: the event that a job is about, and its step summary, outputs, annotations and masks.
+"""GitHub Actions: the event that started a job, and the job's summary, outputs, annotations and masks.
 
 The payload of an event is not trusted: missing and malformed values are handled. An unusable command file
 never fails a run: a warning is written to the stream.
@@ -88,8 +88,8 @@ def set_outputs(outputs: Mapping[str, str], *, environ: Mapping[str, str], strea
 def write_annotations(annotations: Iterable[Annotation], total: int, stream: TextIO) -> None:
     """Write each annotation as an error; if there are too many, the last one counts the rest.
 
-    GitHub drops the annotations beyond `MOST_ANNOTATIONS_A_STEP` without a word. `total` is the length of
-    `annotations`, of which no more are read than are written.
+    GitHub silently drops the annotations beyond `MOST_ANNOTATIONS_A_STEP`. `total` is the number of
+    `annotations`; only those that are written are read.
     """
     shown = total if total <= MOST_ANNOTATIONS_A_STEP else MOST_ANNOTATIONS_A_STEP - 1
     stream.writelines(
@@ -175,7 +175,7 @@ class PullRequest:
 class HeadCommit:
     """A commit that the event names without a pull request, as for a workflow run of a fork.
 
-    GitHub's API lists its pull requests.
+    GitHub's API lists the pull requests of the commit.
     """
 
     sha: str

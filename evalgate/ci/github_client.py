@@ -238,7 +238,7 @@ class PullRequestThread:
     connection: GitHubConnection
     pull: int
     login: str
-    """The account of the token. GitHub does not tell a workflow's own token which account it has."""
+    """The account of the token. GitHub does not tell the account of a workflow's own token."""
 
     host = "GitHub"
     longest = LONGEST_COMMENT
@@ -265,7 +265,7 @@ class PullRequestThread:
             return _to_comment(comment)
 
     def delete_comment(self, number: int) -> None:
-        """Delete a comment. One that is gone already is no error."""
+        """Delete a comment. A comment that is gone already is no error."""
         try:
             with self.connection.translate_errors():
                 self._get_issue().get_comment(number).delete()

@@ -182,7 +182,7 @@ class MergeRequestThread:
             return self._to_comment(self._notes.update(number, {"body": body}, **_ONCE))
 
     def delete_comment(self, number: int) -> None:
-        """Delete a note. One that is gone already is no error."""
+        """Delete a note. A note that is gone already is no error."""
         try:
             with self._translate_errors():
                 self._notes.delete(number, **_ONCE)

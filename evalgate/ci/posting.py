@@ -176,7 +176,7 @@ def build_token_redactor(token: str) -> Redactor:
 def translate_errors(classify: Callable[[Exception], PostError], redactor: Redactor) -> Iterator[None]:
     """Raise every exception of a `with` block as the `PostError` that `classify` returns.
 
-    Its message holds no secret. It has no cause, because the message of a cause may hold one.
+    The error's message holds no secret. The error has no cause, because the cause's message may hold one.
     """
     try:
         yield

@@ -75,7 +75,7 @@ class CommentThread(Protocol):
         ...
 
     def delete_comment(self, number: int) -> None:
-        """Delete a comment. One that is gone already is no error."""
+        """Delete a comment. A comment that is gone already is no error."""
         ...
 
 
@@ -184,9 +184,9 @@ class StickyComment:
         return not written_to or time.monotonic() - stood_since >= settled
 
     def _sync_comment(self) -> Comment | PostResult | None:
-        """Return the comment if it needs no change; write it and return None otherwise.
+        """Return the comment if it needs no change; otherwise write it and return None.
 
-        Returns a result if the section of another job must stay.
+        If the section of another job must stay, return the result of the post.
         """
         ours = self._find_own_comments()
         # Oldest comment last: it is the one that stays, so of equally new sections its own count.
@@ -202,7 +202,7 @@ class StickyComment:
         return self._update_comment(ours[0], ours[1:])
 
     def _give_way(self, existing: CommentSection, ours: list[Comment]) -> PostResult | None:
-        """Return the result if the section under this key must stay; None if this job may write."""
+        """Return the post's result if the section under this key must stay; None if this job may write."""
         url, rival = ours[0].url if ours else "", self._is_of_another_job(existing)
         if existing.age > self.section.age:
             if rival:
@@ -315,7 +315,7 @@ class StickyComment:
             self._kind = "posted" if self._kind == "posted" else "updated"
 
     def _is_complete(self, comment: Comment) -> bool:
-        """Return True if the comment holds every section seen so far, each as it is or newer."""
+        """Return True if the comment holds every section seen so far, or a newer version of it."""
         body = comment.body.replace("\r\n", "\n").rstrip()
         if body == self._render_body():
             return True

@@ -53,8 +53,8 @@ def read_zip_member(data: bytes, name: str, *, largest: int) -> bytes:
     The sizes and checksums that the zip states are not trusted: at most `largest` bytes are accepted.
 
     Raises:
-        InvalidZipError: it is no zip, has no such file or several, or the file is larger, encrypted or
-            damaged.
+        InvalidZipError: `data` is no zip or has not exactly one such file, or the file is larger, encrypted
+            or damaged.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -135,7 +135,7 @@ class ArtifactStore:
 
     @property
     def next_step(self) -> str:
-        """Return the step that uploads the file of an update."""
+        """Return a sentence about the step that uploads the updated file."""
         return f"Upload the folder {self.name} as the artifact `{self.name}`."
 
     def read(self) -> Baseline | None:
@@ -189,7 +189,7 @@ class ArtifactStore:
         """Return the name of the workflow that is searched.
 
         Raises:
-            PostError: it is neither configured nor known from the environment.
+            PostError: the workflow is neither configured nor known from the environment.
         """
         running = _WORKFLOW_REF.fullmatch(self.context.environ.get("GITHUB_WORKFLOW_REF", ""))
         found = self.workflow or (running["workflow"] if running else "")
@@ -231,7 +231,7 @@ class _ArtifactSearch:
     """Time of `time.monotonic()` at which the search ends."""
 
     def find_newest(self) -> _StoredArtifact | str:
-        """Return the artifact of the newest good run that has it, or the reason why there is none."""
+        """Return the artifact of the newest good run that has it; without any, return the reason as text."""
         with self.connection.translate_errors():
             repository = self.connection.repository
             branch, expired = repository.default_branch, False

@@ -1,8 +1,9 @@
 """Store a baseline on a branch that holds nothing else: `branch:NAME` or `branch:NAME:FILE`.
 
-The branch is written with git alone, so it works with every host. Each push names the commit that it
-replaces, and the host refuses it if another job pushed first. Then the update is repeated on top of the newer
-commit. Git runs in a private repository: the one in the workspace, which the agent can write, stays as it is.
+The branch is written with git alone, so the store works with every host. Each push names the commit that it
+replaces, and the host refuses the push if another job pushed first. Then the update is repeated on top of
+the newer commit. Git runs in a private repository: the one in the workspace, which the agent can write,
+stays as it is.
 """
 
 import os
@@ -92,7 +93,7 @@ class BranchStore:
 
         Args:
             when: commit of the branch, or name for messages.
-            time: last moment that counts; None: as at the commit.
+            time: last moment that counts; None: the commit decides.
             find_commit: returns hash and time of the commit of the agent that `when` names.
 
         Raises:
@@ -136,7 +137,7 @@ class BranchStore:
         """Read, change and push the baseline; repeat that while other pushes come first.
 
         Raises:
-            OSError: it cannot be pushed.
+            OSError: the baseline cannot be pushed.
         """
         try:
             with self._open_repository() as repository:
@@ -170,7 +171,7 @@ class BranchStore:
         raise lost
 
     def _fetch_tip(self, repository: PrivateRepository, *, whole: bool = False) -> str:
-        """Fetch the newest commit of the branch and return its hash, or "" if there is no such branch.
+        """Fetch the newest commit of the branch and return its hash; "" if there is no such branch.
 
         `whole`: fetch its history, too.
         """

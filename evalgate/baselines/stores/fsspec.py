@@ -145,13 +145,13 @@ class FsspecStore:
 
 
 def _index_runs(part: Baseline) -> Mapping[tuple[str, str], object]:
-    """Return fingerprint and runs of each case, without the state that other gate runs can change."""
+    """Return fingerprint and runs of each case: the state that other gate runs cannot change."""
     return {case.key: (case.fingerprint, case.runs) for case in part.cases}
 
 
 @contextmanager
 def _translate_errors(url: str, redactor: Redactor) -> Iterator[None]:
-    """Raise errors of a driver as ours, without secrets; errors for missing files pass through."""
+    """Raise errors of a driver as EvalgateError, without secrets; errors for missing files pass through."""
     try:
         yield
     except (FileNotFoundError, IsADirectoryError, ImportError):
@@ -168,7 +168,7 @@ def _translate_errors(url: str, redactor: Redactor) -> Iterator[None]:
 
 @frozen
 class _ObjectFolder:
-    """Folder of objects behind fsspec, which has no types."""
+    """Folder of objects, read and written through fsspec, which has no types."""
 
     system: Any
     root: str
@@ -218,7 +218,7 @@ class _ObjectFolder:
             return name
 
     def remove_objects(self, names: Iterable[str]) -> None:
-        """Remove objects; those that another writer removed already are skipped."""
+        """Remove objects; objects that another writer removed already are skipped."""
         for name in sorted(names):
             with suppress(FileNotFoundError), _translate_errors(self.url, self.redactor):
                 self.system.rm_file(f"{self.root}/{name}")
