@@ -17,13 +17,13 @@ def parse_content(text: str, shown_as: str) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        InvalidInputError: it is no JSON; the message has its line and column.
+        InvalidInputError: the text is no JSON; the message has line and column.
     """
     return parse_json(text.encode(), shown_as).value
 
 
 def build_model(name: ModelName, content: object, shown_as: str) -> Any:
-    """Return the content of a document as Google ADK's type, or as the library's without Google ADK.
+    """Return the content of a document as Google ADK's type, or as evalgate's if ADK is not installed.
 
     Raises:
         InvalidInputError: with every problem of the content.
@@ -36,12 +36,12 @@ def build_model(name: ModelName, content: object, shown_as: str) -> Any:
 
 
 def dump_content(content: dict[str, Any]) -> str:
-    """Return the text of a document as pydantic writes it, with an indentation of 2."""
+    """Return the text of a document as pydantic writes it, indented by 2."""
     return json.dumps(content, indent=2, ensure_ascii=False)
 
 
 def dump_model(model: Any) -> dict[str, Any]:
-    """Return a set or case as Google ADK writes it: without what is unset, None or the default."""
+    """Return a set or case as Google ADK writes it: without fields that are unset, None or the default."""
     found: dict[str, Any] = model.model_dump(
         mode="json", exclude_unset=True, exclude_defaults=True, exclude_none=True
     )
@@ -75,10 +75,10 @@ class NotFoundError(InvalidInputError, LookupError):
 
 
 def check_name(name: str) -> str:
-    """Return the name of an app or set.
+    """Return `name`, the name of an app or set, if it stays within its folder.
 
     Raises:
-        ValueError: it would lead out of its folder.
+        ValueError: the name would lead out of its folder.
     """
     if not name or name in {".", ".."} or any(each in name for each in "/\\\0"):
         raise ValueError(f"{name!r} is no name of an app, an eval set or a result")
@@ -86,10 +86,10 @@ def check_name(name: str) -> str:
 
 
 def read_file(path: Path) -> str | None:
-    """Return the text of a file; None if there is none.
+    """Return the text of a file; None if there is no file.
 
     Raises:
-        InvalidInputError: it cannot be read; also if its name is too long.
+        InvalidInputError: the file cannot be read, or its name is too long.
     """
     try:
         return read_input_text(path, str(path)) if path.is_file() else None
@@ -98,10 +98,10 @@ def read_file(path: Path) -> str | None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Replace a file.
+    """Write a text to a file, which is created or replaced.
 
     Raises:
-        InvalidInputError: it cannot be written.
+        InvalidInputError: the file cannot be written.
     """
     try:
         write_atomically(path, text)
@@ -116,11 +116,11 @@ class Folder:
         self._root = root
 
     def read_text(self, path: str) -> str | None:
-        """Return the text of a file; None if there is none."""
+        """Return the text of a file; None if there is no file."""
         return read_file(self._root / path)
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a file, in place of one that is there."""
+        """Write a text to a file, which is created or replaced."""
         write_file(self._root / path, text)
 
 
@@ -141,7 +141,7 @@ class Bucket:
             raise ValueError(f"Bucket `{name}` does not exist. Please create it before using it.")
 
     def read_text(self, path: str) -> str | None:
-        """Return the text of a file; None if there is none."""
+        """Return the text of a file; None if there is no file."""
         full = f"{self._root}/{path}"
         return bytes(self._files.cat_file(full)).decode() if self._files.exists(full) else None
 
@@ -150,7 +150,7 @@ class Bucket:
         self._files.pipe_file(f"{self._root}/{path}", text.encode())
 
     def list_names(self, folder: str, ending: str) -> list[str]:
-        """Return the names of a folder's files with an ending, without it, sorted; none without a folder."""
+        """Return a folder's file names with `ending`, sorted and without `ending`; [] without a folder."""
         full = f"{self._root}/{folder}"
         if not self._files.exists(full):
             return []

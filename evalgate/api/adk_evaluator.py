@@ -71,9 +71,9 @@ class AgentEvaluator:
     ) -> Record:
         """Run an eval set against the agent of a module, and assert that every metric reaches its threshold.
 
-        As in Google's class, the mean of a metric over all turns and runs of a case must reach it. Unlike
-        there, a case fails if its agent crashed, or if a metric is errored or says itself that a run failed;
-        an eval set without cases fails.
+        As in Google's class, the mean of a metric over all turns and runs of a case must reach the threshold.
+        Unlike in that class, a case fails if its agent crashed, or if a metric is errored or says itself that
+        a run failed; an eval set without cases fails.
 
         Args:
             agent_module: Dotted path of a package with a member `agent`, or of a module named `agent`; there,
@@ -198,7 +198,7 @@ def _list_test_files(path: str) -> list[str]:
 
 
 def _load_test_file(path: str, session_file: str | None, *, warns: bool = True) -> EvalSet:
-    """Read a file of either kind; a session is for old lists of turns only, as in Google's class."""
+    """Read an eval set or an old list of turns; `session_file` is for old lists only, as in Google ADK."""
     (eval_set,) = load_sources(path, None, Path.cwd())
     is_old = eval_set.format_name != "adk"
     if is_old and warns:
@@ -227,8 +227,8 @@ async def _load_agent(module_name: str, agent_name: str | None) -> Any:
     """Return the agent of a module by Google ADK's conventions.
 
     Raises:
-        ValueError: there is none.
-        AssertionError: there is no agent of that name below the root agent.
+        ValueError: the module has no agent.
+        AssertionError: there is no agent named `agent_name` below the root agent.
     """
     module = importlib.import_module(module_name)
     if not (hasattr(module, "agent") or module_name.endswith(".agent")):

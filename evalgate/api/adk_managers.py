@@ -55,7 +55,7 @@ class EvalSetsManager(ABC):
 
     @abstractmethod
     def _read_content(self, app_name: str, eval_set_id: str) -> dict[str, Any] | None:
-        """Return the JSON object of an eval set; None if there is none."""
+        """Return the JSON object of an eval set; None if there is no such set."""
 
     @abstractmethod
     def _write_content(self, app_name: str, eval_set_id: str, content: dict[str, Any]) -> None:
@@ -63,10 +63,10 @@ class EvalSetsManager(ABC):
 
     @abstractmethod
     def _lock(self, app_name: str) -> AbstractContextManager[object]:
-        """Exclude other changes of an app's eval sets."""
+        """Return a context that excludes other changes of an app's eval sets."""
 
     def get_eval_set(self, app_name: str, eval_set_id: str) -> Any:
-        """Return an eval set, also from an old list of turns; None if there is none.
+        """Return an eval set, also one stored as an old list of turns; None if there is no such set.
 
         Raises:
             InvalidInputError: with every problem of the file.
@@ -92,7 +92,7 @@ class EvalSetsManager(ABC):
         return eval_set
 
     def get_eval_case(self, app_name: str, eval_set_id: str, eval_case_id: str) -> Any:
-        """Return a case; None if there is none."""
+        """Return a case; None if there is no such case."""
         eval_set = self.get_eval_set(app_name, eval_set_id)
         cases = eval_set.eval_cases if eval_set is not None else ()
         return next((case for case in cases if case.eval_id == eval_case_id), None)
@@ -140,11 +140,11 @@ class EvalSetsManager(ABC):
     def _change_eval_set(
         self, app_name: str, eval_set_id: str, change: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Change the content of a set, in which keys that ADK does not know stay.
+        """Change the content of a set; keys that ADK does not know are kept.
 
         Raises:
             NotFoundError: there is no such eval set.
-            InvalidInputError: its file is wrong, or has the id of another set.
+            InvalidInputError: the set's file is wrong, or has the id of another set.
         """
         with self._lock(app_name):
             content = self._read_content(app_name, eval_set_id)

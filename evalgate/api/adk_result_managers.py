@@ -23,7 +23,7 @@ _BUCKET_HISTORY = "evals/eval_history"
 
 
 class _Done:
-    """Awaitable that is done already."""
+    """An awaitable that is already done."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
@@ -40,7 +40,7 @@ class EvalSetResultsManager(ABC):
 
     @abstractmethod
     def _locate(self, app_name: str, name: str) -> str:
-        """Return the path of a result among the files."""
+        """Return the path of a result's file, relative to the root of the files."""
 
     @abstractmethod
     def list_eval_set_results(self, app_name: str) -> list[str]:

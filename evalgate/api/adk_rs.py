@@ -1,6 +1,6 @@
 """The evaluation of adk-rs 0.6 under its own names: eval sets, evaluators and the runner.
 
-Scores and statuses are those of adk-rs. Unlike there, a case that the agent does not answer fails alone,
+Scores and statuses are those of adk-rs. Unlike in adk-rs, a case that the agent does not answer fails alone,
 where adk-rs ends the whole set; and a case without turns fails, because nothing was evaluated.
 """
 
@@ -371,10 +371,10 @@ _UNANSWERED = EvalScore(score=0.0, status=EvalStatus.FAILED)
 
 
 def combine_scores(scores: Sequence[EvalScore], error: str = "") -> EvalScore:
-    """Return the score of a metric over the invocations of a case, of which there is at least one.
+    """Return the score of a metric over the invocations of a case, at least one.
 
-    Its score is the mean. Its status is ERROR if one is, and else PASSED if all are. `error`, the reason why
-    the agent did not answer, is added to the details.
+    The score is the mean. The status is ERROR if any status is ERROR, else PASSED if all are PASSED, else
+    FAILED. `error`, the reason why the agent did not answer, is added to the details.
 
     >>> passed, failed = (EvalScore.from_threshold(score, 0.8) for score in (1.0, 0.7))
     >>> combine_scores([passed, failed]).model_dump_json()

@@ -1,6 +1,6 @@
 """Google ADK's `LocalEvalService`: inference and evaluation apart, as async iterators (release 2.3.0).
 
-Scores and statuses are evalgate's, which equal those of ADK. Unlike there, inference holds the conversations
+Scores and statuses are evalgate's, which equal those of ADK. Unlike in ADK, inference holds the conversations
 in sessions of evalgate, so `session_details` is always None.
 """
 
@@ -40,7 +40,7 @@ class _RequestModel(BaseModel):
 
 
 def _read_model(name: ModelName, value: object) -> Any:
-    """Return an object of ADK's, also from its decoded JSON; that of Google ADK if it is installed."""
+    """Return `value`, or for decoded JSON an object of Google ADK's type (evalgate's without Google ADK)."""
     return get_adk_type(name).model_validate(value) if isinstance(value, Mapping) else value
 
 
@@ -366,7 +366,7 @@ def _index_results(record: types.Record, app_name: str) -> dict[str, dict[str, A
 
 
 def _build_failed(inference: InferenceResult) -> dict[str, Any]:
-    """Return the result of a conversation that the agent did not answer: it failed."""
+    """Return the failed result of a conversation that the agent did not answer."""
     return {
         "eval_set_file": inference.eval_set_id,
         "eval_set_id": inference.eval_set_id,

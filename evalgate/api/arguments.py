@@ -32,10 +32,10 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 
 def check_arguments(given: Mapping[str, object], *, required: frozenset[str] = frozenset()) -> None:
-    """Raise an error that names every argument of a wrong type; None stands for an absent one.
+    """Raise an error that names every argument of a wrong type; None stands for an absent argument.
 
     Raises:
-        InvalidInputError: with a problem for each.
+        InvalidInputError: with a problem for each wrong argument.
     """
     problems = [
         Problem("", 0, 0, message)
@@ -87,7 +87,7 @@ def _describe(value: object) -> str:
 
 
 def _is_encodable(text: str) -> bool:
-    """Return True if the system can have a file of that name."""
+    """Return True if `text` can be a file's name: UTF-8 without NUL."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Conversations of cases with an agent, without scores, for interfaces with evaluators of their own."""
+"""Conversations of cases with an agent, without scores, for interfaces that have other evaluators."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

@@ -148,7 +148,7 @@ def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, 
     """Return the patterns of files, and the eval sets of all other sources.
 
     Raises:
-        InvalidInputError: an object is no eval set, or two have the same id.
+        InvalidInputError: an object is no eval set, or two eval sets have the same id.
     """
     if isinstance(sources, tuple) and not _is_list_of_sources(sources):
         sources = list(sources)
@@ -205,7 +205,7 @@ def describe_agent(agent: object, options: EvaluationOptions) -> AgentSpec:
 
 
 def build_agent_config(kind: str, options: EvaluationOptions) -> AgentConfig:
-    """Return the settings that every kind of agent has, as far as the options give them.
+    """Return an agent's settings that are common to all kinds, from the options that are given.
 
     Raises:
         InvalidInputError: the concurrency or the timeout is wrong.

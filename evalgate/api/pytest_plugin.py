@@ -56,7 +56,7 @@ def is_enabled(config: pytest.Config) -> bool:
 def is_agent_function(collector: pytest.Collector, candidate: object) -> bool:
     """Return True if the candidate is a marked function of a module.
 
-    One that takes `outcome` or `evalgate` is a test.
+    A marked function that takes `outcome` or `evalgate` is a test instead.
     """
     # Not `isinstance`, which asks objects for their class: lazy proxies raise, or load what they stand for.
     if type(candidate) is not FunctionType or not isinstance(collector, pytest.Module):

@@ -49,7 +49,7 @@ class BackgroundEvaluation(Generic[T]):
         self._thread.start()
 
     def get_result(self, key: CaseKey) -> CaseResult:
-        """Return the result of a case, as soon as it is there.
+        """Wait for the result of a case, and return it.
 
         Raises:
             EvalgateError: the agent or the baseline cannot be used.
@@ -115,7 +115,7 @@ class BackgroundEvaluation(Generic[T]):
             self._results[key].set_result(self._gate_run.evaluation.build_case_result(self._indices[key]))
 
     def _settle_all(self) -> None:
-        """Settle every case that has no result; none of them gets one any more."""
+        """Settle every case without a result, since no further result can come."""
         error = self._done.exception()
         for key, result in self._results.items():
             if result.done():

@@ -44,7 +44,7 @@ class CaseGroup:
     sets: dict[str, EvalSet] = field(default_factory=dict)
     """Whole eval sets by their id."""
     selected: set[CaseKey] = field(default_factory=set)
-    """Cases that are left after `-k`, `-m` and the like."""
+    """Cases that remain after `-k`, `-m` and the like."""
     asked: set[str] = field(default_factory=set)
     """Node ids of the items that have had a result."""
     _plan: Plan | None = None
@@ -76,7 +76,7 @@ class CaseGroup:
         return self.project.build_plan(sets, self.agent, self.options).select_cases(self.selected)
 
     def get_result(self, key: CaseKey, node_id: str) -> CaseResult:
-        """Return the result of a case for an item; if it had one before, the case is run again.
+        """Return the result of a case for an item; if the item had a result before, the case is run again.
 
         Raises:
             EvalgateError: the agent, the thresholds or the baseline cannot be used.
@@ -122,7 +122,7 @@ class CaseGroup:
 
     @property
     def was_attempted(self) -> bool:
-        """Return True if the evaluation was begun, or could not be."""
+        """Return True if the evaluation was begun, or failed to begin."""
         return self._running is not None or self._error is not None
 
     def build_run_command(self, case: CaseResult) -> str:
@@ -137,9 +137,9 @@ class CaseGroup:
         return build_repro_command(record, case)
 
     def build_accept_command(self, case: CaseResult) -> str:
-        """Return the command that accepts what the agent did.
+        """Return the command that accepts the agent's behaviour as the case's new expectation.
 
-        Return "" if it cannot be accepted, or no report is written that it can be taken from.
+        Return "" if the behaviour cannot be accepted, or if no report is written to take it from.
         """
         folder = self.project.report_folder
         if self.name or not folder:

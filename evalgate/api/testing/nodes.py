@@ -1,4 +1,4 @@
-"""The nodes of pytest for eval sets and their cases, and what makes a case fail."""
+"""The nodes of pytest for eval sets and their cases, and the rules by which a case fails."""
 
 import os
 import re
@@ -43,7 +43,7 @@ class SelectedCase:
     group: CaseGroup
     key: CaseKey
     name: str
-    """Name in node ids, with invisible characters escaped, and one colon for several."""
+    """Name in node ids, with invisible characters escaped, and adjacent colons joined into one."""
     line: int
     tags: tuple[str, ...]
     path: Path
@@ -53,7 +53,7 @@ class SelectedCase:
 def list_cases(
     group: CaseGroup, eval_set: EvalSet, picked: Iterable[EvalCase], path: Path
 ) -> list[SelectedCase]:
-    """Add an eval set to a group and return those of its cases that are picked.
+    """Add an eval set to a group and return its `picked` cases.
 
     Raises:
         InvalidInputError: another set of the group has the same id, or a rule for its cases is wrong.
@@ -74,7 +74,7 @@ TAGS = pytest.StashKey[set[str]]()
 
 
 def add_tags(item: pytest.Item, tags: Iterable[str]) -> None:
-    """Make tags markers, for `-m`; those that cannot be a marker are keywords, for `-k`."""
+    """Add tags to an item as markers, for `-m`; tags that cannot be markers are keywords, for `-k`."""
     known = item.config.stash.setdefault(TAGS, set())
     for tag in tags:
         item.extra_keyword_matches.add(tag)
@@ -197,7 +197,7 @@ def _fail_item(item: pytest.Item, case: SelectedCase, outcome: CaseResult) -> No
 
 
 def list_options(config: pytest.Config) -> list[str]:
-    """Return the options of evalgate on the command line of pytest, which a repetition needs."""
+    """Return evalgate's options on pytest's command line, to repeat a case with the same options."""
     found = ["--evalgate"] if config.getoption("--evalgate") else []
     for name in ("agent", "thresholds", "baseline", "runs"):
         value: Any = config.getoption(f"--evalgate-{name}")
@@ -211,7 +211,7 @@ def list_options(config: pytest.Config) -> list[str]:
 def _describe_failure(case: CaseResult, commands: Sequence[str], accept: str = "") -> str:
     """Return the text of a case that failed: its faults, the turn, the differences, and how to repeat it.
 
-    `accept` is the command that makes what the agent did the expectation; "" for none.
+    `accept` is the command that accepts the agent's behaviour as the expectation; "" for none.
     """
     again = [f"run it again: {command}" for command in commands]
     accepted = [f"if the new behaviour is right: {accept}"] if accept else []

@@ -129,9 +129,9 @@ class Project:
             raise InvalidInputError(map(_name_option, error.problems)) from None
 
     def _replace_criteria(self, options: EvaluationOptions) -> Thresholds:
-        """Return the thresholds file with other criteria or checks.
+        """Return the thresholds file with the criteria or checks of `options`.
 
-        Other criteria also replace those of its `cases`.
+        Criteria of `options` also replace those in the file's section `cases`.
 
         Raises:
             InvalidInputError: with every problem of the criteria, of the checks or of the file.
@@ -265,7 +265,7 @@ def to_folder_name(node_id: str) -> str:
 
 
 def list_sources(project: Project, given: object, folder: Path) -> list[object]:
-    """Return eval sets as a list, with those patterns absolute that name files in `folder`."""
+    """Return eval sets as a list; patterns that name files in `folder` are made absolute."""
     found: list[object] = []
     for one in given if isinstance(given, list | tuple) else (given,):
         for each in one if isinstance(one, list | tuple) else (one,):

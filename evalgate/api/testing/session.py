@@ -93,7 +93,7 @@ class Conclusion:
 
     @property
     def is_open(self) -> bool:
-        """Return True if there is a verdict and it is that the gate is open."""
+        """Return True if there is a verdict, and the gate is open."""
         return self.record is not None and self.record.passed
 
 
@@ -132,7 +132,7 @@ class EvalgateSession:
         return node
 
     def _get_group(self, name: str, given: Mapping[str, Any]) -> CaseGroup:
-        """Return the group of a name, made with the options of its marker.
+        """Return the group named `name`, created with the options of its marker if it does not exist.
 
         Raises:
             InvalidInputError: an option is unknown.
@@ -184,7 +184,7 @@ class EvalgateSession:
     def _list_marked_cases(
         self, node: pytest.Collector | pytest.Item | Any, marks: list[pytest.Mark], given: Mapping[str, Any]
     ) -> list[SelectedCase]:
-        """Return the cases of markers, of which a later one replaces what an earlier one says."""
+        """Return the cases of markers; options and eval sets of a later marker replace earlier ones."""
         options = {name: value for mark in marks for name, value in mark.kwargs.items()} | dict(given)
         arguments = next((mark.args for mark in reversed(marks) if mark.args), ())
         path = Path(node.path)
@@ -218,7 +218,7 @@ class EvalgateSession:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Move cases to the end, group by group: no other test runs while agents do."""
+        """Move cases to the end, group by group, so that no other test runs while agents do."""
         cases = {item: case for item in items if (case := find_case(item)) is not None}
         for item, case in cases.items():
             if not isinstance(item, CaseItem):
@@ -235,7 +235,7 @@ class EvalgateSession:
         items.sort(key=lambda item: order[cases[item].group.name] if item in cases else 0)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note the cases that are left after `-k`, `-m`, `--lf` and the like."""
+        """Note the cases that remain after `-k`, `-m`, `--lf` and the like."""
         for case in filter(None, map(find_case, session.items)):
             case.group.selected.add(case.key)
 
@@ -243,7 +243,7 @@ class EvalgateSession:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Let a test of an outcome fail if the case failed, once the test's own assertions hold."""
+        """Fail a test that takes an outcome if its case failed, after the test's assertions have passed."""
         result = yield
         if OUTCOME in item.stash:
             check_outcome(item, item.stash[CASE], item.stash[OUTCOME])

@@ -1,4 +1,4 @@
-"""The eight points of an evaluation at which functions of the user are called."""
+"""The eight points of an evaluation at which the user's functions are called."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -183,7 +183,7 @@ class Callbacks:
         self._hooks: dict[str, list[tuple[str, Hook]]] = {point: [] for point in _POINTS}
 
     def register(self, name: str, callback: Callback) -> None:
-        """Add every function of a callback at its point; `name` is the one in errors."""
+        """Add every function of a callback at its point; errors show `name`."""
         for point in _POINTS:
             hook: Hook | None = getattr(callback, point)
             if hook is not None:
@@ -231,8 +231,8 @@ class Callbacks:
             where: What is under way, for errors: `app=…, evalSetID=…`.
 
         Raises:
-            CallbackError: a function raised an exception, returned something else than None and a
-                `CallbackResult`, or set an unknown status. The text is that of tRPC-Agent-Go.
+            CallbackError: a function raised an exception, returned neither None nor a `CallbackResult`,
+                or set an unknown status. The text is that of tRPC-Agent-Go.
         """
         own = _POINTS[point]
         for index, (name, hook) in enumerate(self._hooks[point]):
@@ -264,7 +264,7 @@ def _read_statuses(args: object) -> None:
     """Read the statuses that a callback may have set, in any case.
 
     Raises:
-        ValueError: one is unknown.
+        ValueError: a status is unknown.
     """
     match args:
         case AfterInferenceCaseArgs(result=InferenceResult() as inference):

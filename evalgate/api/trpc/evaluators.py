@@ -69,10 +69,10 @@ class Registry:
         self._evaluators: dict[str, Evaluator] = {name: BuiltInEvaluator(name) for name in EVALUATORS}
 
     def register(self, name: str, evaluator: Evaluator) -> None:
-        """Add an evaluator, or replace that of the same name; an empty name stands for the evaluator's own.
+        """Add an evaluator, or replace the one named `name`; an empty `name` means `evaluator.name`.
 
         Raises:
-            InvalidInputError: it has no method `evaluate`, or no name.
+            InvalidInputError: the evaluator has no method `evaluate`, or no name.
         """
         if not callable(getattr(evaluator, "evaluate", None)) or isinstance(evaluator, type):
             raise InvalidInputError(f"`evaluator` is {evaluator!r}: it must be an object with `evaluate`")
@@ -83,10 +83,10 @@ class Registry:
         self._evaluators[name] = evaluator
 
     def get(self, name: str) -> Evaluator:
-        """Return the evaluator of a name.
+        """Return the evaluator named `name`.
 
         Raises:
-            NotFoundError: none is registered.
+            NotFoundError: no such evaluator is registered.
         """
         if name not in self._evaluators:
             hint = did_you_mean(name, list(self._evaluators))
@@ -121,7 +121,7 @@ class BuiltInEvaluator:
     async def evaluate(
         self, actuals: Sequence[Invocation], expecteds: Sequence[Invocation], metric: EvalMetric
     ) -> EvaluateResult:
-        """Return the scores of as many actual turns as there are expected ones.
+        """Return the scores of the actual turns, which are as many as the expected turns.
 
         Raises:
             InvalidInputError: the criterion is wrong, is of another kind, or names no model that can judge.
@@ -166,7 +166,7 @@ class BuiltInEvaluator:
 
 
 def _find_turn_comparer(name: str, metric: EvalMetric) -> Callable[[Any, Any], object] | None:
-    """Return the user's function that compares whole turns, if the criterion of this evaluator has one."""
+    """Return the user's function for comparing whole turns in the evaluator's criterion; None if absent."""
     criterion = metric.criterion
     if criterion is None:
         return None
@@ -258,11 +258,11 @@ def decide_status(score: float | None, threshold: float) -> EvalStatus:
 async def run_evaluator(
     evaluator: Evaluator, actuals: Sequence[Invocation], expecteds: Sequence[Invocation], metric: EvalMetric
 ) -> EvaluateResult:
-    """Return the result of an evaluator, which may be asynchronous. Those of users get copies.
+    """Return the result of an evaluator, which may be asynchronous; a user's evaluator gets copies.
 
     Raises:
-        EvaluatorError: it returned something else than a result for each turn, a score that is no finite
-            number, or an unknown status.
+        EvaluatorError: the evaluator did not return a result for each turn, or returned a score that is no
+            finite number, or an unknown status.
         Exception: as the evaluator raised it.
     """
     if not isinstance(evaluator, BuiltInEvaluator):

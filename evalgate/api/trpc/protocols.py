@@ -10,13 +10,13 @@ from evalgate.api.trpc.results import EvalSetResult
 
 
 class EvalSetManager(Protocol):
-    """Keeps eval sets; what it returns can be changed without changing what it keeps."""
+    """Keeps eval sets, and returns copies, which can be changed without changing the kept ones."""
 
     def get(self, app_name: str, eval_set_id: str) -> EvalSet:
         """Return an eval set.
 
         Raises:
-            NotFoundError: there is none of this name.
+            NotFoundError: no eval set has this name.
         """
         ...
 
@@ -24,7 +24,7 @@ class EvalSetManager(Protocol):
         """Keep and return an eval set without cases.
 
         Raises:
-            AlreadyExistsError: there is one of this name.
+            AlreadyExistsError: the name is taken.
         """
         ...
 
@@ -36,7 +36,7 @@ class EvalSetManager(Protocol):
         """Remove an eval set.
 
         Raises:
-            NotFoundError: there is none of this name.
+            NotFoundError: no eval set has this name.
         """
         ...
 
@@ -53,7 +53,7 @@ class EvalSetManager(Protocol):
 
         Raises:
             NotFoundError: there is no such eval set.
-            AlreadyExistsError: it has a case of this id.
+            AlreadyExistsError: the eval set has a case with this id.
         """
         ...
 
@@ -85,7 +85,7 @@ class MetricManager(Protocol):
         """Return a metric.
 
         Raises:
-            NotFoundError: there is none of this name.
+            NotFoundError: no metric has this name.
         """
         ...
 
@@ -93,7 +93,7 @@ class MetricManager(Protocol):
         """Add a metric.
 
         Raises:
-            AlreadyExistsError: there is one of this name.
+            AlreadyExistsError: the name is taken.
         """
         ...
 
@@ -101,7 +101,7 @@ class MetricManager(Protocol):
         """Remove a metric.
 
         Raises:
-            NotFoundError: there is none of this name.
+            NotFoundError: no metric has this name.
         """
         ...
 
@@ -109,7 +109,7 @@ class MetricManager(Protocol):
         """Replace the metric of the same name.
 
         Raises:
-            NotFoundError: there is none of this name.
+            NotFoundError: no metric has this name.
         """
         ...
 
@@ -125,7 +125,7 @@ class EvalResultManager(Protocol):
         """Return a result.
 
         Raises:
-            NotFoundError: there is none of this id.
+            NotFoundError: no result has this id.
         """
         ...
 
@@ -182,7 +182,7 @@ class Evaluator(Protocol):
     def evaluate(
         self, actuals: Sequence[Invocation], expecteds: Sequence[Invocation], metric: EvalMetric, /
     ) -> EvaluateResult | Awaitable[EvaluateResult]:
-        """Return the scores of as many actual turns as there are expected ones; may be asynchronous.
+        """Return the scores of the actual turns, as many as expected turns; may be asynchronous.
 
         An exception fails the case, as in tRPC-Agent-Go, and becomes its error message.
         """

@@ -17,7 +17,7 @@ def parse_status(status: object) -> EvalStatus:
     """Return a status that is given in any case.
 
     Raises:
-        ValueError: it is none of them.
+        ValueError: the status is unknown.
     """
     for known in get_args(EvalStatus):
         if isinstance(status, str) and status.lower() == known:

@@ -52,7 +52,7 @@ async def score_case(
 
 
 def _build_expected_turns(case: EvalCase) -> list[Invocation]:
-    """Return the expected turns; those of a mere recording have only ids and messages of the user."""
+    """Return the expected turns; without expectations, recorded turns with only id and user message."""
     if case.eval_mode != "trace" or (case.conversation and case.actual_conversation):
         return case.conversation
     return [

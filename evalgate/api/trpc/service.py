@@ -124,7 +124,7 @@ class LocalService:
 
     @asynccontextmanager
     async def keep_agent(self) -> AsyncIterator[None]:
-        """Let the agent run from one inference to the next within the block.
+        """Keep the agent running between the inferences within the block.
 
         Raises:
             EvalgateError: there is no such agent, or it cannot be set up.
@@ -180,8 +180,8 @@ class LocalService:
         """Return the eval set of a request.
 
         Raises:
-            NotFoundError: there is none.
-            InvalidInputError: two cases have the same id, so that one would be judged as the other.
+            NotFoundError: there is no such eval set.
+            InvalidInputError: two cases have the same id, and could be mistaken for each other.
         """
         eval_set = self._eval_sets.get(request.app_name, request.eval_set_id)
         _refuse_repeats(request.eval_set_id, "cases", [case.eval_id for case in eval_set.eval_cases])
@@ -333,7 +333,7 @@ def _select_cases(eval_set: EvalSet, request: InferenceRequest) -> list[EvalCase
     """Return the cases of a request in the order of the set.
 
     Raises:
-        NotFoundError: the set lacks one. tRPC-Agent-Go ignores such ids.
+        NotFoundError: the set lacks a requested case. tRPC-Agent-Go ignores such ids.
     """
     known = {case.eval_id for case in eval_set.eval_cases}
     for name in request.eval_case_ids:
@@ -352,9 +352,9 @@ def _refuse_repeats(eval_set_id: str, what: str, names: Iterable[str]) -> None:
 
 
 def _warn_of_unknown_keys(metric: EvalMetric, evaluator: Evaluator) -> None:
-    """Warn of what a file holds beside a metric's fields: a misspelt `threshold` is 0, and all scores pass.
+    """Warn of a metric's unknown keys: with a misspelt `threshold`, all scores would pass at 0.
 
-    Evaluators of users may read keys of their own.
+    For a user's evaluator, which may read more keys, warn only of probable misspellings.
     """
     known = list(EvalMetric.get_known_keys().values())
     for key in metric.model_extra or ():
@@ -369,7 +369,7 @@ def _warn_of_unknown_keys(metric: EvalMetric, evaluator: Evaluator) -> None:
 async def _map_in_order(
     function: Callable[[_Item], Awaitable[_Result]], items: Sequence[_Item], at_once: int
 ) -> list[_Result]:
-    """Return the results in the order of the items; the first error cancels what is under way."""
+    """Return the results in the order of the items; the first error cancels all running calls."""
     if at_once == 1:
         return [await function(item) for item in items]
     gate = asyncio.Semaphore(at_once)
@@ -394,7 +394,7 @@ def _build_llm_context() -> LlmContext:
 
 @dataclass
 class _RedactedCase:
-    """The decoded JSON of a result. The redactor searches a dataclass as one text, which is faster."""
+    """The decoded JSON of a result, as a dataclass, which the redactor searches faster."""
 
     value: dict[str, Any]
 

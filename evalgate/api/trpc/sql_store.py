@@ -58,7 +58,7 @@ class SqlStore:
             return self._find(connection, app_name, name)
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace a document by what `update` returns for its text; delete it if that is None.
+        """Replace a document by the text that `update` returns for its text; delete it for None.
 
         Raises:
             StorageError: the change failed in every attempt.

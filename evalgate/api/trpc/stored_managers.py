@@ -53,8 +53,8 @@ class StoredEvalSetManager(_StoredManager):
         """Return an eval set.
 
         Raises:
-            NotFoundError: there is none of this name.
-            InvalidInputError: its file is wrong.
+            NotFoundError: no eval set has this name.
+            InvalidInputError: the stored file is wrong.
         """
         require_names(app_name=app_name, eval_set_id=eval_set_id)
         return self._parse(app_name, eval_set_id, self._store.read(app_name, eval_set_id))
@@ -63,7 +63,7 @@ class StoredEvalSetManager(_StoredManager):
         """Keep and return an eval set without cases.
 
         Raises:
-            AlreadyExistsError: there is one of this name.
+            AlreadyExistsError: the name is taken.
         """
         require_names(app_name=app_name, eval_set_id=eval_set_id)
         created = EvalSet(eval_set_id=eval_set_id, name=eval_set_id, creation_timestamp=time.time())
@@ -85,7 +85,7 @@ class StoredEvalSetManager(_StoredManager):
         """Remove an eval set.
 
         Raises:
-            NotFoundError: there is none of this name.
+            NotFoundError: no eval set has this name.
         """
         require_names(app_name=app_name, eval_set_id=eval_set_id)
 
@@ -109,7 +109,7 @@ class StoredEvalSetManager(_StoredManager):
 
         Raises:
             NotFoundError: there is no such eval set.
-            AlreadyExistsError: it has a case of this id.
+            AlreadyExistsError: the eval set has a case with this id.
             InvalidInputError: the case holds what JSON cannot, such as NaN.
         """
         _require_case(eval_case)
@@ -191,7 +191,7 @@ class StoredMetricManager(_StoredManager):
         """Return a metric.
 
         Raises:
-            NotFoundError: there is none of this name.
+            NotFoundError: no metric has this name.
         """
         metrics = self._read(app_name, eval_set_id)
         return metrics[_find_metric(metrics, metric_name, f"{app_name}/{eval_set_id}")]
@@ -200,8 +200,8 @@ class StoredMetricManager(_StoredManager):
         """Add a metric.
 
         Raises:
-            AlreadyExistsError: there is one of this name.
-            InvalidInputError: its threshold is no finite number.
+            AlreadyExistsError: the name is taken.
+            InvalidInputError: the metric's threshold is no finite number.
         """
         require_threshold(metric)
 
@@ -218,7 +218,7 @@ class StoredMetricManager(_StoredManager):
         """Remove a metric.
 
         Raises:
-            NotFoundError: there is none of this name.
+            NotFoundError: no metric has this name.
         """
 
         def delete(metrics: list[EvalMetric]) -> None:
@@ -230,8 +230,8 @@ class StoredMetricManager(_StoredManager):
         """Replace the metric of the same name.
 
         Raises:
-            NotFoundError: there is none of this name.
-            InvalidInputError: its threshold is no finite number.
+            NotFoundError: no metric has this name.
+            InvalidInputError: the metric's threshold is no finite number.
         """
         require_threshold(metric)
 
@@ -285,7 +285,7 @@ class StoredEvalResultManager(_StoredManager):
         """Keep a result, complete its id, name and time, and return its id.
 
         Raises:
-            InvalidInputError: it does not name its eval set.
+            InvalidInputError: the result does not name its eval set.
         """
         require_instance("eval_set_result", eval_set_result, EvalSetResult)
         require_names(app_name=app_name, eval_set_id=eval_set_result.eval_set_id)
@@ -304,8 +304,8 @@ class StoredEvalResultManager(_StoredManager):
         """Return a result.
 
         Raises:
-            NotFoundError: there is none of this id.
-            InvalidInputError: its file is wrong.
+            NotFoundError: no result has this id.
+            InvalidInputError: the stored file is wrong.
         """
         require_names(app_name=app_name, eval_set_result_id=eval_set_result_id)
         data = self._store.read(app_name, eval_set_result_id)

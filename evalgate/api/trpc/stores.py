@@ -17,16 +17,16 @@ Change: TypeAlias = Callable[[bytes | None], str | None]
 
 
 class DocumentStore(Protocol):
-    """Keeps texts by the name of an app and their own."""
+    """Keeps texts by the name of their app and the name of the text."""
 
     def read(self, app_name: str, name: str) -> bytes | None:
         """Return a document, or None if there is none."""
         ...
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace a document by what `update` returns for its present text (None if absent).
+        """Replace a document by the result of `update` for its present text (None if absent).
 
-        Delete it if that is None. No other change interrupts the step.
+        A result of None deletes the document. No other change comes in between.
         """
         ...
 
@@ -56,7 +56,7 @@ class MemoryStore:
         return None if text is None else text.encode()
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace a document by what `update` returns for its text; delete it if that is None."""
+        """Replace a document by the text that `update` returns for its text; delete it for None."""
         with self._lock:
             text = update(self.read(app_name, name))
             if text is None:
@@ -122,7 +122,7 @@ class FileStore:
             raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace a document by what `update` returns for its text; delete it if that is None."""
+        """Replace a document by the text that `update` returns for its text; delete it for None."""
         path = Path(self.describe(app_name, name))
         try:
             if not path.parent.exists():
@@ -153,8 +153,8 @@ class FileStore:
 class FsspecStore:
     """Documents as objects behind an fsspec URL: `<url>/<app_name>/<id><suffix>`.
 
-    Each is replaced as a whole. Of two processes that change one at the same time, the last one wins, because
-    not every service can compare before it writes.
+    A document is replaced as a whole. If two processes change a document at the same time, the last change
+    wins, because not every service can compare before it writes.
     """
 
     def __init__(self, url: str, suffix: str, options: dict[str, Any]) -> None:
@@ -185,7 +185,7 @@ class FsspecStore:
                 return None
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace a document by what `update` returns for its text; delete it if that is None."""
+        """Replace a document by the text that `update` returns for its text; delete it for None."""
         path = self.describe(app_name, name)
         with self._lock:
             text = update(self.read(app_name, name))

@@ -1,7 +1,7 @@
 """Statuses and means over several metrics, cases and runs, by the rules of tRPC-Agent-Go.
 
-There, a run that failed before it was scored is left out of the means, so that a case that crashed in one of
-two runs can pass. Here such a case is failed: a crash is never a pass.
+In tRPC-Agent-Go, a run that failed before it was scored is left out of the means, so that a case that crashed
+in one of two runs can pass. Here such a case is failed: a crash is never a pass.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ from evalgate.core.formatting import compute_sequential_mean
 
 
 def summarize_statuses(statuses: Iterable[EvalStatus]) -> EvalStatus:
-    """Return "failed" if any failed, else "passed" if any passed, else "not_evaluated"."""
+    """Return "failed" if any status is "failed", else "passed" if any is "passed", else "not_evaluated"."""
     found = set(statuses)
     if "failed" in found:
         return "failed"
@@ -59,7 +59,7 @@ def _compute_mean(metrics: Sequence[EvalMetricResult]) -> float | None:
 def aggregate_case(eval_case_id: str, runs: Sequence[EvalCaseResult]) -> EvaluationCaseResult:
     """Return one case over all its runs.
 
-    With one run, its status counts; with several, that of the metrics' means, or `failed` if a run crashed.
+    The status is that of the only run, or with several runs that of the metrics' means (a crash: `failed`).
     """
     metrics = average_metrics(runs)
     if len(runs) == 1:

@@ -24,8 +24,8 @@ FROM_FILE: Mapping[str, object] = {"from_file": True}
 class WireModel(TrpcModel):
     """A struct of tRPC-Agent-Go that can be changed.
 
-    Keys of a file that it does not know are kept and written back. Python code can set known ones only, as a
-    misspelt `threshold` would be 0 and pass everything.
+    Unknown keys of a file are kept and written back. Python code can set known keys only, since with a
+    misspelt `threshold` everything would pass at 0.
     """
 
     model_config = ConfigDict(
@@ -60,7 +60,7 @@ class WireModel(TrpcModel):
 
     @override
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """Copy all but functions: what a method belongs to may hold a lock, or count its calls."""
+        """Copy all but functions, because a method's object may hold a lock, or count its calls."""
         memo = {} if memo is None else memo
         for name, field in type(self).model_fields.items():
             if field.exclude:
