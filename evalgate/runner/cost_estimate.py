@@ -19,7 +19,7 @@ class UsageEstimate:
     usd: float = 0.0
     """Cost of the tokens with a known cost."""
     unpriced: bool = False
-    """The cost of some of the tokens is not known."""
+    """True: the cost of some of the tokens is not known."""
 
     def __add__(self, other: "UsageEstimate") -> "UsageEstimate":
         unpriced = self.unpriced or other.unpriced
@@ -48,9 +48,9 @@ class CostEstimate:
     source: str
     """Branch and commit such as `main@1a2b3c4`, as far as they are known."""
     unknown: int = 0
-    """Cases that the baseline does not have; they count as the average of the others."""
+    """Number of cases that the baseline does not have; each counts as the average of the others."""
     agent_is_silent: bool = False
-    """The agent did not report its usage."""
+    """True: the agent did not report its usage."""
 
     @property
     def whole(self) -> UsageEstimate:

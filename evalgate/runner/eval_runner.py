@@ -313,7 +313,7 @@ class Evaluation:
             self._scope.store.add_runs(unkept)
 
     def _record_usage(self) -> None:
-        """Write the usage to the journal, before the runs that consumed it: these may never end.
+        """Write the usage to the journal before the runs that caused it, because these may never end.
 
         Calls in progress count with an unknown cost: if the gate is killed, the provider may still charge for
         them. The next usage line replaces this one.

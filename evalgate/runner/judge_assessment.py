@@ -31,7 +31,7 @@ class JudgeAssessment:
     fingerprint: str
     counts: LabelCounts
     undecided: int
-    """Answers that as many people pass as fail; they are left out."""
+    """Number of answers left out because as many people pass as fail them."""
     accuracy: JudgeAccuracy
     floors: Mapping[str, tuple[float, FloorDecision]]
     """Name of a figure to its floor and the decision."""

@@ -38,9 +38,9 @@ class RunOptions:
     journal_folder: Path | None = None
     """Folder of the journal; None: no journal is written."""
     resume: bool = False
-    """Continue from the journal of an unfinished run."""
+    """True: continue from the journal of an unfinished run."""
     redactor: LiveRedactor | None = None
-    """The publisher's redactor. It need not redact again the runs that it redacted for the journal."""
+    """The publisher's redactor. Runs that it redacted for the journal need not be redacted again."""
     until_published: ExitStack | None = None
     """Stack that the publisher closes once the record is written; until then the journal stays locked."""
 

@@ -94,17 +94,17 @@ class Plan:
     masks: tuple[str, ...] = field(default=(), repr=False)
     """Secrets to redact in addition to those of the environment."""
     needs_baseline: bool = False
-    """The command line names the baseline, so it must exist."""
+    """True: the command line names the baseline, so the baseline must exist."""
     runs_given: bool = True
-    """The user gave the number of runs of each case."""
+    """True: the user gave the number of runs of each case."""
     is_part: bool = False
-    """Other eval sets or cases may exist that the user did not select."""
+    """True: other eval sets or cases may exist that the user did not select."""
     selection: CaseSelection | None = None
     """Options that left out some cases."""
     varied: Mapping[str, str] = field(default_factory=dict)
     """Values by which this plan differs from those of the other variants of a matrix, such as `env.MODEL`."""
     affected: "AffectedSuites | None" = None
-    """The suites that the change affects; None if that was not asked."""
+    """The suites that the change affects; None without `--affected`."""
     control: "ControlSource | None" = None
     """Source of control runs; None: none are made."""
 

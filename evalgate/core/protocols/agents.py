@@ -148,9 +148,9 @@ class AgentContext:
     read_recording: Callable[[str], Record | EvalSet]
     """Reader of a file that can replace an agent."""
     python: str | None = None
-    """Interpreter that runs a Python agent; None: the gate's own."""
+    """Interpreter that runs a Python agent; None: the interpreter of the gate."""
     uid: int | None = None
-    """Numeric id of the user that the agent runs as; None: the gate's own."""
+    """Numeric id of the user that the agent runs as; None: the user of the gate."""
     gid: int | None = None
     track_files: bool = False
     """True: the record keeps the files that the agent opens."""

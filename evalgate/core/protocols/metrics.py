@@ -110,7 +110,7 @@ class MetricEnvironment:
     env: Mapping[str, str]
     """All environment variables that the metric gets."""
     uid: int | None = None
-    """Numeric id of the user that the metric runs as; None: the gate's own."""
+    """Numeric id of the user that the metric runs as; None: the user of the gate."""
     gid: int | None = None
     read_code: Callable[[str, Sequence[str]], MetricCode] | None = None
     """Reader of the code of an entry below the given code roots. None: the code is read from `folder`."""

@@ -313,7 +313,7 @@ class ControlComparison:
     commit: str
     """Full hash of the base commit."""
     answer: ControlAnswer
-    """In all: `broke` before `open` before `drifted` before `recovered`."""
+    """The first of `broke`, `open`, `drifted` and `recovered` that a case or metric has."""
     cases: tuple[ControlCase, ...]
     """In file order."""
     metrics: tuple[ControlMetric, ...] = ()

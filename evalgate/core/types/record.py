@@ -55,11 +55,11 @@ class MetricSummary:
     delta: float | None
     """Change of the mean over the comparable cases, now minus then; a run without an answer counts as 0."""
     n: int
-    """Cases that the metric was evaluated on, crashed ones included."""
+    """Number of cases that the metric was evaluated on, crashed cases included."""
     errors: int
-    """Cases of `n` that have no score because the agent crashed, timed out, or the metric broke."""
+    """Number of these cases without a score, because the agent crashed or timed out, or the metric broke."""
     compared: int = 0
-    """Cases that `baseline` and `delta` are computed from."""
+    """Number of cases that `baseline` and `delta` are computed from."""
     eval_sets: tuple[str, ...] = ()
     """The eval sets that share this threshold; empty when all do."""
     scope: str = ""
