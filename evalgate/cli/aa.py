@@ -1,6 +1,6 @@
 """`evalgate aa`: compare an agent with itself to count false alarms.
 
-Both sides are drawn with replacement from stored runs, and the whole gate is run on them, with thresholds,
+Both sides are drawn with replacement from stored runs, and the whole gate judges them, with thresholds,
 baseline and rounds. The smallest drop of the result is the smallest that the comparison with the baseline
 catches in 80 % of such trials.
 """
@@ -74,12 +74,12 @@ class AaResult:
     inconclusive: int
     runs_per_case: float
     smallest_drop: float | None
-    """Smallest drop of all metrics at once that is caught reliably, in steps of 0.01; None: not even a drop
-    by 1 is."""
+    """Smallest drop of all metrics at once that the gate catches reliably, in steps of 0.01; None if not even
+    a drop by 1 is caught."""
     left_out: int = 0
     """Cases with too few stored runs to draw from."""
     setting: str = ""
-    """Setting that limits the runs of a case; "" if more runs would change nothing."""
+    """Name of the setting that limits the runs of a case; "" if more runs would change nothing."""
     planned: str = ""
     """Number of runs of a case that the gate makes, in words."""
 
@@ -104,7 +104,7 @@ def run_aa_test(
 ) -> AaResult:
     """Run the gate on samples of stored runs; the same seed returns the same figures.
 
-    `cases` hold the runs and their thresholds, `stored` the same runs as raw scores. Cases with fewer than
+    `cases` hold runs and thresholds, and `stored` the raw scores of the same runs. Cases with fewer than
     `FEWEST_RUNS` stored runs are left out and counted.
 
     Raises:
@@ -139,7 +139,7 @@ def run_aa_test(
 
 
 def format_planned_runs(runs: int | Literal["auto"], most: int) -> str:
-    """Return `3 runs`, or `up to 5 runs` if the comparison decides how many are made."""
+    """Return `3 runs`, or `up to 5 runs` if the comparison decides the number of runs."""
     return f"up to {pluralize(most, 'run')}" if runs == "auto" else pluralize(runs, "run")
 
 
@@ -179,7 +179,7 @@ class _TrialResult:
 
 
 class _Trial:
-    """Comparison of two samples of stored runs, which can be repeated."""
+    """A repeatable comparison of two random samples of stored runs."""
 
     def __init__(self, pairs: Sequence[_Pair], sources: tuple[BaselineSource, ...], rules: GateRules) -> None:
         self._pairs = pairs
@@ -188,7 +188,7 @@ class _Trial:
         self._policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
 
     def run_trial(self, dice: random.Random) -> _TrialResult:
-        """Draw both sides and let the gate decide, with as many runs as it asks for."""
+        """Draw both samples, with as many runs as the gate asks for, and let the gate decide."""
         resampled = (
             replace(before, runs=tuple(dice.choices(before.runs, k=len(before.runs))))
             for _, before in self._pairs
@@ -268,7 +268,7 @@ def _get_allowance(metric: str, rules: GateRules, of_all: float | None) -> float
 
 
 def _normalize_runs(case: BaselineCase, rules: GateRules) -> list[StoredRun]:
-    """Return a case's scores as shares of their ranges, without budgets; a crash counts as 0."""
+    """Return the scores of each run as shares of their ranges, without budgets; a crash counts as 0."""
     ranges = {name: criterion.range for name, criterion in rules.criteria.items()}
     normalized: list[StoredRun] = []
     for run in case.runs:
@@ -328,7 +328,7 @@ def _format_lines(found: AaResult) -> Iterator[str]:
 def measure_false_alarms(
     stored: str | None, *, rounds: int | None, repeats: int, thresholds: str | None, folder: Path
 ) -> AaResult:
-    """Measure the thresholds file in `folder` on stored runs, or on `rounds` fresh ones.
+    """Measure the false alarms of the thresholds file on stored runs, or on `rounds` fresh runs.
 
     Raises:
         InvalidInputError: there is nothing to draw from, or a file is wrong.

@@ -1,4 +1,4 @@
-"""`evalgate accept`: take over what the agent did into the files of eval sets."""
+"""`evalgate accept`: write the agent's behaviour as expectations into the files of eval sets."""
 
 import os
 import shlex
@@ -55,10 +55,10 @@ class AcceptOptions:
 
 
 def accept_cases(options: AcceptOptions, folder: Path) -> int:
-    """Print the changes, ask, and save them. Returns the exit code: 1 if the user declines, else 0.
+    """Print the changes, ask, and save them; return exit code 1 if the user declines, else 0.
 
     Raises:
-        InvalidInputError: with a sentence for each case that cannot be accepted; nothing is saved then.
+        InvalidInputError: with a sentence for each case that cannot be accepted; then nothing is saved.
     """
     redactor = Redactor.from_environment(os.environ)
     if redactor.redact_text(options.reason) != options.reason:
@@ -90,7 +90,7 @@ def accept_cases(options: AcceptOptions, folder: Path) -> int:
 
 
 def _select_cases(record: Record, patterns: Sequence[str]) -> list[CaseResult]:
-    """Return the cases that the patterns name; of those that only a glob names, the failed ones."""
+    """Return the cases that the patterns name; a glob selects only failed cases."""
     names = {case.key: list_case_names(case.eval_set_id, case.path, case.eval_id) for case in record.cases}
     found = dict[CaseKey, CaseResult]()
     problems = list[Problem]()
@@ -153,7 +153,7 @@ def _build_changes(
 
 
 def _build_overrides(paths: tuple[str, ...], record: Record) -> Overrides:
-    """Return the eval sets with those options of the run that decide what a case sends and expects."""
+    """Return the eval sets, with the options of the run that affect the content of cases."""
     options = dict(iter_option_pairs(record.options))
     return Overrides(
         eval_sets=paths,
@@ -188,7 +188,7 @@ def _accept_case(file: EvalSetFile, result: CaseResult, options: AcceptOptions) 
 def _check_case(
     result: CaseResult, fingerprint: str, is_protected: bool, record: Record, options: AcceptOptions
 ) -> None:
-    """Raise an error if the case is another one than the one that was run, or is protected."""
+    """Raise an error if the case changed since the run, or is protected."""
     if fingerprint != result.fingerprint:
         given = dict(iter_option_pairs(record.options))
         thresholds = given.get("--thresholds", given.get("-c"))
@@ -208,7 +208,7 @@ def _change_files(
     record: Record,
     options: AcceptOptions,
 ) -> list[FileChange]:
-    """Return the change of an eval set, or of none with alternatives, and that of its notes."""
+    """Return the changes of an eval set and of its notes; for alternatives, only of the notes."""
     notes_path = file.path.with_name(build_notes_name(file.path.name))
     shown_as = str(Path(file.shown_as).with_name(notes_path.name))
     kept = {
@@ -251,7 +251,7 @@ def _read_alternatives(text: str, name: str, shown_as: str) -> Sequence[object]:
 
 
 def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) -> Iterator[str]:
-    """Yield a sentence for each failed metric that compares with nothing that is accepted."""
+    """Yield a sentence for each failed metric that still fails after the acceptance."""
     for case in chosen:
         lacks_response = _lacks_response(case, only)
         for metric in case.metrics:
@@ -269,6 +269,6 @@ def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) ->
 
 
 def _lacks_response(case: CaseResult, only: Part | None) -> bool:
-    """Return True if a turn expects no response, so that none is accepted unless the user says so."""
+    """Return True if a turn expects no response, and `--only` does not ask to accept one."""
     expected = [turn.expected for run in case.runs for turn in run.turns if turn.expected is not None]
     return any(reply.response is None for reply in expected) and only is None

@@ -85,7 +85,7 @@ def affected(
 
 
 def _print_matrix(text: str) -> None:
-    """Print the matrix, and in a job of GitHub Actions set it as the step's output `matrix`."""
+    """Print the matrix of suites; in GitHub Actions, also set the step's output `matrix`."""
     from evalgate.system.github_runner_files import is_github_actions
 
     print_report(f"{text}\n", is_json=True)

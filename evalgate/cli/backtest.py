@@ -28,7 +28,7 @@ from evalgate.system.workspace import resolve_workspace
 
 @frozen
 class BacktestResult:
-    """One stored result under the thresholds file as it is now."""
+    """One stored result, judged again by the present thresholds file."""
 
     path: str
     created_at: str
@@ -37,7 +37,7 @@ class BacktestResult:
     unscored_metrics: tuple[str, ...]
     """Metrics of the thresholds file without a score in the result."""
     missing_baseline: str = ""
-    """Baseline that the thresholds file names and that does not exist; "" if it exists."""
+    """Name of the baseline if it does not exist; else ""."""
 
     @property
     def flips(self) -> bool:
@@ -48,10 +48,10 @@ class BacktestResult:
 def run_backtest(
     results: Sequence[str], *, thresholds: str | None, baseline: str | None, folder: Path
 ) -> list[BacktestResult]:
-    """Evaluate every result again under the thresholds file; return them oldest first.
+    """Evaluate every result again by the thresholds file; return the results oldest first.
 
-    Each is compared with the runs of the baseline that are older than itself. Results that were interrupted
-    or that lack an agent keep their verdict.
+    Each result is compared with the older runs of the baseline. Results that were interrupted or that lack an
+    agent keep their verdict.
 
     Raises:
         InvalidInputError: a file cannot be read, or there is no thresholds file.
@@ -112,7 +112,7 @@ def _build_policies(record: Record, rules: Thresholds) -> Mapping[tuple[str, str
 
 
 def format_backtest(found: Sequence[BacktestResult]) -> str:
-    """Format one line per result, the new reason below a changed verdict, and the count."""
+    """Format one line per result, the new reason below a changed verdict, and the number of changes."""
     return "".join(f"{line}\n" for line in _format_lines(found))
 
 

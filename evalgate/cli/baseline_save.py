@@ -23,10 +23,10 @@ class SaveOptions:
 
     environ: Mapping[str, str]
     commit: str | None = None
-    """Commit that was evaluated; None: the one that is checked out."""
+    """Commit that was evaluated; None for the commit that is checked out."""
     allow_pull_request: bool = False
     allow_failing: bool = False
-    """True: runs that closed the gate may be added."""
+    """True to allow runs that closed the gate."""
 
 
 def save_baseline(results: str, destination: BaselineTarget, save_options: SaveOptions) -> str:
@@ -103,7 +103,7 @@ def _update_store(destination: BaselineTarget, change: Callable[[Baseline | None
 def _read_acceptable_record(
     results: str, destination: BaselineTarget, save_options: SaveOptions, verb: str
 ) -> tuple[Record, BaselineSource]:
-    """Return the record and its source if later runs may be compared with it; else raise an error."""
+    """Return a record and its source; raise an error if the record is no valid baseline for later runs."""
     what = git.describe_unmerged_change(save_options.environ)
     if what and not save_options.allow_pull_request:
         raise InvalidInputError(
@@ -140,7 +140,7 @@ def _explain_rejection(record: Record) -> str:
 
 
 def _explain_part(record: Record) -> str:
-    """Return the reason why the run measured something else than the suite and its agent; "" if none."""
+    """Return the reason why the run covers a variant or only some cases; "" if it covers the whole suite."""
     if record.variant is not None:
         values = ", ".join(f"{name}={value}" for name, value in record.variant.items())
         return f"this run is a variant of `evalgate matrix` ({values}): save one of `evalgate run`."

@@ -30,13 +30,13 @@ _NAMED = 10
 
 @frozen
 class DetectableIncrease:
-    """Smallest detectable increase of a budget, from the cases of a baseline that have a figure."""
+    """Smallest detectable increase of a budget, from the cases of a baseline with a figure for it."""
 
     cases: int
     average: float
     ratio: float | None
-    """Ratios of this size or more are caught about four times in five; None: without `max_increase`, or if
-    every figure is 0, none is compared."""
+    """Smallest ratio that the gate catches about four times in five; None without `max_increase`, or if
+    every figure is 0."""
 
 
 @frozen
@@ -53,7 +53,7 @@ class BaselineSummary:
     ranges: Mapping[str, Range]
     """Ranges of metrics that do not score from 0 to 1."""
     failing: Mapping[str, FailingSince]
-    """Begin of the failure of each case that broke on the default branch, by case."""
+    """Start of the failure of each case that broke on the default branch, by case."""
     planned: str
     """Number of runs of each case that the detectable drops assume, in words."""
     remarks: tuple[str, ...]
@@ -135,14 +135,14 @@ def _estimate_increases(
 def _find_breaks(
     baseline: Baseline, limits: BaselineLimits, pass_score: float
 ) -> Iterator[tuple[str, FailingSince]]:
-    """Yield every case that passed until a commit and has failed since, as `evalgate flaky` finds them."""
+    """Yield each case that passed until some commit and failed ever since, as `evalgate flaky` finds it."""
     for case in baseline.cases:
         if since := find_break(case, baseline.sources, limits.get_limits(case.key), pass_score):
             yield f"{case.eval_set_id}/{case.eval_id}", since
 
 
 def build_score_history(baseline: Baseline, config: Config) -> dict[str, dict[str, Sequence[float | None]]]:
-    """Return scores as shares of the metric's range, by metric and then by case.
+    """Return stored scores as shares of the metric's range, by metric and then by case.
 
     Budgets and metrics with scores outside their range are left out.
     """

@@ -135,7 +135,7 @@ def resolve_setup(
     state: str | None,
     redactor: "LiveRedactor",
 ) -> "AgentSetup":
-    """Return the agent of a command's options; the redactor learns the secrets of its env files."""
+    """Return the agent that a command's options name; the redactor learns the secrets in env files."""
     from evalgate.runner.chat import read_state, resolve_agent_setup
 
     setup = resolve_agent_setup(

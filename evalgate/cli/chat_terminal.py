@@ -35,10 +35,10 @@ _Result = TypeVar("_Result")
 def run_cancellable(
     runner: asyncio.Runner, work: Coroutine[Any, Any, _Result], interrupts: InterruptHandler
 ) -> _Result:
-    """Run work in the event loop; a signal cancels it, so that it ends before its agent does.
+    """Run work in the event loop; a signal cancels the work, so that it ends before the agent stops.
 
     Raises:
-        KeyboardInterrupt: a signal came. If it was another one than Ctrl-C, `interrupts` knows.
+        KeyboardInterrupt: a signal came. `interrupts` records any signal other than Ctrl-C.
     """
 
     def note_signal(number: int) -> None:
@@ -75,11 +75,11 @@ class ChatTerminal:
     printer: ChatPrinter
     options: SaveOptions
     interrupts: InterruptHandler
-    """Handler of the signals that end the command; Ctrl-C is none of them here."""
+    """Handler of the signals that end the command, except Ctrl-C."""
     read_line: Callable[[str], str] = input
     """Function that reads a line after a prompt; raises EOFError at the end."""
     _unsent: str = ""
-    """Last message if it has no reply."""
+    """The last message if it has no reply, else ""."""
     _saved_turns: int = 0
     _has_failed_to_save: bool = False
 
@@ -115,7 +115,7 @@ class ChatTerminal:
             self.printer.print_line(f"There is no command /{name}.{hint} /help lists them.")
 
     def _check_end(self) -> None:
-        """Raise KeyboardInterrupt if the command was asked to end, and not only a turn or a question."""
+        """Raise KeyboardInterrupt if a signal asked the whole command to end."""
         if self.interrupts.has_interrupted:
             raise KeyboardInterrupt
 
@@ -169,7 +169,7 @@ class ChatTerminal:
         self._run_turn(text)
 
     def _run_turn(self, text: str) -> bool:
-        """Send a message and print the reply; return False if there is none."""
+        """Send a message and print the reply; return False if there is no reply."""
         shown: list[Event] = []
 
         def show_event(event: Event) -> None:
@@ -195,7 +195,7 @@ class ChatTerminal:
         return False
 
     def _replay(self, count: int) -> bool:
-        """Begin a conversation with the first `count` messages of this one; return False if that fails."""
+        """Begin a new conversation with the first `count` messages of this one; return False on failure."""
         messages = [turn.message.text for turn in self.chat.turns[:count]]
         self._forget_turns()
         for sent, text in enumerate(messages, 1):
@@ -213,7 +213,7 @@ class ChatTerminal:
     # --- commands -------------------------------------------------------------------------------------------
 
     def _retry(self, _: str) -> None:
-        """Send the last message again, after the earlier ones: an agent cannot take a turn back."""
+        """Send the last message again, after all earlier messages, as an agent cannot take a turn back."""
         turns = len(self.chat.turns)
         text, kept = self._unsent, turns
         if not text and turns:
@@ -282,7 +282,7 @@ class ChatTerminal:
     def _end(self) -> bool:
         """Save the conversation if the command line names the file; else say that it is not saved.
 
-        Returns False the first time that saving fails: then it goes on, so that nothing is lost.
+        Return False at the first failure to save, so that the conversation goes on and is not lost.
         """
         if not self._has_unsaved:
             return True

@@ -22,7 +22,7 @@ _TIME_WIDTH = 7  # of `1.20 s` and `350 ms`
 
 
 class ChatPrinter:
-    """Printer of a conversation without secrets and without anything that a terminal or CI runner obeys."""
+    """Printer of a conversation, without secrets and without commands to a terminal or CI runner."""
 
     def __init__(self, redactor: LiveRedactor, *, color: bool) -> None:
         self._redactor = redactor
@@ -122,7 +122,7 @@ def _name_step(row: TraceRow) -> str:
 
 
 def describe_consumption(seconds: float, usage: Usage | None) -> str:
-    """Return `1.2 s, 340 tokens in, 52 out, 0.0012 USD`, as far as it is known."""
+    """Return `1.2 s, 340 tokens in, 52 out, 0.0012 USD`, without unknown figures."""
     parts = [f"{seconds:.1f} s"]
     if usage is not None:
         parts.append(f"{pluralize(usage.input_tokens, 'token')} in, {usage.output_tokens:,} out")

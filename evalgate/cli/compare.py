@@ -26,8 +26,7 @@ from evalgate.system.workspace import Workspace, resolve_workspace
 def compare_results(before: str, after: str, *, thresholds: str | None, folder: Path) -> Record:
     """Compare `after` with `before`, each a `results.json` or a baseline, without running anything.
 
-    The `gate` section of the thresholds file applies; the thresholds are those that `after` was evaluated
-    with.
+    The `gate` section of the thresholds file applies, with the thresholds stored in `after`.
 
     Raises:
         InvalidInputError: a file does not exist, or is neither a result nor a baseline.
@@ -63,7 +62,7 @@ def write_comparison_page(record: Record, before: str, page: str, *, folder: Pat
 
 
 def _load_replies(workspace: Workspace, what: str) -> Iterator[tuple[CaseKey, tuple[Reply | None, ...]]]:
-    """Yield key and replies of each case: of a result, in the run that the page of it shows first."""
+    """Yield (key, replies) of each case: of a baseline, or of the run that a result's page shows first."""
     record = load_stored_result(workspace, what)
     if record is None:
         yield from ((case.key, case.replies) for case in load_stored_baseline(workspace, what).cases)

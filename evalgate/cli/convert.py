@@ -33,13 +33,13 @@ class ConvertOptions:
     source: str
     to: str
     out: str | None = None
-    """File to write; None: no file is written."""
+    """File to write; None to write no file."""
     format_name: str | None = None
     """Format of the source; None: detected by its content."""
     initial_session: str | None = None
     """File with the session that a list of turns starts with."""
     force: bool = False
-    """True: an existing file is replaced."""
+    """True to replace an existing file."""
 
 
 def convert_eval_set(options: ConvertOptions, folder: Path) -> ConvertResult:
@@ -101,7 +101,7 @@ def _write_file(text: str, out: str, workspace: Workspace) -> None:
 
 
 def _describe_notes(eval_set: EvalSet, out: str | None) -> list[str]:
-    """Return a sentence if cases are observed: the notes that say so are no part of the eval set."""
+    """Return a sentence if cases are observed, because the conversion does not copy their notes."""
     observed = sum(case.status == "observed" for case in eval_set.cases)
     if not observed:
         return []

@@ -43,9 +43,9 @@ class FlakyCase:
     """`eval set:case`, as in a quarantine file."""
     found: Flakiness
     alternates: bool = False
-    """True: the case failed at least twice, and not only in one stretch of failures."""
+    """True if the case failed at least twice, and not only in one unbroken series of failures."""
     failing_since: FailingSince | None = None
-    """Set: it passed until then and has failed ever since, which is no flakiness."""
+    """Start of the failures of a case that broke and is not flaky; None for other cases."""
 
     @property
     def is_proposed(self) -> bool:
@@ -55,7 +55,7 @@ class FlakyCase:
 
 
 def build_flaky_report(folder: Path, to: str | None, thresholds: str | None, today: date) -> str:
-    """Return the report on the baseline `to`, else that of the thresholds file in `folder`.
+    """Return the report on the baseline `to`; for None, on the baseline in the thresholds file.
 
     Raises:
         InvalidInputError: there is no such baseline, or the thresholds file is wrong.
@@ -72,7 +72,7 @@ def build_flaky_report(folder: Path, to: str | None, thresholds: str | None, tod
 
 
 def rank_flaky_cases(baseline: Baseline, limits: BaselineLimits, *, pass_score: float) -> list[FlakyCase]:
-    """Return every case with at least two runs, the flakiest first. A run passes if all its scores do."""
+    """Return every case with at least two runs, the flakiest first. In a passed run all scores passed."""
     cases = baseline.index_cases()
     found = [
         FlakyCase(
@@ -88,9 +88,9 @@ def rank_flaky_cases(baseline: Baseline, limits: BaselineLimits, *, pass_score: 
 
 
 def _has_alternating_outcomes(case: BaselineCase, limits: Limits, pass_score: float) -> bool:
-    """Return True if the case failed at least twice, and not only in one stretch of failures.
+    """Return True if the case failed at least twice, and not only in one unbroken series of failures.
 
-    A single failure happens to stable cases, too, and one stretch of failures is a break, repaired or not.
+    A single failure happens to stable cases, too, and one series of failures is a break, repaired or not.
     Failures and passes within one gate run do count as alternating, because the agent did not change there.
     """
     outcomes = [
@@ -109,12 +109,12 @@ def _has_alternating_outcomes(case: BaselineCase, limits: Limits, pass_score: fl
 def format_flaky_report(
     cases: Sequence[FlakyCase], today: date, *, of: int | None = None, changes: Sequence[str] = ()
 ) -> str:
-    """Return a table of the cases with runs that disagree, and entries to paste into the quarantine file.
+    """Return a table of the cases with passed and failed runs, and entries for the quarantine file.
 
     Args:
         cases: the flakiest first.
         today: first day of the quarantines.
-        of: cases that the baseline holds; those with fewer than two runs are in no table.
+        of: number of cases in the baseline, with those that have too few runs for the table.
         changes: sentences about averages that changed their level for good, which is no flakiness, and about
             thresholds that are not known.
     """

@@ -63,9 +63,9 @@ class GenerateResult:
     cases: tuple[str, ...]
     """One sentence for each case, with what a person must check."""
     missing: tuple[str, ...]
-    """One sentence for each story or recording that gave no case, and for what the format cannot hold."""
+    """One sentence for each story or recording without a case, and for each loss in the format."""
     is_whole: bool
-    """True: every story and recording produced a case."""
+    """True if every story and recording produced a case."""
     review: str
     """Points that a person must check before the cases gate anything."""
 
@@ -73,7 +73,7 @@ class GenerateResult:
 def choose_out_path(source: str | None) -> str:
     """Return the default path of the generated file, named after the file that is read.
 
-    It is in the folder in which the thresholds file of `evalgate init` looks for eval sets.
+    The folder is the one with eval sets in the thresholds file of `evalgate init`.
     """
     return f"evals/{Path(source or 'cases').name.partition('.')[0]}.evalset.json"
 

@@ -81,8 +81,8 @@ def build_arguments(environ: Mapping[str, str]) -> list[str]:
     it is, without surrounding white space.
 
     Raises:
-        InvalidInputError: a flag is neither `true` nor `false`, or an input is almost spelt like one of ours.
-            The runner only warns of that, and the gate would silently run without it. A variable that
+        InvalidInputError: a flag is neither `true` nor `false`, or the name of an input is misspelt. The
+            runner only warns of misspelt inputs, and the gate would run without them. A variable that
             resembles no input belongs to another program.
     """
     inputs = dict(_read_inputs(environ))
@@ -107,7 +107,7 @@ def _split_lines(text: str) -> Iterator[str]:
 
 
 def _read_inputs(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield name and value of every input; those of a composite action come as one JSON object."""
+    """Yield (name, value) of every input; a composite action passes its inputs as one JSON object."""
     yield from (
         (name.removeprefix(_PREFIX).lower(), value.strip())
         for name, value in environ.items()

@@ -69,7 +69,7 @@ _OTHER = "Options"
 def group_by_section(
     parameters: Iterable[click.Parameter],
 ) -> Iterator[tuple[str, list[click.Option]]]:
-    """Yield each heading that has options, with its options; those without a section come last."""
+    """Yield each heading that has options, with its options; options without a section come last."""
     options = {each.name: each for each in parameters if isinstance(each, click.Option)}
     for heading, names in _SECTIONS.items():
         if members := [options.pop(name) for name in names if name in options]:
@@ -90,10 +90,10 @@ class SectionedCommand(click.Command):
 
 
 class FullLineGroup(click.Group):
-    """A group that never cuts the first line of a command's help: click does at the terminal's width."""
+    """A group that, unlike click's, never cuts the first line of a command's help to the terminal's width."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each command with the first line of its help, over several lines if they are narrow."""
+        """Write each command with the first line of its help, wrapped in a narrow terminal."""
         del ctx
         rows = [
             (name, (command.help or "").partition("\n")[0])

@@ -76,7 +76,7 @@ class ImportResult:
     added: tuple[str, ...]
     """Ids of the new cases."""
     is_whole: bool = True
-    """False: the source failed midway."""
+    """False if the source failed midway."""
 
 
 def import_traces(
@@ -136,7 +136,7 @@ def _import_traces(
 
 
 def parse_moment(text: str, now: datetime | None = None) -> datetime:
-    """Return the moment of ISO 8601, or of a time span before now: `30m`, `12h`, `7d` or `2w`.
+    """Return the time that a text names: ISO 8601, or a span before now such as `30m`, `12h`, `7d` or `2w`.
 
     Raises:
         ValueError: the text is neither.
@@ -208,7 +208,7 @@ def _build_case(found: ObservedConversation, options: ImportOptions, redactor: L
 
 
 def _build_source(found: ObservedConversation, options: ImportOptions, redactor: LiveRedactor) -> str:
-    """Return the link to the first trace, the same in every import and without secrets and personal data."""
+    """Return the link to the first trace: stable between imports, without secrets and personal data."""
     source = found.url or f"{Path(options.source).name}{_OF_FILE}{found.trace_ids[0]}"
     clean = redactor.redact_text(source)
     if not options.keeps_personal_data:
@@ -220,7 +220,7 @@ def _build_source(found: ObservedConversation, options: ImportOptions, redactor:
 
 
 def _list_source_keys(source: str) -> set[str]:
-    """Return the source, and the id of its trace, which exports with other names have too."""
+    """Return the source and its trace's id, by which an export under another name is recognised."""
     trace_id = source.rpartition(_OF_FILE)[2]
     return {source, trace_id} if len(trace_id) >= _SHORTEST_UNIQUE else {source}
 
@@ -259,13 +259,13 @@ class _Target:
     """The eval set that cases are added to."""
 
     file: EvalSetFile | None
-    """None: it does not exist yet."""
+    """None if the file does not exist yet."""
     notes_path: Path
     notes_shown_as: str
     noted: frozenset[str]
-    """Ids of the cases in the notes, which may be of an import that was interrupted."""
+    """Ids of the cases in the notes; an interrupted import may have left notes without cases."""
     seen: frozenset[str]
-    """Ids of its cases, their sources, and the keys of the sources of dropped cases."""
+    """Ids and sources of the cases in the eval set, and the keys of the sources of dropped cases."""
 
 
 def _open_target(options: ImportOptions, workspace: Workspace) -> _Target:

@@ -67,8 +67,8 @@ def write_scaffold(
 ) -> InitResult:
     """Write the scaffold into the workspace; nothing that exists is overwritten.
 
-    `agent` is KIND:WHAT; without one that of `project` is taken, else a sample agent with a sample eval set
-    is written. `found` is the result of `find_candidates`, if the caller has it.
+    `agent` is KIND:WHAT; None for the agent of `project`, or else for a sample agent with a sample eval set.
+    `found` is the result of `find_candidates`, if the caller has it.
 
     Raises:
         InvalidInputError: there is no such kind of agent, a thresholds file exists that `agent` would have to
@@ -138,7 +138,7 @@ def _build_config(agent: str | None, found: Candidates, project: ProjectImport |
 
 
 def _build_criteria(project: ProjectImport) -> str:
-    """Return the section with a project's criteria or checks, or the comment that says where they are."""
+    """Return the section with a project's criteria or checks, or a comment about their place."""
     sections = {"criteria": project.criteria, "checks": project.checks}
     texts = [
         f"{name}: # {project.own_criteria}\n"
@@ -152,7 +152,7 @@ def _build_criteria(project: ProjectImport) -> str:
 
 
 def _choose_patterns(agent: str | None, found: Candidates) -> tuple[str, ...]:
-    """Return the patterns of eval sets for the thresholds file; if (), all files below `evals` are taken."""
+    """Return the patterns of eval sets for the thresholds file; () stands for all files below `evals`."""
     if agent is not None:
         return build_patterns(found.eval_sets)
     # The sample agent knows nothing of the conversations that are there.
@@ -203,7 +203,7 @@ def _list_warnings(workspace: Workspace) -> Iterator[str]:
 
 
 def _read_ignored(workspace: Workspace) -> frozenset[str]:
-    """Return the lines of `.gitignore`, without slashes at their ends."""
+    """Return the lines of `.gitignore`, without trailing slashes."""
     try:
         text = read_text(workspace.folder / ".gitignore")
     except (OSError, UnicodeDecodeError):
@@ -216,7 +216,7 @@ def _read_scaffold(source: str) -> str:
 
 
 def _update_gitignore(workspace: Workspace) -> InitFile:
-    """Add the files that a run creates to `.gitignore`, without those that are ignored already."""
+    """Add the files that a run creates to `.gitignore`, unless they are already in it."""
     path = workspace.folder / ".gitignore"
     try:
         text = read_text(path) if path.exists() else ""
@@ -251,7 +251,7 @@ def _save_file(workspace: Workspace, path: str, text: str) -> None:
 
 
 def ask_for_import(source: str) -> str | None:
-    """Ask whether the project at `source` is taken over; return it, or None."""
+    """Ask whether to take over the project at `source`; return `source`, or None for no."""
     question = f"Take over the evaluation of {to_log_line(source)}?"
     return source if click.confirm(question, default=True) else None
 

@@ -47,7 +47,7 @@ class SampleOptions:
 
 
 def draw_sample(options: SampleOptions, folder: Path, thresholds: str | None) -> Iterator[str]:
-    """Write a file of answers without labels, and store their verdicts. Yield sentences about both.
+    """Write a file of answers without labels, and store the judge's verdicts; yield sentences about both.
 
     Raises:
         InvalidInputError: the results hold no judged answer that is not drawn yet, or a file cannot be used.
@@ -126,7 +126,7 @@ class JudgeCheck:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return the answer over all floors: a missed one decides."""
+        """Return the exit code over all floors; a missed floor decides."""
         if any(each.missed for each in self.assessments):
             return ExitCode.CLOSED
         is_decided = all(each.is_decided for each in self.assessments)
@@ -138,7 +138,7 @@ class JudgeCheck:
         return "".join(f"{line}\n" for line in [*lines, *describe_people(self.store)])
 
     def as_json(self) -> str:
-        """Return the same figures as JSON, unrounded."""
+        """Return the figures as JSON, unrounded."""
         content = {
             "judges": [_build_judge(each) for each in self.assessments],
             "people": [asdict(each) for each in compare_people(self.store)],
@@ -164,7 +164,7 @@ def _build_judge(each: JudgeAssessment) -> dict[str, Any]:
 
 
 def check_judge(folder: Path, thresholds: str | None) -> JudgeCheck:
-    """Compare all judges that people labelled answers of with the labels.
+    """Compare the judges with the labels of people, for all judges with labelled answers.
 
     Raises:
         InvalidInputError: there is no sample, or a file cannot be used.
@@ -179,7 +179,7 @@ def check_judge(folder: Path, thresholds: str | None) -> JudgeCheck:
 
 
 def _find_store(folder: Path, thresholds: str | None) -> tuple[Path, str]:
-    """Return the path of the store, and its name in messages; the folder must exist."""
+    """Return the path of the labels, and its name in messages; the folder must exist."""
     resolve_workspace(folder)
     base = load_thresholds_or_default(folder, thresholds).base
     path = base / STORE_NAME

@@ -62,14 +62,14 @@ class _RootGroup(FullLineGroup):
     """The command `evalgate`. It loads the module of the command that was typed, and of no other."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, or None if there is none of this name."""
+        """Return the command with this name; None if there is no such command."""
         if cmd_name in _MODULES and cmd_name not in self.commands:
             module = import_module(_MODULES[cmd_name])
             self.add_command(getattr(module, module.__name__.rpartition(".")[2]))
         return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, which are loaded then."""
+        """Load all commands, and return their names."""
         for name in _MODULES:
             self.get_command(ctx, name)
         return super().list_commands(ctx)

@@ -96,7 +96,7 @@ def matrix(
 
 
 def _refuse_secrets(variants: "tuple[Variant, ...]", redactor: "LiveRedactor") -> None:
-    """Raise InvalidInputError if a value holds a secret: folders are named by values, and reports mask it."""
+    """Raise InvalidInputError if a value holds a secret, because values become names of folders."""
     from evalgate.core.errors import InvalidInputError
 
     for variant in variants:

@@ -38,7 +38,7 @@ class FormatParamType(TextType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
-        """List the formats that begin like the word."""
+        """Return the formats that begin with the typed text."""
         from click.shell_completion import CompletionItem
 
         del ctx, param
@@ -144,7 +144,7 @@ owner_reports = click.option(
 
 
 def pop_requested_reports(options: dict[str, Any]) -> tuple[str, ...]:
-    """Remove the options `--report` and `--html`, and return the names of the reports that they ask for."""
+    """Remove `--report` and `--html` from `options`; return the names of the requested reports."""
     html, reports = options.pop("html"), tuple(options.pop("reports"))
     return (*reports, "html") if html else reports
 
@@ -313,21 +313,21 @@ _OPTIONS = (
 
 
 def add_plan_options(command: _Command) -> _Command:
-    """Add the options that make a plan to a command."""
+    """Add to a command the options that define a plan: cases, agent and thresholds."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def add_measure_options(command: _Command) -> _Command:
-    """Add the options that make a plan without a verdict to a command."""
+    """Add to a command the options that define a plan for runs without a verdict."""
     for option in reversed(_MEASURE_OPTIONS):
         command = option(command)
     return command
 
 
 def add_agent_options(command: _Command) -> _Command:
-    """Add the options that name an agent and its environment, and the thresholds file, to a command."""
+    """Add to a command the options for the agent, its environment and the thresholds file."""
     for option in reversed(_AGENT_OPTIONS):
         command = option(command)
     return thresholds_file(command)
@@ -370,14 +370,14 @@ _DESTINATIONS = (
 
 
 def add_destination_options(command: _Command) -> _Command:
-    """Add the options that name servers to send a run to."""
+    """Add to a command the options for servers that receive the results of a run."""
     for option in reversed(_DESTINATIONS):
         command = option(command)
     return command
 
 
 def pop_destinations(options: dict[str, Any]) -> "Destinations | None":
-    """Remove the options that name servers from `options` and check them; None if there is no server."""
+    """Remove the options for servers from `options`; return them checked, or None without a server."""
     otlp, webhook, form = (options.pop(name) for name in ("otlp", "webhook", "webhook_format"))
     if otlp is None and webhook is None:
         return None
@@ -387,7 +387,7 @@ def pop_destinations(options: dict[str, Any]) -> "Destinations | None":
 
 
 def list_masks(overrides: "Overrides", destinations: "Destinations | None") -> tuple[str, ...]:
-    """Return the texts to hide: those of `--mask`, and the address of the webhook."""
+    """Return the texts to hide: the texts of `--mask`, and the address of the webhook."""
     webhook = destinations.webhook if destinations else None
     return (*overrides.mask, webhook.url) if webhook else tuple(overrides.mask)
 
@@ -433,7 +433,7 @@ def add_posting_options(command: _Command) -> _Command:
 
 
 def add_post_settings(command: _Command) -> _Command:
-    """Add the options of a post without `--comment`, which the command `comment` implies."""
+    """Add the options for posting, except `--comment`, which the command `comment` implies."""
     for option in reversed(_HOW):
         command = option(command)
     return command

@@ -31,7 +31,7 @@ _NAMED_STORE = re.compile(r"[a-z][a-z0-9+.-]*:")
 
 
 class PathParamType(TextType):
-    """A file or folder, relative to the folder that the user is in."""
+    """A file or folder, relative to the user's current folder."""
 
     name = "path"
 
@@ -50,8 +50,8 @@ class PathParamType(TextType):
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
         """Return the path relative to `root`.
 
-        A path that exists only from `root` is not changed, so that commands in reports work in every folder
-        of the repository.
+        A path that exists only relative to `root` is not changed, so that commands in reports work in every
+        folder of the repository.
         """
         moved = _join_path(typed_in.relative_to(root), value)
         return value if not _is_there(root, moved) and _is_there(root, value) else moved
@@ -61,20 +61,20 @@ class BaselineParamType(PathParamType):
     """A baseline: a file, or the name of another store."""
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Return the path relative to `root`, any other name as it is."""
+        """Return a path relative to `root`; return any other name unchanged."""
         return value if _NAMED_STORE.match(value) else super().move_value(value, typed_in, root)
 
 
 class InterpreterParamType(PathParamType):
-    """A program: a path, or a name that is looked for in PATH."""
+    """A program: a path, or a name to find in PATH."""
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Return the path relative to `root`, a bare name as it is."""
+        """Return a path relative to `root`; return a bare name unchanged."""
         return super().move_value(value, typed_in, root) if "/" in value else value
 
 
 class AgentParamType(TextType):
-    """Agent as KIND:WHAT; some kinds are named by a path."""
+    """Agent as KIND:WHAT; for some kinds, WHAT is a path."""
 
     name = "agent"
 
@@ -104,7 +104,7 @@ AGENT = AgentParamType()
 
 
 def _join_path(folder: Path, value: str) -> str:
-    """Join folder and path as text, so that a pattern or `file:case` is kept after its leading dots."""
+    """Join folder and path, resolving leading dots only, so that a pattern or `file:case` stays as it is."""
     parts = list(folder.parts)
     while value.startswith(("./", "../")) or value in {".", ".."}:
         step, _, value = value.partition("/")
@@ -176,7 +176,7 @@ def _restore_folder(folder: Path) -> None:
 def _move_paths(
     context: click.Context, parameters: Mapping[str, Any], typed_in: Path, root: Path
 ) -> Iterator[tuple[str, object]]:
-    """Yield the paths that were typed, relative to `root`."""
+    """Yield (name, value) of each typed path parameter, relative to `root`."""
     for parameter in context.command.params:
         name, kind = parameter.name or "", parameter.type
         # A default, as that of `--out`, is meant relative to the project folder already.

@@ -1,4 +1,4 @@
-"""`evalgate init --from`: take over the evaluation of a project that another tool evaluates today.
+"""`evalgate init --from`: take over the evaluation of a project from another tool.
 
 Eval sets that evalgate reads stay where they are, with the criteria next to them. Tests of promptfoo and data
 sets of DeepEval are converted to files in `evals/`. Parts without a counterpart are listed, none is left out
@@ -39,20 +39,20 @@ _NO_AGENT = "add --agent KIND:WHAT, as python:agent.py:answer or http:http://loc
 
 @frozen
 class ProjectImport:
-    """Everything that a thresholds file takes over from a project."""
+    """Content for a thresholds file, taken over from a project."""
 
     source: str
     """Tool and file, as "promptfoo (promptfooconfig.yaml)"."""
     size: str = ""
     """Number of converted cases, as ": 4 cases"; "" if no file is converted."""
     eval_sets: tuple[str, ...] = ()
-    """Patterns for the thresholds file; (): the scaffold's."""
+    """Patterns for the thresholds file; () for the scaffold's patterns."""
     agents: tuple[str, ...] = ()
-    """Values of `--agent`; the first one is taken."""
+    """Values of `--agent`; the first is the default."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Path in the workspace to text."""
+    """Texts of the files to write, by path in the workspace."""
     criteria: Mapping[str, object] = field(default_factory=dict)
-    """{}: those next to the eval sets apply, unless there are checks."""
+    """Criteria; {} if the criteria next to the eval sets apply, or if there are checks."""
     own_criteria: str = ""
     """Comment about the origin of the criteria."""
     checks: Mapping[str, JsonObject] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class ProjectImport:
     environment: tuple[str, ...] = ()
     """Names of variables that the agent gets."""
     lost: tuple[str, ...] = ()
-    """Parts that are not carried over, `file:line` first where it is known."""
+    """Parts that are not carried over, with `file:line` first if known."""
     notes: tuple[str, ...] = ()
     """Next steps, one sentence each."""
 
@@ -71,14 +71,14 @@ class ProjectImport:
         """Return the first agent.
 
         Raises:
-            InvalidInputError: there is none that evalgate can run.
+            InvalidInputError: the project names no agent that evalgate can run.
         """
         if not self.agents:
             raise InvalidInputError(f"no agent to run is named in {self.source}: {_NO_AGENT}")
         return self.agents[0]
 
     def get_agent_options(self, agent: str) -> JsonObject:
-        """Return further keys of the section of that agent."""
+        """Return further keys of the section of an agent."""
         return self.agent_options if self.agents and agent == self.agents[0] else {}
 
     def list_files(self, agent: str | None) -> Mapping[str, str]:
@@ -133,7 +133,7 @@ def read_project(workspace: Workspace, source: str) -> ProjectImport:
 
 
 def suggest_import(workspace: Workspace) -> str:
-    """Return a configuration of promptfoo that `--from` can take over; "" if there is none."""
+    """Return the path of a promptfoo configuration that `--from` can take over; "" if there is none."""
     for parent, names in walk_folders(workspace.folder):
         for name in _PROMPTFOO:
             if name in names:
@@ -203,7 +203,7 @@ def _find_initial_sessions(workspace: Workspace, folder: Path) -> Iterator[str]:
 
 
 def _find_variables(folder: Path) -> tuple[str, ...]:
-    """Return the names in `.env` or an example of it, which is in the repository when `.env` is not."""
+    """Return the names of the variables in `.env.example`, else in `.env`."""
     text = next(filter(None, (read_or_empty(folder / name) for name in (".env.example", ".env"))), "")
     return tuple(dict.fromkeys(_VARIABLE.findall(text)))
 
@@ -212,7 +212,7 @@ def _find_variables(folder: Path) -> tuple[str, ...]:
 
 
 def _read_langgraph(workspace: Workspace, folder: Path) -> ProjectImport | None:
-    """Return the graphs of `langgraph.json`. It has no eval sets, so the first one has to be made."""
+    """Return the agents in `langgraph.json`, without eval sets; None if there is no such file."""
     if not (folder / "langgraph.json").is_file():
         return None
     graphs = [each for each in find_candidates(folder).agents if each.startswith("python:")]
@@ -310,7 +310,7 @@ def _adapt_provider(
 
 
 def _list_variables(source: str) -> tuple[str, ...]:
-    """Return the names of variables that a script reads, itself or through a client of a provider."""
+    """Return the names of variables that a script reads, directly or through a provider's client."""
     read = re.findall(r"""(?:environ(?:\.get\(|\[)|getenv\()\s*["'](\w+)["']""", source)
     clients = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
     imported = [

@@ -52,7 +52,7 @@ def build_patterns(eval_sets: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def walk_folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Yield folders with their file names, without hidden and installed ones; stops after 2000 folders."""
+    """Yield (folder, file names), at most 2000 times, without hidden and installed folders."""
     for count, (parent, folders, names) in enumerate(os.walk(folder)):
         if count >= _MOST_FOLDERS:
             return
@@ -71,7 +71,7 @@ def _is_adk_agent(folder: Path, names: list[str]) -> bool:
 
 
 def _iter_graphs(path: Path, relative: Path) -> Iterator[str]:
-    """Yield the graphs of LangGraph's own configuration, as `./src/agent.py:graph`."""
+    """Yield the graphs in a LangGraph configuration, as `./src/agent.py:graph`."""
     try:
         value = json.loads(read_or_empty(path))
     except ValueError:

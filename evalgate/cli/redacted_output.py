@@ -15,7 +15,7 @@ _LONGEST = 4000
 def print_sentence(sentence: str, *, err: bool = False, hide: Callable[[str], str] | None = None) -> None:
     """Print a sentence on one line, safe for any quoted text.
 
-    `hide` removes secrets; by default those of the environment.
+    `hide` removes secrets; the default removes the secrets of the environment.
     """
     # Imported here, because `--help` and shell completion load this module and print nothing that is quoted.
     from evalgate.core.sanitize import to_log_line
@@ -37,7 +37,7 @@ def print_report(text: str, *, is_json: bool = False) -> None:
 
 
 def print_json(text: str) -> None:
-    """Print JSON so that no value in it is a command to a CI runner."""
+    """Print JSON so that a CI runner takes no value in it for a command."""
     from evalgate.core.sanitize import to_log_json
 
     click.echo(to_log_json(text), nl=False)

@@ -89,7 +89,7 @@ def diff(
 
 
 def _summarize(kept: "KeptResult") -> dict[str, Any]:
-    """Return a kept result in brief, as `--json` prints it; if it cannot be read, its id and the error."""
+    """Return the summary of a kept result for `--json`; for an unreadable result, the id and the error."""
     from evalgate.core.errors import InvalidInputError
     from evalgate.reporting.results_history import read_result
 

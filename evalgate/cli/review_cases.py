@@ -27,9 +27,9 @@ Print = Callable[[str], None]
 def review_cases(
     path: str, folder: Path, *, accept: Sequence[str], drop: Sequence[str], accept_all: bool, write: Print
 ) -> int:
-    """Apply the decisions, or ask for them if none is given and there is a terminal.
+    """Apply the given decisions; without any, ask for them on a terminal, or else list the open cases.
 
-    Returns the exit code: 1 if cases are only listed and some are open, else 0.
+    Return the exit code: 1 if open cases were only listed, else 0.
 
     Raises:
         InvalidInputError: the eval set or its notes cannot be read or written, or a name is unknown.
@@ -92,7 +92,7 @@ def _ask_about_cases(review: Review, write: Print) -> None:
 
 
 def _ask_about_case(review: Review, name: str, write: Print) -> bool:
-    """Ask until there is a decision that can be saved; return False to end the review."""
+    """Ask for a decision until it is saved; return False if the user ends the review."""
     while True:
         answer = (
             click.prompt(_CHOICES, prompt_suffix=" > ", default="s", show_default=False).strip().lower()[:1]
@@ -116,7 +116,7 @@ def _correct_case(review: Review, name: str) -> None:
     """Open $EDITOR with the case, and save it if it changed.
 
     Raises:
-        InvalidInputError: the edited text is no case, the editor fails, or nothing was saved in it.
+        InvalidInputError: the edited text is no case, the editor fails, or the user saved nothing.
     """
     text = format_case_json(review, name)
     try:

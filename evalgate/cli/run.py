@@ -60,7 +60,7 @@ class TagParamType(TextType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
-        """List the tags of the last results that begin like the word."""
+        """Return the tags in the last results that begin with the typed text."""
         from evalgate.cli.shell_completion import complete_tag
 
         del ctx, param
@@ -263,7 +263,7 @@ def _run_once(
 
 
 def _keep_recordings(plan: "Plan", reports: Path) -> None:
-    """Raise InvalidInputError if the results would be written over a recording that answers the tools."""
+    """Raise InvalidInputError if the results would overwrite a recording that answers tool calls."""
     if plan.recordings:
         from evalgate.runner.tool_mocks import refuse_overwriting
 
@@ -356,7 +356,7 @@ AGAIN = "again"
 def choose_out(context: click.Context, folder: Path, out: str, agent: str | None) -> str:
     """Return the folder of the reports: `out`, or a folder in it if `out` holds the recording to replay.
 
-    Otherwise a replay would overwrite the reports of the run that it replays. An explicit `--out` is obeyed.
+    So a replay does not overwrite the reports of the replayed run. An explicit `--out` is obeyed.
     """
     kind, _, recording = (agent or "").partition(":")
     if kind != "replay" or context.get_parameter_source("out") is not ParameterSource.DEFAULT:
@@ -368,7 +368,7 @@ def choose_out(context: click.Context, folder: Path, out: str, agent: str | None
 def build_resume_command(arguments: Sequence[str]) -> str:
     """Return the command line that resumes an interrupted run, ready to paste.
 
-    Return "" if the command was not typed by a person, as in the action, which has an input for it.
+    Return "" if no person typed the command, as in the GitHub action, which has an input `resume`.
     """
     if arguments[:1] not in (["run"], ["matrix"]):
         return ""
@@ -415,7 +415,7 @@ def build_repro_options(
 
 
 def _find_base_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
-    """Return the folder in which a reader types commands, and True if it is a checkout's root in CI."""
+    """Return the folder in which a reader types commands, and True if it is the root of a CI checkout."""
     here, root = Path.cwd().resolve(), environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR")
     if root and here.is_relative_to(Path(root).resolve()):
         return Path(root).resolve(), True
@@ -423,7 +423,7 @@ def _find_base_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
 
 
 def _format_path(path: Path, base: Path, as_typed: str, *, is_ci: bool) -> str:
-    """Return a path as it is typed in `base`; "" for one that other machines do not have."""
+    """Return a path as typed in the folder `base`; "" for a path that only the CI machine has."""
     found = path.resolve()
     if found.is_relative_to(base):
         return found.relative_to(base).as_posix()

@@ -1,4 +1,4 @@
-"""`evalgate plan`: the cases and runs that it takes to see a drop, and their cost."""
+"""`evalgate plan`: the number of cases and runs that show a drop, and their cost."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,9 +51,9 @@ class DesignPower:
     runs: str
     """`3`, or `auto`."""
     smallest_drop: float | None
-    """Smallest drop that is caught, in the metric's own range; None: no drop is."""
+    """Smallest drop that is caught, in the metric's own range; None if no drop is caught."""
     cases: int | None
-    """Cases like the present ones that catch the wanted drop; None: more than 100,000."""
+    """Number of cases like the present cases that catch the wanted drop; None for more than 100,000."""
 
 
 @frozen
@@ -75,7 +75,7 @@ class MetricPower:
 
 @frozen
 class DesignCost:
-    """Usage of one number of runs: the least and the most; None where it is not known."""
+    """Usage of one number of runs, as (least, most); None if unknown."""
 
     runs: str
     agent_runs: tuple[int, int]
@@ -86,10 +86,10 @@ class DesignCost:
 
 @frozen
 class GatePlan:
-    """The cases and runs that it takes to see a drop."""
+    """The number of cases and runs that show a drop."""
 
     source: str
-    """Baseline that the figures follow from; "" if there is none."""
+    """Baseline from which the figures follow; "" if there is none."""
     cases: int
     stored_runs: tuple[int, int] | None
     """Fewest and most stored runs of a case."""

@@ -107,7 +107,7 @@ class _Bash(BashComplete):
     """Part of the last word in front of the part that readline replaces."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the finished words and the one that is being typed."""
+        """Return the finished words, and the word that is being typed."""
         at = int(os.environ["COMP_CWORD"])
         parts = split_arg_string(os.environ["COMP_WORDS"])[: at + 1]
         parts += [""] * (at + 1 - len(parts))

@@ -1,4 +1,4 @@
-"""Make recorded conversations such that an eval set can hold them."""
+"""Clean recorded conversations so that an eval set can hold them."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from evalgate.redaction.redactor import rewrite_tree
 
 
 def make_storable(case: EvalCase) -> EvalCase:
-    """Return the case without what no eval set can hold: halves of characters, NaN and infinite numbers.
+    """Return the case without halves of characters, NaN and infinite numbers, which no eval set can hold.
 
     Instrumentations cut texts in the middle of a character, and Python writes NaN into JSON.
     """
@@ -32,7 +32,7 @@ def make_storable(case: EvalCase) -> EvalCase:
 
 
 def _name_non_finite(value: Any) -> Any:
-    """Return JSON with the names of NaN and of infinite numbers instead of them."""
+    """Return a JSON value with the name, such as "NaN", in place of each NaN and infinite number."""
     if isinstance(value, float) and not math.isfinite(value):
         return json.dumps(value)
     if isinstance(value, Mapping):

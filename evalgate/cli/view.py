@@ -69,9 +69,9 @@ def view(
 
 @contextlib.contextmanager
 def write_redirect(address: str, project: Path) -> Iterator[str]:
-    """Yield the address of a file that leads to `address` and that only this user can read.
+    """Yield the address of a file that redirects to `address` and that only this user can read.
 
-    Other users see the command line of a browser. With this address, it holds no token.
+    Other users can see a browser's command line. With the address of the file, it contains no token.
     """
     # Some browsers see no temporary files (snap). Git ignores the history.
     history = project.resolve() / ".evalgate/history"

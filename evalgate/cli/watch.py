@@ -44,7 +44,7 @@ class WatchedCases:
 
     fingerprints: dict[CaseKey, str] = field(default_factory=dict)
     patterns: dict[CaseKey, str] = field(default_factory=dict)
-    """Case to `FILE:CASE`."""
+    """`FILE:CASE` of each case."""
     failed: set[CaseKey] = field(default_factory=set)
     """Cases that did not pass in their newest run."""
     unrun: set[CaseKey] = field(default_factory=set)
@@ -53,7 +53,7 @@ class WatchedCases:
     def update_cases(
         self, fingerprints: Mapping[CaseKey, str], patterns: Mapping[CaseKey, str]
     ) -> set[CaseKey]:
-        """Take over the cases as they are now; return those without results since their last edit."""
+        """Store the present cases; return the cases without results since their last edit."""
         edited = {key for key, value in fingerprints.items() if self.fingerprints.get(key) != value}
         self.fingerprints, self.patterns = dict(fingerprints), dict(patterns)
         self.failed &= self.fingerprints.keys()
@@ -61,7 +61,7 @@ class WatchedCases:
         return set(self.unrun)
 
     def update_results(self, passed: Mapping[CaseKey, bool]) -> None:
-        """Take over the results of a run."""
+        """Store the results of a run."""
         self.unrun -= passed.keys()
         self.failed -= passed.keys()
         self.failed |= {key for key, is_passed in passed.items() if not is_passed}
@@ -69,7 +69,7 @@ class WatchedCases:
     def choose_cases(self, edited: Collection[CaseKey], *, is_code: bool) -> list[CaseKey]:
         """Return the cases to run after a change.
 
-        `is_code`: other files than eval sets changed, such as the agent: the cases that failed, else all.
+        With `is_code`, files other than eval sets changed: run the failed cases too, or all if none failed.
         """
         wanted = set(edited) | (self.failed or set(self.fingerprints) if is_code else set())
         return [key for key in self.fingerprints if key in wanted]
@@ -77,7 +77,7 @@ class WatchedCases:
 
 @dataclass
 class FileWatcher:
-    """Files of a project, without the reports and what tools leave behind."""
+    """Files of a project, without reports and leftovers of tools."""
 
     root: Path
     reports: Path
@@ -191,7 +191,7 @@ class _WatchLoop:
         self.child: subprocess.Popen[bytes] | None = None
 
     def run_forever(self) -> None:
-        """Run everything once, then what each change concerns."""
+        """Run all cases once, and after each change the cases that it concerns."""
         before = self._watcher.take_snapshot()
         wanted: Sequence[CaseKey] | None = () if self._load_cases() is None else None
         while True:
@@ -207,7 +207,7 @@ class _WatchLoop:
             wanted = self._choose_cases(changed)
 
     def stop_child(self) -> None:
-        """End the run that is under way, as Ctrl-C does, and wait for its reports."""
+        """End the run in progress, as Ctrl-C does, and wait for its reports."""
         if self.child is not None:
             with suppress(ProcessLookupError):
                 self.child.terminate()
@@ -277,10 +277,10 @@ class _WatchLoop:
             self._cases.update_results({case.key: case.status == "passed" for case in record.cases})
 
     def _note_changes(self, before: Snapshot) -> Snapshot:
-        """Return the snapshot to wait with, after a run during which files changed.
+        """Return the snapshot to compare with after a run, during which files may have changed.
 
-        Eval sets count as changed by the user. Other files may be the agent's own: running again for them
-        would never end.
+        It leaves out changed eval sets, so that they cause a new run. Other files may be written by the
+        agent, and a new run for them would never end.
         """
         now = self._watcher.take_snapshot()
         changed = compare_snapshots(before, now)
@@ -293,7 +293,7 @@ class _WatchLoop:
 
 
 def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":
-    """Return the options of the command line that say which cases there are and how they are run."""
+    """Return the options of the command line about the selection of cases and the way to run them."""
     from evalgate.config.cli_overrides import Overrides, SelectionOptions
 
     known = {each.name for each in fields(Overrides)}
@@ -305,7 +305,7 @@ def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":
 def list_typed_options(
     context: click.Context, values: Mapping[str, Any], skipped: Collection[str]
 ) -> list[str]:
-    """Return the options that the user typed as words of a command line; `values` are theirs by name."""
+    """Return the words of the options that the user typed; `values` are the options' values by name."""
     words: list[str] = []
     for parameter in context.command.params:
         name = parameter.name or ""
