@@ -46,8 +46,8 @@ def read_file(path: Path) -> bytes:
     """Return the content of a regular file.
 
     Raises:
-        SpecialFileError: it is a device, a pipe or a socket.
-        OSError: it cannot be read.
+        SpecialFileError: the file is a device, a pipe or a socket.
+        OSError: the file cannot be read.
     """
     _check_ends(path.stat())  # before it is opened: opening some devices has effects
     with open(path, "rb", opener=_open_without_waiting) as file:
@@ -59,7 +59,7 @@ def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict") -> st
     """Return the text of a regular file, with every line end converted to a newline.
 
     Raises:
-        UnicodeDecodeError: it is in another encoding.
+        UnicodeDecodeError: the file has another encoding.
         OSError: as `read_file`.
     """
     return io.StringIO(read_file(path).decode(encoding, errors), newline=None).read()
@@ -91,7 +91,7 @@ def read_input_file(path: Path, shown_as: str) -> bytes:
     """Return the content of a file that a user names.
 
     Raises:
-        InvalidInputError: it is a device, a pipe or a socket.
+        InvalidInputError: the file is a device, a pipe or a socket.
         OSError: there is no such file, or it cannot be read.
     """
     try:
@@ -132,8 +132,8 @@ def check_is_regular(path: Path) -> None:
     """Raise an error for a file that `read_file` would refuse; call this before other code opens the file.
 
     Raises:
-        SpecialFileError: it is a device, a pipe or a socket.
-        OSError: it does not exist, or its status cannot be read.
+        SpecialFileError: the file is a device, a pipe or a socket.
+        OSError: the file does not exist, or its status cannot be read.
     """
     _check_ends(path.stat())
 
@@ -165,7 +165,7 @@ def write_atomically(path: Path, text: str | Iterable[str], owner: Owner | None 
     write into the checkout of another user.
 
     Raises:
-        OSError: it cannot be written; no temporary file is left behind.
+        OSError: the file cannot be written; no temporary file is left behind.
     """
     make_folder(path.parent, owner)
     # In the same folder: a rename is atomic only within one file system.
@@ -214,7 +214,7 @@ def make_folder(folder: Path, owner: Owner | None = None) -> None:
     """Create `folder` and its missing parents; those that are created belong to `owner`.
 
     Raises:
-        OSError: it cannot be created, or something that is no folder is in the way.
+        OSError: a folder cannot be created, or a file has its name.
     """
     missing = [created for created in (folder, *folder.parents) if not created.exists()]
     folder.mkdir(parents=True, exist_ok=True)
@@ -298,7 +298,7 @@ def replace_nested_file(folder: int, path: str, text: Iterable[str], owner: Owne
     """Replace a file below an open folder, and create the folders on its way; `path` is relative, with `/`.
 
     Raises:
-        OSError: it cannot be written, or the path leads through a link or out of the folder.
+        OSError: the file cannot be written, or the path leads through a link or out of the folder.
     """
     *parts, name = path.split("/")
     if not {"", ".", ".."}.isdisjoint([*parts, name]):
@@ -317,7 +317,7 @@ def replace_file(folder: int, name: str, text: Iterable[str], owner: Owner | Non
     """Replace a file in an open folder, as `write_atomically` does.
 
     Raises:
-        OSError: it cannot be written; no temporary file is left behind.
+        OSError: the file cannot be written; no temporary file is left behind.
     """
     with _create_temporary(folder, name) as (descriptor, temporary):
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
@@ -330,7 +330,7 @@ def copy_file(source: BinaryIO, folder: int, names: Iterator[str], owner: Owner 
     """Copy a file into an open folder, atomically, under the first of `names` that is not taken.
 
     Raises:
-        OSError: it cannot be read or written; no temporary file is left behind.
+        OSError: a file cannot be read or written; no temporary file is left behind.
     """
     name = next(names)
     with _create_temporary(folder, name) as (descriptor, temporary):

@@ -301,7 +301,7 @@ def run_git_bytes(folder: Path, *words: str, given: bytes = b"", with_own_settin
 
 
 class GitError(Exception):
-    """Git failed, is not installed, or took too long. The message is what git printed."""
+    """Git failed, is not installed, or took too long; the message says why."""
 
 
 def execute_git(folder: Path, *words: str, given: bytes = b"", with_own_settings: bool = False) -> bytes:

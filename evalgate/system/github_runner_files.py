@@ -1,11 +1,11 @@
 """The files through which GitHub's runner and a step communicate: the event, and the command files.
 
-In a container action the agent runs as the runner's user, who owns them. So they are opened before the first
-process of an agent starts: the event is read once, and a command file is written through the descriptor that
-was opened then. At the end each command file is checked: it must contain its earlier content and the gate's
-output, and nothing else. Otherwise an agent could name another pull request, set outputs, or put `LD_PRELOAD`
-into the environment of later steps. All paths are those that the runner named: no link is followed, and no
-pipe is waited for.
+In a container action the agent runs as the runner's user, who owns these files. So the gate opens the files
+before the first process of an agent starts: it reads the event once, and writes to a command file only
+through the descriptor from that time. At the end each command file is checked: it must contain its earlier
+content and the gate's output, and nothing else. Otherwise an agent could name another pull request, set
+outputs, or put `LD_PRELOAD` into the environment of later steps. The gate follows no link at a path that the
+runner named, and waits for no pipe.
 """
 
 import errno
@@ -44,7 +44,7 @@ def open_regular(path: str, flags: int, *, dir_fd: int | None = None) -> int:
     """Open a regular file without following a link at its end or waiting for a pipe; return the descriptor.
 
     Raises:
-        OSError: it cannot be opened, or is no regular file.
+        OSError: the file cannot be opened, or is no regular file.
     """
     wanted = flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     descriptor = os.open(path, wanted, 0o644, dir_fd=dir_fd)
@@ -266,7 +266,7 @@ def _read_all(descriptor: int, most: int) -> bytes:
     """Return the content of a file.
 
     Raises:
-        OSError: it cannot be read, or is larger than `most` bytes.
+        OSError: the file cannot be read, or is larger than `most` bytes.
     """
     parts: list[bytes] = []
     size = 0

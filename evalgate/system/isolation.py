@@ -38,8 +38,8 @@ _MOUNTS = Path("/proc/self/mountinfo")
 def choose_agent_user(owner: UserIds, environ: Mapping[str, str]) -> UserIds:
     """Return the user and group that the agent of a workspace of `owner` runs as.
 
-    The group is the owner's, unless a container engine's socket belongs to that group. Then it is a group
-    that no socket has: the group with the id of the user, else 65534, else the next id that is free.
+    The group is the owner's, unless a container engine's socket belongs to that group. In that case, the
+    group is one that no socket has: the user's id, else 65534, else the next free id.
     """
     uid, gid = owner
     taken = {status.st_gid for _, status in _stat_sockets(uid, environ)}

@@ -17,7 +17,7 @@ _LATE_S = 0.05
 
 
 class LoopTimer:
-    """Timer that calls `act` after `seconds`; a delay by a blocked loop is added to the time."""
+    """Timer that calls `act` after `seconds`; if a blocked loop delays it, it waits that long again."""
 
     __slots__ = ("_act", "_handle", "_loop", "_rounds", "due")
 

@@ -139,7 +139,7 @@ def _build_git_env(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: bool) -> Iterator[Setting]:
-    """Yield git's credentials: those that the checkout left, else the token of the job.
+    """Yield git's credentials: the credentials that the checkout left, else the job's token.
 
     Outside GitHub the user's own configuration may name a helper that knows the password. That
     configuration is not read if the agent runs as another user than the gate.

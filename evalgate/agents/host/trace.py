@@ -1,7 +1,7 @@
-"""Recorder of the timed steps of a session, which sends each to the gate when it ends.
+"""Recorder of the timed steps of a session, which sends each step to the gate when the step ends.
 
-The gate requests the steps with `trace` in the message `start`. Recording must never break a turn: what
-cannot be converted is cut, and what exceeds the limits is left out.
+The gate requests the steps with `trace` in the message `start`. Recording must never break a turn: steps that
+cannot be converted are left out, and large values are cut.
 """
 
 from __future__ import annotations

@@ -427,7 +427,7 @@ def _build_cluster_spec(
 def _select_agent_env(
     settings: AgentConfig, what: str, environ: Mapping[str, str], *, with_harmless: bool
 ) -> dict[str, str]:
-    """Return the agent's environment variables for an actor, and those that its options name as `${NAME}`.
+    """Return the agent's variables for an actor, including variables that its options name as `${NAME}`.
 
     Without `with_harmless`, variables that only describe this machine (PATH, HOME, …) are left out unless
     the agent's `env` lists them.

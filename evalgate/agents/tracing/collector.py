@@ -349,7 +349,7 @@ class TracedSession:
         return merge_replies(reply or Reply(), transcript.reply)
 
     def take_spans(self) -> Sequence[TraceSpan]:
-        """Return the steps that the last turn's spans describe, else those that the agent reported."""
+        """Return the steps in the last turn's spans, or without spans, the steps that the agent reported."""
         from evalgate.agents.tracing.span_steps import convert_turn_spans
 
         reported = self._inner.take_spans() if isinstance(self._inner, RecordsSpans) else ()

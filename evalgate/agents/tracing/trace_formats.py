@@ -65,7 +65,7 @@ def read_otlp_json(request: object) -> list[Span]:
     """Return the spans of an export request in JSON.
 
     Raises:
-        InvalidOtlpError: it is no export request.
+        InvalidOtlpError: the data is no export request.
     """
     if not isinstance(request, dict) or not isinstance(request.get("resourceSpans", []), list):
         raise InvalidOtlpError("it has no `resourceSpans`")
@@ -76,7 +76,7 @@ def read_otlp_protobuf(body: bytes) -> list[Span]:
     """Return the spans of an export request in Protobuf.
 
     Raises:
-        InvalidOtlpError: it is no export request.
+        InvalidOtlpError: the data is no export request.
         InvalidInputError: the package `opentelemetry-proto` is missing.
     """
     try:

@@ -2,12 +2,12 @@
 
 A signal to the worker's process group does not reach a process that left the group. The environment of each
 worker therefore contains a mark, which all of its descendants inherit and which Linux shows in `/proc`. A
-process that cleared its environment becomes a child of the gate once its parent is gone, and is found there.
+process that cleared its environment is found among the children of the gate, after its parent ended.
 
-The watchdog is a small process that waits until the gate is gone. The kernel closes the pipe between them
-however the gate ended. Then the watchdog ends every process that carries a mark of this gate: agents that do
-not read their stdin, and their children, also those in another session. The watchdog runs this module, which
-therefore imports little.
+The watchdog is a small process that waits until the gate is gone. However the gate ends, the kernel closes
+the pipe between the two. Then the watchdog ends every process that carries a mark of this gate: agents that
+do not read their stdin, and their children, also those in another session. The watchdog runs this module,
+which therefore imports little.
 """
 
 import os
@@ -116,7 +116,7 @@ def _signal_if_marked(pid: int, wanted: bytes, number: int) -> bool:
 
 
 def _has_mark(pid: int, wanted: bytes) -> bool:
-    """Return True if a variable in the process's environment begins with `wanted`; False if it is dead."""
+    """Return True if a line of the process's environment begins with `wanted`; False if it ended."""
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123  as above
             return any(each.startswith(wanted) for each in file.read().split(b"\0"))

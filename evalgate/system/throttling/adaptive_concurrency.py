@@ -74,7 +74,7 @@ class AdaptiveConcurrency:
             self._wake_waiters()
 
     def on_throttled(self, since: float) -> None:
-        """Reduce the limit by half, unless that happened after `since`, the start of the throttled task."""
+        """Lower the limit to half of the used slots, unless it fell after `since`, the start of the task."""
         # All tasks that were running at that time report the same overload. Were each of them to halve the
         # limit, one overload of 64 tasks would leave a single slot.
         if since > self._lowered_at:

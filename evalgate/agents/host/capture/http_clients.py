@@ -2,7 +2,7 @@
 
 `Client.send` is patched and not the SDKs: these differ from release to release, and each has a dozen methods
 (`create`, `parse`, `stream`, raw answers, asynchronous or not) that all call `send`. Each retry of an SDK is
-an exchange of its own, and counts if it is answered.
+a separate exchange, which counts if it is answered.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def create_host(agent: object) -> Optional[AgentHost]:
     """Return a host for a compiled graph or any other runnable of LangChain, else None.
 
     Raises:
-        UnusableEntryError: the graph is not compiled, or it is unclear which input key takes the user's text.
+        UnusableEntryError: the graph is not compiled, or several input keys could take the user's text.
     """
     if is_a(agent, "langgraph", "StateGraph"):
         raise UnusableEntryError("it is a graph that is not compiled: name what `compile()` gives")

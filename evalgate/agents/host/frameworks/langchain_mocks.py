@@ -54,7 +54,7 @@ def _mock_tool(tool: Any, tool_input: Any) -> Any:
 
 
 def _select_model_arguments(tool: Any, tool_input: Any) -> Any:
-    """Return the arguments that the model wrote, without those that LangGraph adds, such as its state."""
+    """Return the arguments that the model wrote, without arguments that LangGraph adds, such as its state."""
     if not isinstance(tool_input, dict):
         return None
     schema, whole = tool.tool_call_schema, tool.get_input_schema()
