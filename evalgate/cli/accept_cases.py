@@ -269,6 +269,6 @@ def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) ->
 
 
 def _lacks_response(case: CaseResult, only: Part | None) -> bool:
-    """Return True if a turn expects no response, and `--only` does not ask to accept one."""
+    """Return True if a turn expects no response, and `--only` is not given."""
     expected = [turn.expected for run in case.runs for turn in run.turns if turn.expected is not None]
     return any(reply.response is None for reply in expected) and only is None

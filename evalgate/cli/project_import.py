@@ -1,8 +1,8 @@
 """`evalgate init --from`: take over the evaluation of a project from another tool.
 
 Eval sets that evalgate reads stay where they are, with the criteria next to them. Tests of promptfoo and data
-sets of DeepEval are converted to files in `evals/`. Parts without a counterpart are listed, none is left out
-in silence. docs/import-projects.md describes it for users.
+sets of DeepEval are converted to files in `evals/`. All parts without a counterpart are listed.
+docs/import-projects.md describes the command for users.
 """
 
 import json
