@@ -116,7 +116,7 @@ def _signal_if_marked(pid: int, wanted: bytes, number: int) -> bool:
 
 
 def _has_mark(pid: int, wanted: bytes) -> bool:
-    """Return True if a line of the process's environment begins with `wanted`; False if it ended."""
+    """Return True if a `NAME=value` of the process's environment begins with `wanted`, else False."""
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123  as above
             return any(each.startswith(wanted) for each in file.read().split(b"\0"))
