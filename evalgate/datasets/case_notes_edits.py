@@ -57,7 +57,7 @@ def add_notes(text: str, notes: Mapping[str, CaseNote], shown_as: str, eval_set:
     """Return the text of the file with notes about further cases; `text` is "" for a new file.
 
     Raises:
-        InvalidInputError: the file has no place for them, because `cases` is written in braces.
+        InvalidInputError: the file has no place for the notes, because `cases` is written in braces.
     """
     if not notes:
         return text
@@ -203,7 +203,7 @@ def set_check(
     Schemas in files are not read.
 
     Raises:
-        InvalidInputError: the conditions are wrong, or the file has no place for them.
+        InvalidInputError: the conditions are wrong, or the file has no place for the check.
     """
     if conditions is not None:
         _validate_check(name, conditions, shown_as)

@@ -88,7 +88,7 @@ def _build_answer(
     fingerprint: str,
     decided: RunMetric | None = None,
 ) -> JudgedAnswer:
-    """Return an answer from its texts and last turn; the verdict is that of `decided` or else `judged`."""
+    """Return an answer from its texts and last turn, with the verdict of `decided` or else `judged`."""
     verdict = decided or judged
     name = f"{case.eval_set_id}:{case.eval_id}"
     question, answer = texts

@@ -29,7 +29,7 @@ def edit_items(
 ) -> list[Any]:
     """Return the decoded items of a list that was read as `old` and is to be read as `new`.
 
-    `edit` changes the decoded form of a changed item, and `build` makes that of an added item. A moved item
+    `edit` returns the decoded form of a changed item, and `build` of an added item. A moved item
     is recognised if it is equal, else by the first of `is_same` that returns True.
     """
     if len(raw) != len(old):
