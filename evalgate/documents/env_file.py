@@ -32,7 +32,7 @@ def read_env_file(path: Path) -> dict[str, str]:
 
 
 def read_env_files(files: Iterable[str], folder: Path) -> dict[str, str]:
-    """Return the variables of several files; those of a later file replace those of an earlier one.
+    """Return the variables of several files; a variable of a later file replaces an earlier one.
 
     Raises:
         InvalidInputError: a file cannot be read, or has a line that is no assignment.

@@ -18,7 +18,7 @@ _Item = TypeVar("_Item")
 def update_json(text: str, old: object, new: object) -> str:
     """Return `text`, which decodes to `old`, changed so that it decodes to `new`.
 
-    Everything that is in both keeps its text: indentation, spelling of numbers, escapes, order of keys. New
+    Values that stay equal keep their text: indentation, spelling of numbers, escapes, order of keys. New
     parts are indented like their surroundings. `text` has no byte order mark.
     """
     start = skip_blanks(text, 0)
@@ -30,10 +30,10 @@ def update_json(text: str, old: object, new: object) -> str:
 def align_items(
     old: Sequence[_Item], new: Sequence[_Item], *is_same: Callable[[_Item, _Item], bool]
 ) -> list[int | None]:
-    """Return for each new item the index of the old item that it was, or None for an added one.
+    """Return for each new item the index of the matching old item, or None for an added item.
 
-    Identical items are matched first, then items that are the same by the first of `is_same`, by the second,
-    and so on. The others are changed items: those between the same two neighbours are matched in their order.
+    Identical items are matched first, then items for which the first predicate of `is_same` is true, then the
+    second, and so on. The remaining items are matched in order if they are between the same two neighbours.
     Each old item is used once.
     """
     found = _match_identical(old, new)
@@ -110,7 +110,7 @@ class _Member:
 
     key: str | int
     start: int
-    """Start of the key in an object, of the value in a list."""
+    """In an object the start of the key, in a list the start of the value."""
     value_start: int
     end: int
 
@@ -234,7 +234,7 @@ class _Editor:
     def _render(self, value: object, indent: str | None, like: int | None = None) -> str:
         """Return the text of a new value that begins on a line with `indent`; None: all on one line.
 
-        `like` is the offset of a similar value: parts that are on one line there are on one line here too.
+        `like` is the offset of a similar value: parts on one line in that value are on one line here too.
         """
         if indent is None or not value or not isinstance(value, Mapping | list | tuple):
             return self._dump(value)

@@ -49,7 +49,7 @@ def explain_decode_error(error: JSONDecodeError) -> str:
 
 
 def find_error_position(error: JSONDecodeError) -> LineColumn:
-    """Return line and column of a decoder's error; a trailing comma itself, as Python 3.13 does."""
+    """Return line and column of a decoder's error; for a trailing comma those of the comma."""
     text, at = error.doc, error.pos
     before = _skip_blanks_back(text, at)
     trailing = text[at : at + 1] in {"]", "}"} and before and text[before - 1] == ","

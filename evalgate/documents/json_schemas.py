@@ -31,7 +31,7 @@ def check_schema(schema: object) -> str:
 
 
 def _find_dangling_reference(schema: object) -> str:
-    """Return a complaint about a reference to what the schema does not hold, or "".
+    """Return a complaint about a reference to a part that the schema lacks, or "".
 
     No value fits such a schema, so a group of `none_of` would never hold, and its check would always pass.
     """

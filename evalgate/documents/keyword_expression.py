@@ -92,7 +92,7 @@ class _Parser:
         return parts[0] if len(parts) == 1 else lambda matches: any(part(matches) for part in parts)
 
     def expect_end(self) -> None:
-        """Raise an error if anything is left."""
+        """Raise KeywordExpressionError if any of the text is left."""
         if self._next.kind != "end":
             self._reject("the end, `and` or `or`")
 

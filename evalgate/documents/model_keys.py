@@ -1,4 +1,4 @@
-"""The keys that an object of a file may hold, by the pydantic model that reads the file."""
+"""The keys that an object in a file may have, according to the pydantic model that reads the file."""
 
 from collections.abc import Iterable, Iterator
 from types import UnionType

@@ -59,7 +59,7 @@ class UnexpectedShapeError(Exception):
 
 
 def require_members(value: object, known: frozenset[str]) -> dict[str, object]:
-    """Return `value` if it is an object with `known` keys only; else raise UnexpectedShapeError."""
+    """Return `value` if it is an object with no keys but `known`; else raise UnexpectedShapeError."""
     if isinstance(value, dict) and value.keys() <= known:
         return value
     raise UnexpectedShapeError
@@ -240,7 +240,7 @@ def parse_finite_float(literal: str) -> float:
 class _StrictDecoder:
     """Decoder that counts the members of all decoded objects.
 
-    If an object has a key twice, only one member is left, so the count is less than in the text.
+    A key that an object has twice counts once, so the count is less than the number of members in the text.
     """
 
     def __init__(self) -> None:
@@ -308,8 +308,8 @@ def _decode_value(
 ) -> tuple[object, int]:
     """Return the value at `start` and the offset of its end, and add the positions of members to `offsets`.
 
-    Only the outermost `levels` are walked in Python and have their positions added. The C decoder reads
-    everything below, and the items of lists.
+    Python code reads only the outermost `levels` and adds their positions. The C decoder reads everything
+    below, and the items of lists.
 
     Raises:
         ValueError, NotStrictJsonError: the text is not JSON, or the decoder rejects it.

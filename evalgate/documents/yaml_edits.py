@@ -1,4 +1,4 @@
-"""Change values in the text of a YAML file: comments, order and layout of all else stay."""
+"""Change values in the text of a YAML file and keep the comments, order and layout of all other text."""
 
 import json
 import re
@@ -19,10 +19,10 @@ _LONGEST_LINE = 100
 
 
 def set_yaml_value(text: str, path: Sequence[str], value: object, shown_as: str) -> str:
-    """Return the text of an object with another value at a path of keys; missing objects are added.
+    """Return the text of an object with `value` at a path of keys; missing objects are added.
 
-    None removes the value, and the objects that are empty then. Comments within a replaced value are lost; a
-    list that only gets further items keeps them.
+    None removes the old value, and objects that become empty. Comments within a replaced value are lost; a
+    list that only gets further items keeps its comments.
 
     Raises:
         InvalidInputError: the text is not YAML, or cannot be changed there, as with an alias.
@@ -67,7 +67,7 @@ def get_value(root: object, path: Sequence[str]) -> object:
 
 
 def _set_value(root: object, path: Sequence[str], value: object) -> object:
-    """Return decoded YAML with another value at a path, as `set_yaml_value`."""
+    """Return decoded YAML with `value` at a path; None removes, as in `set_yaml_value`."""
     before = root if isinstance(root, Mapping) else {}
     key, rest = path[0], path[1:]
     new = _set_value(before.get(key), rest, value) if rest else value
@@ -94,7 +94,7 @@ def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: obje
 
 
 def _append_items(text: str, node: Any, before: object, after: object) -> str:
-    """Return the text with further items in a list; "" if `after` is not `before` with more items."""
+    """Return the text with the items added that `after` has behind those of `before`; "" if others differ."""
     if not (isinstance(before, list) and isinstance(after, list | tuple) and before):
         return ""
     if len(after) <= len(before) or list(after[: len(before)]) != before:
@@ -176,7 +176,7 @@ def find_value(node: yaml.Node | None, key: str) -> Any:
 
 
 def apply_edits(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    """Return the text with other parts: start, end and new text of each, which do not overlap."""
+    """Return the text with parts replaced; each edit is (start, end, new text), and edits do not overlap."""
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
@@ -193,7 +193,7 @@ def find_column(text: str, index: int) -> int:
 
 
 def find_line_end(text: str, node: yaml.Node) -> int:
-    """Return the index after the last line of a value; a block ends before the blank lines behind it."""
+    """Return the index after the last line of a value, without the blank lines that follow a block."""
     while isinstance(node, yaml.MappingNode | yaml.SequenceNode) and node.value and not node.flow_style:
         last = node.value[-1]
         node = last[1] if isinstance(last, tuple) else last
@@ -207,7 +207,7 @@ def end_line(text: str) -> str:
 
 
 def indent_block(block: str, indent: int, own: int = 2) -> str:
-    """Return lines that are indented by `own` columns, indented by `indent`."""
+    """Change the indentation of a block of lines from `own` to `indent` columns."""
     pad = " " * (indent - own)
     return "".join(f"{pad}{line}" if line.strip() else line for line in block.splitlines(keepends=True))
 

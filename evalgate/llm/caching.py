@@ -1,8 +1,8 @@
 """Cache of model answers in one SQLite file, so that only new questions are sent.
 
-It uses SQLite's rollback journal, not its write-ahead log. At rest there is one whole file, on any file
-system. A process that is killed leaves a journal next to it, which the next process rolls back. Every answer
-is a transaction of its own, so processes that share the file never wait long for each other.
+The cache uses SQLite's rollback journal, not its write-ahead log: it works on any file system, and is a
+single file when no process writes. A killed process leaves a journal next to the file, which the next process
+rolls back. Every answer is its own transaction, so processes that share the file never wait long.
 """
 
 import asyncio
@@ -108,7 +108,7 @@ class ResponseCache:
             self._run_query(insert_answer)
 
     def prune(self, *, max_age_days: float, max_bytes: int) -> int:
-        """Remove answers unused for `max_age_days`, then the longest unused ones until `max_bytes` suffice.
+        """Remove answers unused for `max_age_days`, then the longest unused until `max_bytes` are left.
 
         Return the number of removed answers. Answers that this run used count as used now.
         """
@@ -126,7 +126,7 @@ class ResponseCache:
         return self._run_query(delete_unused) or 0
 
     def close(self) -> None:
-        """Close the file, after storing when the answers of this run were used."""
+        """Store the times at which the answers of this run were used, and close the file."""
         self._update_last_used()
         with self._lock:
             if self._file is not None:

@@ -14,7 +14,7 @@ class Anchor:
     label: bool | float
     """People's label: passed or not, or a score."""
     judged: float | None
-    """The judge's score; None if it gave none."""
+    """The judge's score; None if the judge gave no score."""
     threshold: float = 0.5
     """Least score that counts as passed, for a label that is true or false."""
     tolerance: float = 0.1
@@ -42,7 +42,7 @@ class AnchorVerdict:
     missed: tuple[str, ...] = ()
     """Names of the anchors that are not met."""
     unanswered: tuple[str, ...] = ()
-    """Names of those in `missed` without a score."""
+    """Names of the anchors in `missed` that have no score."""
 
     @property
     def is_reliable(self) -> bool:

@@ -356,10 +356,10 @@ def get_judge_resolver(judges: ProvidesJudges | None) -> JudgeResolver:
 def _build_model_changes(
     config: JudgeConfig, model: str, own: tuple[str, str] | None
 ) -> Mapping[str, object]:
-    """Return the changes of `config` for another model.
+    """Return the fields of `config` that change for another model.
 
-    `own` is the provider and model that `model` names, or None. The endpoint stays the same, unless the model
-    belongs to another provider and the configured one serves only its own models.
+    `own` is the (provider, model) that `model` names, or None. The endpoint stays the same, unless the model
+    belongs to another provider and the configured provider serves only its own models.
     """
     serves_any = config.base_url is not None or PROVIDERS.get(config.provider) is None
     if own is None or serves_any or config.provider in _SERVE_ANY:

@@ -348,8 +348,8 @@ class OpenAIModel:
     async def _send_request(self, request: ModelRequest, where: str) -> str | JudgeError:
         """Send a request and return the response's text without the key, or the failure.
 
-        The failure is returned, not raised. An exception that is raised while the SDK's exception is handled
-        would carry that one as its context, and with it the request and its key.
+        The failure is returned, not raised: an exception that is raised while the SDK's exception is handled
+        would have the SDK's exception as its context, with the request and the key.
         """
         from openai import APIConnectionError, APIError, APIStatusError
 
@@ -401,7 +401,7 @@ class OpenAIModel:
 
 
 def check_sdk() -> None:
-    """Check that OpenAI's SDK is installed, without importing it: that takes a second.
+    """Check that OpenAI's SDK is installed, without the import, which takes a second.
 
     Raises:
         InvalidInputError: it is not installed.

@@ -111,11 +111,11 @@ async def take_samples(
 ) -> Samples[T]:
     """Take `count` samples of one question concurrently.
 
-    `parse` raises UnparsableAnswerError for an answer that it cannot parse. Such an answer is requested once
-    more, and so is a refusal or an outage that was not retried before. If too few samples are usable then,
-    failed ones from the cache are requested anew: otherwise every repeated run would fail again. This
-    function never raises JudgeError: failures are part of the result. `are_all_needed` is False if one
-    usable sample is enough.
+    `parse` raises UnparsableAnswerError for an answer that it cannot parse. After such an answer, a refusal,
+    or an outage that was not retried, the sample is requested once more. If too few samples are usable
+    afterwards, failed samples from the cache are requested anew, so that a repeated run need not fail again.
+    Failures are part of the result; JudgeError is never raised. `are_all_needed` is False if one usable
+    sample is enough.
     """
     requests = [replace(request, sample=number) for number in range(1, count + 1)]
     taken = await asyncio.gather(*(_take_sample(model, each, parse) for each in requests))
@@ -138,7 +138,7 @@ async def _replace_cached_failure(
     parse: Callable[[ModelAnswer], T],
     found: Sample[T] | FailedSample,
 ) -> Sample[T] | FailedSample:
-    """Return `found`; for a failed cached sample, the first new attempt that is usable or not cached."""
+    """Return `found`; replace a failure from the cache by the first new result that is no such failure."""
     while isinstance(found, FailedSample) and found.is_cached:
         found = await _take_sample(model, replace(request, attempt=found.attempts + 1), parse)
     return found

@@ -69,12 +69,12 @@ class BudgetGuard:
         return self._meter.explain_exhaustion()
 
     def stop_reason(self) -> Failure | None:
-        """Return the failure of a case that may not start any more; None while cases may start."""
+        """Return the failure for cases that must not start because the budget is spent; None if they may."""
         spent = self._meter.explain_exhaustion()
         return Failure(BUDGET_SPENT, f"{spent}, so this case was not run to its end") if spent else None
 
     def get_time_limit(self) -> tuple[float, Failure] | None:
-        """Return the seconds until running cases are stopped, and their failure; None without a limit."""
+        """Return the seconds until running cases are stopped, and the failure they get; None if unlimited."""
         left, minutes = self._meter.get_seconds_left(), self._meter.budget.minutes
         if left is None:
             return None
@@ -83,7 +83,7 @@ class BudgetGuard:
         )
 
     def count_usage(self, run: CaseRun) -> None:
-        """Count the usage that the agent reports for a run. Judges and simulated users count their own."""
+        """Count the usage that the agent reports for a run, without that by judges and simulated users."""
         self._silent += run.outcome == "answered" and run.usage is None
         is_unpriced = False
         for usage in (run.usage, *[attempt.usage for attempt in run.earlier_attempts]):

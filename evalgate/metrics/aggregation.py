@@ -46,7 +46,7 @@ _get_key = attrgetter(*MetricKey._fields)
 class MetricGroup(Sequence[tuple[CaseResult, CaseMetric]]):
     """The cases of one row of the table of metrics, each paired with its metric.
 
-    Two lists take a fifth of the memory that a list of pairs takes.
+    Two lists need a fifth of the memory of a list of pairs.
     """
 
     def __init__(self) -> None:
@@ -92,8 +92,8 @@ def summarize_metrics(
 ) -> tuple[MetricSummary, ...]:
     """Return a summary of each metric over all gating cases, in the order of the thresholds file.
 
-    A name with several definitions or thresholds, as in eval sets with their own thresholds files, has a
-    summary for each of them. With `with_margins` each has the margin of its mean over its minimum.
+    A metric's name has a summary for each definition and threshold; eval sets with their own thresholds files
+    may differ in both. With `with_margins` each summary has the margin of its mean over its minimum.
     """
     groups = group_by_metric(cases)
     times = Counter((key.name, key.scope) for key in groups)
@@ -149,11 +149,11 @@ def compute_threshold_margin(
     members: Sequence[tuple[CaseResult, CaseMetric]],
     score_range: Range = UNIT_RANGE,
 ) -> Margin | None:
-    """Return the distance of a mean from its threshold, and the fewest runs that could change the result.
+    """Return the distance of a mean from its threshold, and the fewest runs that could cross the threshold.
 
-    Such runs would score best if the mean is below the threshold, and worst otherwise. `members` are the
-    cases of the mean, those without a score included. Return None without a mean, or for scores outside
-    their range, where one run can make any difference.
+    Below the threshold the runs are counted as if they scored best, otherwise as if they scored worst.
+    `members` are the cases of the mean, also those without a score. Return None without a mean, or if any
+    score is outside its range, where one run can make any difference.
     """
     # Arrays: there may be hundreds of thousands of scores, next to a record that fills the memory.
     weights, counts, scores = array("d"), array("Q"), array("d")
@@ -192,7 +192,7 @@ def _list_run_scores(case: CaseResult, name: str) -> list[float]:
 
 
 def _count_fewest_runs(gains: Iterable[float], distance: float) -> int | None:
-    """Count the largest gains that together reach `distance`, or return None if all of them do not."""
+    """Return how many of the largest gains reach `distance` together; None if all gains are too few."""
     reached = 0.0
     for count, gain in enumerate(sorted(gains, reverse=True), 1):
         reached += gain
@@ -202,7 +202,7 @@ def _count_fewest_runs(gains: Iterable[float], distance: float) -> int | None:
 
 
 def _compute_self_agreement(name: str, cases: Sequence[CaseResult]) -> float | None:
-    """Return how far the judge of a metric agrees with itself; None if no question has two answers."""
+    """Return the agreement of a metric's judge with itself, 0 to 1; None if no question has two answers."""
     judged = [run for case in cases for run in case.runs if run.judge is not None]
     if not judged:
         return None

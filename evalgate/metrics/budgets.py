@@ -35,7 +35,7 @@ class Budget:
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Metric:
-        """Build the metric; a criterion that is a bare number has it as `max`.
+        """Build the metric; a criterion that is a bare number is the limit `max`.
 
         Raises:
             ValidationError: a limit is unknown, wrong or impossible.
@@ -47,11 +47,11 @@ class Budget:
         return cls(criterion.metric, context)
 
     def describe_options(self) -> JsonObject:
-        """Return nothing, because figures depend on no limit: a baseline stays valid if one is changed."""
+        """Return no options: figures depend on no limit, so a baseline stays valid if a limit changes."""
         return {}
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the figure, 0 or more; not applicable if it is not known."""
+        """Return the figure, 0 or more; not applicable if the figure is unknown."""
         if self._measure is _measure_latency and (case.tool_mocks or case.tool_recording is not None):
             return NotApplicable("tools were mocked, so the run has no latency")
         found = self._measure(run, self._context)
@@ -65,7 +65,7 @@ _NO_TOKENS = "the agent reports no tokens"
 
 
 def _measure_cost(run: CaseRun, context: MetricContext) -> float | str:
-    """Return the reported cost, or that of the tokens if their model has a price."""
+    """Return the reported cost, or the cost of the tokens if their model has a price."""
     usage = run.usage
     if usage is None or not (usage.input_tokens or usage.output_tokens or usage.cost_usd):
         return f"{_NO_TOKENS} and no cost"

@@ -179,7 +179,7 @@ def build_custom_metric(
 
 
 def _describe_failure(failure: Failure) -> str:
-    """Return the host's message, in which everything is called an agent, as a message about the metric."""
+    """Return the agent host's message as a message about the metric: the host calls all code an agent."""
     message = failure.message.replace("the agent", "the metric").removesuffix(" (turn 1)")
     return f"the metric gave {message}" if message.startswith("no answer") else message
 
@@ -203,7 +203,7 @@ def _parse_result(answer: dict[str, Any]) -> MetricResult:
 
 
 def _find_worst_reason(turns: Sequence[TurnScore]) -> str:
-    """Return the reason of the turn with the lowest score; "" if it gives none."""
+    """Return the reason of the turn with the lowest score; "" if that turn has no reason."""
     judged = [(turn.score, at, turn.reason) for at, turn in enumerate(turns, 1) if turn.score is not None]
     _, at, reason = min(judged, default=(0.0, 0, ""))
     return f"turn {at}: {reason}" if reason and len(turns) > 1 else reason

@@ -12,9 +12,9 @@ _MOST = 0.5
 
 
 def describe_judge_noise(cases: Sequence[CaseResult]) -> Iterator[str]:
-    """Yield a sentence about each metric with a variance between runs that is shown to be mostly the judge's.
+    """Yield a sentence about each metric that varies between runs mostly because of its judge.
 
-    Confirming runs do not count, and neither do answers from the cache, which are no further draws.
+    Confirming runs do not count. Answers from the cache do not count either: they are no new samples.
     """
     noises: dict[str, list[CaseNoise]] = {}
     sizes: dict[str, list[int]] = {}

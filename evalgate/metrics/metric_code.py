@@ -27,8 +27,8 @@ def write_metric_code(code: MetricCode, folder: Path) -> str:
     """Write the files of a metric into an empty folder, readable for all users and writable for none.
 
     Returns:
-        SHA-256 of the manifest there. With it the metric's process detects changes by an agent that runs
-        as the same user.
+        SHA-256 of the manifest in the folder. With it the metric's process detects changes by an agent
+        that runs as the same user.
     """
     digests = {path: hashlib.sha256(content).hexdigest() for path, content in code.files.items()}
     manifest = json.dumps(digests).encode()
@@ -66,7 +66,7 @@ def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[s
 
     Args:
         entry: entry point of the metric.
-        home: path of the workspace, with which an absolute path in the entry begins.
+        home: path of the workspace; an absolute path in `entry` begins with it.
         files: files of the workspace, or of the same folder at a commit.
         roots: further folders of the workspace in which Python looks for modules.
     """
@@ -143,7 +143,7 @@ class _CodeReader:
         return frozenset(found)
 
     def read_folder(self, folder: str) -> tuple[str, ...]:
-        """Read the other files of a folder. Return the paths of those that are too large."""
+        """Read the files of a folder that are not read yet; return the paths of files that are too large."""
         sizes = {
             path: size for path, size in self._files.list_folder(folder).items() if path not in self.contents
         }
@@ -170,7 +170,7 @@ class _CodeReader:
                             yield found
 
     def _find_import_names(self, node: ast.AST, path: str) -> Iterator[tuple[list[str], tuple[str, ...]]]:
-        """Yield the parts of each imported name, and the folders that it is looked for in."""
+        """Yield (parts of the name, folders to search) for each name that an import statement imports."""
         if isinstance(node, ast.Import):
             yield from (
                 (each.name.split("."), (self._find_import_root(path), *self.roots)) for each in node.names

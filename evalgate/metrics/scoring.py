@@ -104,7 +104,7 @@ class BoundMetric:
         return replace(self, criterion=criterion, scope=own.scope)
 
     def decide_status(self, score: float | None, passed: bool | None = None) -> Status:
-        """Return "passed" at the threshold or better, unless the metric itself decided with `passed`."""
+        """Return the status of a score; `passed` is the metric's decision, None: the threshold decides."""
         if score is None:
             return "not_evaluated"
         if passed is None:
@@ -144,9 +144,9 @@ async def _score_nearest_way(
 ) -> tuple[EvalCase, list[tuple[BoundMetric, MetricResult]]]:
     """Score a run against each right way of its case; return the nearest way as a case, and its scores.
 
-    All metrics are of one way: calls of one and the response of another are no right way. The nearest one has
-    the most passing metrics, then the highest sum of scores. Opinions of a model that compare with no
-    expectation are asked for once.
+    All metrics judge the same way: calls of one way and the response of another are not right. The nearest
+    way has the most passing metrics, then the highest sum of scores. Judges that compare with no expectation
+    are asked only once.
     """
     found: list[tuple[BoundMetric, MetricResult]] = []
     nearest, best = case, (-1, 0.0)
@@ -215,7 +215,7 @@ def _build_turn_results(
 
 @lru_cache(maxsize=1024)
 def _share_full_score(name: str, status: Status, literal: bool, gates: bool) -> RunMetric:
-    """Return the same object for equal results: to look one up takes a fifth of the time to make one."""
+    """Return one shared object for equal results: a look-up takes a fifth of the time of a new object."""
     return RunMetric(name, 1.0, status, literal=literal, gates=gates)
 
 
@@ -245,7 +245,7 @@ def score_case(
     fingerprint: str = "",
     policy: CasePolicy = DEFAULT_CASE_POLICY,
 ) -> CaseResult:
-    """Return the result of a case over all its runs. `metrics` have the case's own thresholds already."""
+    """Return the result of a case over all its runs; `metrics` have the thresholds of this case."""
     # Runs that follow up a suspicion stay out of the means: a case that failed would otherwise get more
     # chances than one that passed.
     counting = [run for run in runs if not run.confirms]

@@ -30,8 +30,8 @@ class ToolRecord:
 def collect_tool_records(reply: Reply) -> list[ToolRecord]:
     """Return the calls of a reply in their order, each with its result.
 
-    A result belongs to the first unanswered call with its id, or, without an id, to the first one of its
-    tool. A result without a call is left out.
+    A result belongs to the first unanswered call with the same id. A result without an id belongs to the
+    first unanswered call of the same tool. A result without a call is left out.
     """
     records: list[ToolRecord] = []
     for event in reply.events:
@@ -139,7 +139,7 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def _to_hashable(value: object) -> Hashable:
-    """Return a hashable value. Two of them are equal if and only if the JSON values are equal in Python."""
+    """Convert a JSON value to a hashable value; equal JSON values, and no others, have equal results."""
     if isinstance(value, Mapping):
         # Most arguments are scalars: testing the type here saves a recursive call for each.
         return frozenset(
@@ -285,7 +285,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, default=repr).encode
 def render_call(call: ToolCall) -> str:
     """Return `tool(key="value", …)` on one line, with invisible characters escaped.
 
-    Arguments that are no object stand there as JSON.
+    Arguments that are no object are shown as JSON in the brackets.
     """
     if call.other_args is not None:
         arguments = _encode(call.other_args)

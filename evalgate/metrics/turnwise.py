@@ -1,4 +1,4 @@
-"""Pairs of a run's turns with those of its case, and scoring turn by turn; a missing turn scores 0.0."""
+"""Pairs of a run's turns with its case's turns, and scoring turn by turn; a missing turn scores 0.0."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -24,16 +24,16 @@ NO_REPLY = "the agent gave no reply to this turn"
 
 @frozen
 class Exchange:
-    """One turn of a run, with what its case expects of it."""
+    """One turn of a run with the case's turn, which holds the expectations."""
 
     number: int
     """1-based."""
     user: str
-    """The message as it is written in the case, or as a simulated user wrote it."""
+    """The message that was sent, else the case's message."""
     turn: CaseTurn | None
     """None if the case does not ask for the turn, or its user is simulated."""
     reply: Reply | None
-    """None if the agent made no such turn."""
+    """None if the run lacks this turn."""
     is_asked_for: bool = True
     context: tuple[JsonObject, ...] = ()
     """Messages before the conversation."""
@@ -69,8 +69,8 @@ async def compute_turn_mean(
 ) -> MetricResult:
     """Return the mean of `judge` over all turns; a turn that is missing, or not expected, scores 0.0.
 
-    Not applicable to a case without written turns. `judge` must return a score that is not None. It runs in a
-    thread if the texts are large, so that other cases go on: ROUGE-1 takes a second for 1 MB of rare words.
+    Not applicable to a case without written turns. `judge` must return a score that is not None. `judge` runs
+    in a thread for large texts, so that other cases go on: ROUGE-1 takes a second for 1 MB of rare words.
     """
     if not case.turns:
         return NotApplicable("the case has no written turns to compare with")
@@ -106,7 +106,7 @@ def _judge_turns(case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply]
 async def compute_turn_mean_all_pass(
     case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply], TurnScore]
 ) -> MetricResult:
-    """Return the mean as `compute_turn_mean` does; the case passes if every turn passes, at any mean.
+    """Return the mean of `compute_turn_mean`; the case passes if every turn passes, at any mean.
 
     `judge` decides for each turn whether it passed. A turn that is missing, or not expected, fails.
     """

@@ -70,7 +70,7 @@ def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
 
 
 def _may_encode_token(run: str) -> bool:
-    """Return False for digests and words in one case: they are no base64 of a token, and there are many."""
+    """Return False for digests and for words in one case: they are frequent, and never a token in base64."""
     return not (run.islower() or run.isupper() or run.isdigit())
 
 
@@ -91,7 +91,7 @@ def _decode_url(match: re.Match[str]) -> DecodedPart:
 
 
 def _decode_base64(run: str, positions: Sequence[int]) -> Iterator[DecodedPart]:
-    """Decode a run from each of its first four characters: it may follow others, as in `path/…` or `id-…`."""
+    """Decode a run from each of its first four characters: other text may precede it, as in `path/…`."""
     run = run.translate(_URL_SAFE)
     for skipped in range(_GROUP):
         rest = run[skipped:]
@@ -131,7 +131,7 @@ _LEAST_BASE64 = 7
 
 
 def iter_spellings(secret: str) -> Iterator[str]:
-    """Yield the secret itself, and as JSON, as JSON in JSON, as Python's repr, in URLs, HTML and base64.
+    """Yield the secret itself and its spellings in JSON, in nested JSON, in repr, URLs, HTML and base64.
 
     A spelling may occur twice.
     """
@@ -169,7 +169,7 @@ def _iter_url_forms(secret: str) -> Iterator[str]:
 
 
 def _iter_base64_forms(secret: str) -> Iterator[str]:
-    """Yield the base64 characters that the secret alone decides, for each offset in a group of 3 bytes."""
+    """Yield for each offset in a group of 3 bytes the base64 characters that depend on the secret alone."""
     data = _encode_utf8(secret)
     for before in range(3):
         first, end = -(-before * 8 // 6), (before + len(data)) * 8 // 6

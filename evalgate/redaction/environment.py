@@ -1,10 +1,10 @@
 """Secrets in environment variables and `::add-mask::` lines, and the ordinary words that are never secrets.
 
 Redacting `postgres` or `order_id` everywhere would make reports unreadable and protect nothing. The rule
-uses no statistics. A value stays visible only in three cases: it is one or two words of the lists below; it
-is a few words that stand in for a secret; or it is the name of a column, in a variable with a name that
-ends in `key` and says no more. A value with a digit, or with a word that is not listed, is redacted. So a
-list that is too short redacts too much, and a passphrase of several words stays redacted.
+uses no statistics. Short values, numbers and paths stay visible. A longer value of a secret variable stays
+visible in three cases: it is a few words of the lists below; it is a few words that stand in for a secret; or
+it is the name of a column, in a variable with a name that ends in `key` and does not say what the key opens.
+All other values are redacted. So a list that is too short redacts too much, and a passphrase is redacted.
 """
 
 import json
@@ -88,7 +88,7 @@ _BARE_KEY = compile_lazily(r"(?:^|[_.\- ])keys?\d*$")
 
 
 def is_ordinary(value: str) -> bool:
-    """Return True if a value consists of a few listed words, and so is no secret under any name."""
+    """Return True if a value is made of a few listed words, which are no secret in any variable."""
     parts = [part for part in _PARTS.split(value) if part]
     listed = _LISTED if len(parts) <= _MOST_PARTS else _REPLACING
     return bool(parts) and all(part.lower() in listed for part in parts)
@@ -137,7 +137,7 @@ _SHORTEST_WORD = 8
 
 
 def find_secrets(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the values to redact, without those too short or too common to differ from ordinary text."""
+    """Yield the values to redact, except values too short or too common to tell from ordinary text."""
     for name, value in environ.items():
         if name not in _WORKING_FOLDERS:
             yield from _find_value_secrets(name, value.strip())
@@ -155,7 +155,7 @@ def is_secret_name(name: str) -> bool:
 def is_worth_hiding(value: str) -> bool:
     """Return True if a value is so long and rare that redacting it everywhere harms no other text.
 
-    Words that are listed in `evalgate.redaction.environment` stay visible under any name.
+    Listed words stay visible in any variable.
     """
     if len(value) < _SHORTEST or len(set(value)) < 4 or "***" in value:
         return False

@@ -65,7 +65,7 @@ class LiveRedactor:
         self._clean = CleanCache()
 
     def learn_environment(self, environ: Mapping[str, str]) -> None:
-        """Redact the secrets of an environment from now on, too."""
+        """Add the secrets of an environment to those that are redacted from now on."""
         self._replace_redactor(self.redactor.add_environment(environ))
 
     def redact_text(self, text: str, *sources: object) -> str:
@@ -89,8 +89,8 @@ class LiveRedactor:
     def redact_many(self, values: Sequence[tuple[_T, bytes]]) -> list[_T]:
         """Redact dataclasses, each given with its compact JSON, and remember those that are clean.
 
-        The result equals that of `redact_tree` on each, with the masks that any of them announces.
-        `redact_tree` skips the clean ones later, when they are part of a larger tree.
+        The result is as if `redact_tree` redacted each value with the masks that any value announces. Later,
+        `redact_tree` skips clean values that are part of a larger tree.
         """
         redactor, prefilter = self.redactor, self._choose_prefilter(len(values))
         doubtful = [value for value, text in values if prefilter is None or not prefilter.is_clean(text)]

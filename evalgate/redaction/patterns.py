@@ -31,7 +31,7 @@ def is_truncated(text: str) -> bool:
 
 
 def find_truncated_secrets(text: str, needles: tuple[str, ...]) -> Iterator[TextSpan]:
-    """Yield the spans before a cut mark that hold at least half of a needle, or the beginning of a token."""
+    """Yield the spans at a cut mark that hold at least half of a needle or the beginning of a token."""
     yield from (match.span() for match in re.finditer(CREDENTIAL_START, text))
     for needle in needles:
         # A shorter beginning of a secret occurs too often in ordinary text.
@@ -137,7 +137,7 @@ def find_pattern_spans(text: str) -> Iterator[TextSpan]:
 
 
 def _find_token_spans(text: str, words: Collection[str], layers: int) -> Iterator[TextSpan]:
-    """Yield the spans of tokens and keys with a well-known pattern; `words` are the different ones of `text`.
+    """Yield the spans of tokens and keys with a well-known pattern; `words` are the distinct words of `text`.
 
     Tokens that are encoded up to `layers` times, in base64 or as in a URL, are found too.
     """
@@ -206,7 +206,7 @@ _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 
 def _find_labeled_secrets(text: str, words: str) -> Iterator[TextSpan]:
-    """Yield the spans of values that the words before them label as secrets. Spans may overlap.
+    """Yield the spans of values that follow a label of a secret, such as `password`. Spans may overlap.
 
     `words` are the different words of `text`, joined.
     """

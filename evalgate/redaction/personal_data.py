@@ -1,8 +1,8 @@
 """Replacement of e-mail addresses, phone numbers and card numbers by placeholders.
 
 Equal values get equal placeholders, so that a case still shows that a tool was called with the user's words.
-Only numbers with a valid check digit count as card numbers, and only those that are written as phone numbers
-(`+49 …`, `(030) …`, `555-123-4567`) as such: an eval set is full of order numbers.
+Only numbers with a valid check digit count as card numbers. Only numbers that are written in the way of phone
+numbers (`+49 …`, `(030) …`, `555-123-4567`) count as phone numbers: an eval set is full of order numbers.
 """
 
 import re
@@ -46,7 +46,7 @@ class PersonalDataRedactor:
         return cast("_T", self._rewrite_numbers(redacted))
 
     def _rewrite_numbers(self, value: object) -> object:
-        """Return the value with other numbers for card numbers; the same object if it holds none."""
+        """Return the value with card numbers replaced by other numbers; the same object if it has none."""
         if type(value) is int:
             return self._redact_number(value)
         if isinstance(value, dict):
@@ -63,7 +63,7 @@ class PersonalDataRedactor:
         return value if made == value else made
 
     def _redact_number(self, number: int) -> int:
-        """Return a number of 16 digits that no card has for a card number, else the number itself."""
+        """Replace a card number by a 16-digit number that no card has; return any other number unchanged."""
         text = str(number)
         if not _CARD_NUMBER.fullmatch(text) or not _has_check_digit(text):
             return number
@@ -98,7 +98,7 @@ class PersonalDataRedactor:
 
 
 def _has_check_digit(text: str) -> bool:
-    """Return True if the digits pass the Luhn test, as those of every card do."""
+    """Return True if the digits pass the Luhn test, as every card number does."""
     digits = [int(character) for character in reversed(text) if character.isdigit()]
     doubled = (sum(divmod(2 * digit, 10)) for digit in digits[1::2])
     return any(digits) and (sum(digits[::2]) + sum(doubled)) % 10 == 0

@@ -1,7 +1,7 @@
 """A quick check of JSON for secrets: one search by the engine of pydantic-core, in linear time.
 
-Its expression matches wherever one of the patterns may match the decoded texts, and in more places. Most of
-it is derived from the patterns themselves.
+The searched expression matches wherever a pattern of a secret may match the decoded texts, and in more
+places. Most of the expression is derived from the patterns themselves.
 """
 
 import json
@@ -100,7 +100,7 @@ def _iter_expressions(needles: tuple[str, ...]) -> Iterator[str]:
 
 
 def _iter_encoded() -> Iterator[str]:
-    """Yield expressions of base64 that is long enough for a token, and of other words with a capital."""
+    """Yield expressions that match base64 that is long enough for a token, and some other words."""
     # One for each place of the first capital: few states of the engine match an id of random letters so.
     start, small, last = rf"(?:^|[^{_BASE64}])", r"a-z0-9+/_\-", SHORTEST_ENCODED - 1
     yield from (rf"{start}[{small}]{{{before}}}[A-Z][{_BASE64}]{{{last - before}}}" for before in range(last))
@@ -117,7 +117,7 @@ def widen_pattern(pattern: str) -> str:
 
 
 def _iter_labels() -> Iterator[str]:
-    """Yield expressions of values that the words before them, or their keys, label as secrets."""
+    """Yield expressions that match values with a label of a secret, such as a key or a word before them."""
     labels, schemes = "|".join(LABELS), "|".join(SCHEMES)
     named_value = rf",?{_BLANK}*{_QUOTES}(?i:value){_QUOTES}{_BLANK}*[:=]"
     separator = rf"{_QUOTES}{_BLANK}*(?:=>|[:=]=?|>|(?i:u003d)|{named_value}){_BLANK}*"
@@ -144,7 +144,7 @@ _FEWEST = 6
 
 
 def _build_needle(needle: str) -> str:
-    """Return an expression of a needle in JSON, also of one that is cut after its first half."""
+    """Return an expression that matches a needle in JSON, also if it is cut after its first half."""
     # The beginning of a long needle is enough: what it finds is searched again.
     start = _escape(needle[:_LONGEST_START])
     half = max(_FEWEST, (len(needle) + 1) // 2)

@@ -49,7 +49,7 @@ class RedactedJson:
 
     @property
     def json(self) -> str:
-        """Return all of the data as JSON on one line; "" if that is not known."""
+        """Return all of the data as JSON on one line; "" if the JSON is not known."""
         raise NotImplementedError
 
 
@@ -80,7 +80,7 @@ def is_line_visible(line: str) -> bool:
 
 @lru_cache(maxsize=4)
 def _escape_needles(needles: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the needles, then the needles as JSON escapes them: a text may itself hold escaped JSON."""
+    """Return the needles and their JSON-escaped forms, because a text may itself hold escaped JSON."""
     escaped = (json.dumps(needle, ensure_ascii=False)[1:-1] for needle in needles)
     return tuple(dict.fromkeys((*needles, *escaped)))
 
@@ -114,7 +114,7 @@ class Redactor:
         return cls(_list_needles([*find_secrets(environ), *_validate_masks(masks)]))
 
     def add_environment(self, environ: Mapping[str, str]) -> "Redactor":
-        """Return a redactor that also knows the secrets of an environment, or the same object if it does."""
+        """Return a redactor that also knows an environment's secrets; this object if it knows them all."""
         needles = _list_needles(find_secrets(environ))
         if set(self.needles).issuperset(needles):
             return self
@@ -123,7 +123,7 @@ class Redactor:
     def add_masks_from_texts(self, *texts: str) -> "Redactor":
         """Return a redactor that also knows the masks that the texts announce with `::add-mask::` lines.
 
-        Returns the same object if they announce none, or only known ones.
+        Return the same object if the texts announce no new mask.
         """
         masks = (mask for text in texts for mask in find_announced_masks(text) if is_worth_hiding(mask))
         needles = _list_needles(islice(masks, _MOST_ANNOUNCED))
@@ -207,7 +207,7 @@ class Redactor:
         return is_visible and not self.has_secret(text)
 
     def has_secret(self, text: str) -> bool:
-        """Return True if the text holds a secret without invisible characters in it."""
+        """Return True if the text holds a secret; secrets broken by invisible characters are not found."""
         return bool(self._find_spans(text))
 
     def _redact_member(self, key: str, text: str) -> str:
@@ -373,7 +373,7 @@ def _rewrite_mapping(value: Mapping[Any, Any], rewrite: TextRewriter, depth: int
 
 
 def _choose_free_key(taken: Mapping[Any, Any], name: str) -> str:
-    """Return `name`, numbered if it is taken, so that two different keys stay two."""
+    """Return `name`, numbered if it is taken, so that different keys stay different."""
     number, free = 1, name
     while free in taken:
         number += 1
@@ -399,7 +399,7 @@ def _rewrite_collection(
 
 
 def _iter_batches(value: Any) -> Iterator[list[Any]]:
-    """Yield the items in batches. Most batches need no rewriting."""
+    """Yield the items in lists of at most `_BATCH` items."""
     items = iter(value)
     while batch := list(islice(items, _BATCH)):
         yield batch

@@ -56,7 +56,7 @@ class SimulatedUser:
 
     @property
     def usage(self) -> Usage | None:
-        """Return the usage of the model in this run; None before its first answer that was paid for."""
+        """Return the usage of the model in this run; None before the first answer that was paid for."""
         return self._usage
 
     async def get_next_message(self, replies: Sequence[Reply | None]) -> UserMessage | None:

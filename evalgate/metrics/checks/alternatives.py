@@ -1,4 +1,4 @@
-"""Groups of conditions that must all hold, alternatives of which one must, and those of which none may."""
+"""Conditions that must all hold, alternatives of which one must hold, and groups of which none may hold."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol
@@ -18,7 +18,7 @@ class Condition(Protocol):
 def collect_faults(
     condition: Condition, transcript: Transcript
 ) -> tuple[list[str], DoesNotApplyError | None]:
-    """Return the faults of a condition, and the error if it, or a part of it, does not apply."""
+    """Return the faults of a condition, and the error if the condition or a part of it does not apply."""
     faults: list[str] = []
     try:
         for fault in condition.find_faults(transcript):
@@ -39,8 +39,8 @@ class ConditionGroup:
         """Yield the faults of all conditions.
 
         Raises:
-            DoesNotApplyError: there is no such turn; or a condition does not apply, after the faults of the
-                others.
+            DoesNotApplyError: the turn does not exist, or a condition does not apply. In the second case it
+                is raised after the faults of the other conditions.
         """
         chosen = transcript.select_turn(self._turn)
         lacking = None
@@ -93,10 +93,10 @@ class NoneOfCondition:
         self._groups = groups
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield a sentence for each group that holds, or that an unknown state alone keeps from holding.
+        """Yield a sentence for each group that holds, or that fails only because the state is unknown.
 
         Raises:
-            DoesNotApplyError: a group does not apply; after the faults of the others.
+            DoesNotApplyError: a group does not apply. It is raised after the other groups' sentences.
         """
         lacking = None
         for number, group in enumerate(self._groups, 1):

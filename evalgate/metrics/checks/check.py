@@ -39,7 +39,7 @@ _LISTED = 20
 
 
 class Check:
-    """1.0 when every condition of the check holds for the run, else 0.0; names the first that does not."""
+    """1.0 when every condition of the check holds for the run, else 0.0 with the first fault as reason."""
 
     options_type = CheckConditions
 
@@ -72,7 +72,7 @@ class Check:
         return self._options
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return 0.0 or 1.0; not applicable if the case lacks what the check is about, as its turn."""
+        """Return 0.0 or 1.0; not applicable if the case lacks the subject of the check, such as its turn."""
         return self.score_transcript(LATEST.get_transcript(case, run))
 
     def score_transcript(self, transcript: Transcript) -> MetricResult:
@@ -126,7 +126,7 @@ def _read_schema(path: str, context: MetricContext) -> object:
     """Return the JSON Schema in a file, relative to the thresholds file.
 
     Raises:
-        ValueError: it cannot be read, or is no JSON; InvalidInputError has the line.
+        ValueError: the file cannot be read, or is no JSON; InvalidInputError has the line.
     """
     try:
         data = read_input_file(context.locate(context.folder / path), path)

@@ -17,8 +17,7 @@ _CLOCK_STEP_S = 0.05
 class FilesCondition:
     """The conditions of `files`.
 
-    A file counts only if it was written since the check was built, so that a leftover of an earlier run
-    passes nothing.
+    A file counts only if it was written at `since` or later: files of earlier runs do not pass a check.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class FilesCondition:
         return sign is not None and sign[0] / 1e9 >= self._since and self._leftovers.get(path) != sign
 
     def _find_files(self, pattern: str, is_filled_in: bool) -> list[Path]:
-        """Return the files below the folder, also those behind a link as long as it does not lead out."""
+        """Return the matching files below the folder; links are followed unless they lead outside."""
         root = self._folder.resolve()
         if is_filled_in and ".." in Path(pattern).parts:
             return []
@@ -82,7 +81,7 @@ class FilesCondition:
 
 
 def _sign(path: Path) -> tuple[int, int, int] | None:
-    """Return what differs between a file and its next version; None if it was removed by now."""
+    """Return time of change, inode and size, to tell versions of a file apart; None if it does not exist."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -33,7 +33,7 @@ _PROMPT = "check_statement"
 
 @frozen
 class JudgedCheck:
-    """A check that asks a judge. It is asked only where every condition before it holds."""
+    """A check that asks a judge. A question is asked only if the conditions before it hold."""
 
     check: "Check"
     judge: Judge

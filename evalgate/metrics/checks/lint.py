@@ -1,4 +1,4 @@
-"""Warnings about checks that an agent passes by doing nothing, and about tools that nothing names."""
+"""Warnings about checks that an agent passes by doing nothing, and about names of unknown tools."""
 
 from collections.abc import Container, Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -18,7 +18,7 @@ def lint_checks(
 ) -> Iterator[str]:
     """Yield a sentence, with its place in the file, for each check that cannot mean what it says.
 
-    `names` are the checks of the selected cases, as `check/name`; others are left out.
+    `names` are the checks of the selected cases, as `check/name`; other checks are left out.
     """
     tools = _KnownTools(eval_sets)
     checks = ((rules, each) for rules in files for each in rules.checks if each.metric in names)
@@ -66,7 +66,7 @@ def _is_negative(rule: ResponseRule) -> bool:
 
 
 def _asks_for_action(group: Conditions) -> bool:
-    """Return True if the agent has to do something to pass, other than to answer."""
+    """Return True if the agent must do something to pass: call a tool, say a text, or set state or files."""
     tools, response = group.tools, group.response
     return bool(
         (tools and (tools.require or tools.order or tools.min))
@@ -90,9 +90,9 @@ class _KnownTools:
         self._named |= self._declared
 
     def find_unknown(self, check: CheckConditions) -> Iterator[str]:
-        """Yield a sentence for each tool of a check that nothing names.
+        """Yield a sentence for each tool of a check that is not among the eval sets' tools.
 
-        A forbidden tool is looked for among declared tools only: no case expects it.
+        A forbidden tool must be among the declared tools, because no case expects a forbidden tool.
         """
         for glob, is_wanted in dict.fromkeys(_iter_tools(check)):
             known = self._named if is_wanted else self._declared

@@ -27,8 +27,8 @@ _NAMES = {"rouge": "ROUGE-1", "edit_distance": "edit distance", "embeddings": "e
 class ResponseCondition:
     """The conditions of `response`.
 
-    One response must have what is asked for, and none what is forbidden. A JSON Schema and a statement for
-    the judge are about the last response.
+    At least one response must have the required text, and no response the forbidden text. A JSON Schema and a
+    statement for the judge are about the last response.
     """
 
     def __init__(self, rule: ResponseRule) -> None:
@@ -40,7 +40,7 @@ class ResponseCondition:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each condition that does not hold; none for a conversation without turns.
 
-        A turn without a final response is the only fault then.
+        If a turn has no final response, yield only a sentence about that.
         """
         responses = []
         for number, reply in transcript.turns:
@@ -83,7 +83,7 @@ def _ask_judge(statement: str, number: int, text: str, transcript: Transcript) -
 def _find_differences(
     rule: SimilarRule, responses: Sequence[tuple[int, str]], transcript: Transcript
 ) -> Iterator[str]:
-    """Yield a sentence for each response that is not alike enough; with `to`, for the nearest only."""
+    """Yield a sentence for each response that is not similar enough; with `to`, only for the most similar."""
     if rule.to is not None:
         if rule.max_edits is not None:
             if not any(is_within_edits(rule.to, text, rule.max_edits) for _, text in responses):

@@ -52,7 +52,7 @@ class TextCondition:
             yield fault
 
     def find_lacking(self, texts: Sequence[str]) -> Iterator[str]:
-        """Yield what none of the texts has and one of them should have."""
+        """Yield a sentence part for each required text or pattern that none of the texts has."""
         if self._contains:
             normalized = [self._normalize(text) for text in texts] if self._fold else texts
             for shown, part in self._contains:
@@ -72,7 +72,7 @@ class TextCondition:
             yield f"should match `{self._pattern}`, found {_describe_texts(texts)}"
 
     def find_excess(self, text: str) -> Iterator[str]:
-        """Yield what the text has and should not have."""
+        """Yield a sentence part for each limit that the text exceeds or forbidden text that it has."""
         if self._not_contains:
             normalized = self._normalize(text)
             for shown, part in self._not_contains:

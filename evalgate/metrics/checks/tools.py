@@ -114,8 +114,8 @@ def describe_calls(calls: Sequence[MadeCall]) -> str:
 def is_error_result(result: object) -> bool:
     """Return True if the result of a tool says that the call failed.
 
-    An object does with a true `error`, `isError` or `is_error`, or a `status` of error, errored, failed or
-    failure; a text does if it begins with "Error" or a traceback. A result inside `result` counts, too.
+    An object is an error if `error`, `isError` or `is_error` is true, or `status` is error, errored, failed
+    or failure. A text is an error if it begins with "Error" or a traceback. A value of `result` counts, too.
     """
     if isinstance(result, Mapping):
         status = result.get("status")
@@ -151,7 +151,7 @@ def _find_repeats(calls: Sequence[MadeCall]) -> Iterator[str]:
 
 
 def _unify_numbers(value: object) -> object:
-    """Return the value with 1 for 1.0, because they are equal as JSON."""
+    """Return the value with whole floats as integers (1.0 as 1), because both are equal in JSON."""
     if isinstance(value, Mapping):
         return {key: _unify_numbers(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -184,7 +184,7 @@ class ArgumentsCondition:
                 yield from self._find_call_faults(made, transcript)
 
     def _find_nearest_faults(self, calls: Sequence[MadeCall], transcript: Transcript) -> list[str]:
-        """Return the faults of the call with the fewest; none if one call is right."""
+        """Return the faults of the call with the fewest faults; empty if any call is right."""
         best: list[str] | None = None
         for made in calls:
             faults = self._find_call_faults(made, transcript)

@@ -1,4 +1,4 @@
-"""One run as the conditions of a check read it, and the questions that only a model can answer."""
+"""The view of a run that the conditions of a check read, and the questions that only a model can answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class Answer:
 
 
 class QuestionPendingError(Exception):
-    """A condition needs an answer that nothing has given yet."""
+    """A condition needs an answer of a model that is not known yet."""
 
     def __init__(self, question: Question) -> None:
         super().__init__(str(question))
@@ -49,7 +49,7 @@ class QuestionPendingError(Exception):
 
 
 class DoesNotApplyError(Exception):
-    """A check does not apply to a case, as its turn does not exist; the text is the reason."""
+    """A check does not apply to a case, for example because its turn does not exist. The text says why."""
 
 
 class NotKnownError(DoesNotApplyError):
@@ -91,17 +91,17 @@ class Transcript:
         """Return the answer of a model.
 
         Raises:
-            QuestionPendingError: it is not known yet. Ask, add it to `answers`, and evaluate again.
+            QuestionPendingError: the answer is not known yet. Ask, add it to `answers`, and evaluate again.
         """
         if question not in self.answers:
             raise QuestionPendingError(question)
         return self.answers[question]
 
     def select_turn(self, turn: int | str | None) -> "Transcript":
-        """Return the transcript of one turn; of all of them for None.
+        """Return the transcript of one turn, or of all turns for None.
 
         Raises:
-            DoesNotApplyError: there is no such turn.
+            DoesNotApplyError: the turn does not exist.
         """
         if turn is None:
             return self

@@ -37,8 +37,8 @@ def format_value(value: object) -> str:
 def find_values(root: object, path: str) -> Iterator[tuple[str, object]]:
     """Yield path and value of everything that a path selects; `MISSING` for what is not there.
 
-    `order.items[0].sku` takes keys and indices, `items[*].sku` every item. A key that is written with dots in
-    the object itself comes first. What is no path, such as `ids[]`, can only be such a key.
+    `order.items[0].sku` selects by keys and indices, `items[*].sku` in every item. If the object has a key
+    that equals the whole path, that key is taken. A text that is no path, such as `ids[]`, is only a key.
     """
     if isinstance(root, Mapping) and path in root:
         yield path, root[path]
@@ -50,7 +50,7 @@ def find_values(root: object, path: str) -> Iterator[tuple[str, object]]:
 
 @lru_cache(maxsize=1024)
 def _split_path(path: str) -> tuple[str, ...]:
-    """Return the keys and indices of a path; nothing if it is none."""
+    """Return the keys and indices of a path; () if the text is no path."""
     return tuple(match[1] or match[2] for match in _PART.finditer(path)) if _PATH.fullmatch(path) else ()
 
 
@@ -112,9 +112,9 @@ def contains_value(whole: object, part: object, *, ignore_case: bool = False) ->
 
 
 def is_near(one: float, other: float, within: float | str | None) -> bool:
-    """Return True if two numbers are at most `within` apart: a number, or "5%" of the larger one.
+    """Return True if two numbers differ by at most `within`: a number, or a share such as "5%" of the larger.
 
-    Rounding of the last bits is allowed, so that 0.3 is 0.1 away from 0.2, but not between whole numbers.
+    Rounding errors of floats are tolerated, so that 0.3 is 0.1 away from 0.2; whole numbers are exact.
     """
     try:
         if not isinstance(within, str) and float(one).is_integer() and float(other).is_integer():
@@ -154,7 +154,7 @@ class ValueCondition:
         return ""
 
     def describe(self) -> str:
-        """Return what the value should be, for a value that is missing."""
+        """Describe the value that is wanted, for the message about a missing value."""
         rule = self._rule
         if "equals" in rule.model_fields_set:
             return format_value(rule.equals)
@@ -183,7 +183,7 @@ _Test = tuple[Callable[[object], bool], Callable[[object], str]]
 
 
 def _build_tests(rule: ValueRule) -> Iterator[_Test]:
-    """Yield for each condition a function that tells if it holds, and one that says what it asks for."""
+    """Yield (test, description) for each condition, both functions of the value."""
     fold = rule.ignore_case
     if "equals" in rule.model_fields_set:
         yield (
