@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from evalgate.core.entry_points import defer_metadata_import
 from evalgate.core.exit_codes import ExitCode
 from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
@@ -54,7 +53,6 @@ def _run_cli(argv: Sequence[str] | None, interrupts: InterruptHandler) -> int:
 def _tune_interpreter() -> None:
     # Start-up: pydantic would look through every installed package for plugins, and we use none.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    defer_metadata_import()
     # The records of a run live until its end and hold no cycles: looking for some after every 700 new objects
     # is the largest cost of a big run.
     gc.set_threshold(100_000, 50, 100)

@@ -14,22 +14,10 @@ FORBIDDEN = (
 )  # fmt: skip
 """Packages and modules that a run with no judge, no user to play, no baseline and no post does not need."""
 
-MOST_MODULES = 121
+MOST_MODULES = 120
 """Modules of evalgate that a plain run may load, without the empty `__init__` of packages."""
 
-HEAVY = {
-    "aiohttp",
-    "docker",
-    "email",
-    "fsspec",
-    "github",
-    "gitlab",
-    "numpy",
-    "openai",
-    "ray",
-    "requests",
-    "yaml",
-}
+HEAVY = {"aiohttp", "docker", "fsspec", "github", "gitlab", "numpy", "openai", "ray", "requests", "yaml"}
 """Packages that only some runs need."""
 
 AGENT = "def answer(text):\n    return 'Hello'\n"

@@ -65,9 +65,11 @@ def history(
     if address and not address.startswith(("https://", "http://")):
         raise InvalidInputError("`--repository` must be an address that begins with https:// or http://")
     target = resolve_target(Path(working_directory), to, thresholds)
-    limits = load_baseline_limits(target, thresholds)
+    redactor = build_redactor()
+    # A problem that it names quotes the project's files, and the page may be published.
+    limits = redactor.redact_tree(load_baseline_limits(target, thresholds))
     ranges = {name: target.config.get_score_range(name) for name in limits.common}
-    baseline = build_redactor().redact_tree(target.read())
+    baseline = redactor.redact_tree(target.read())
     found = build_history(baseline, limits, ranges, target.config.gate.statistics.pass_score)
     try:
         _write_files(found, target.workspace, out, label, address)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from urllib.parse import unquote, urlsplit
 
-from evalgate.core.entry_points import list_entry_points
 from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean, join_quoted
 from evalgate.core.protocols import (
@@ -127,7 +126,11 @@ def translate_plugin_errors(
 
 @cache
 def _list_entry_points(family: Family) -> tuple["EntryPoint", ...]:
-    return list_entry_points(f"evalgate.{family}")
+    from importlib.metadata import entry_points
+
+    return tuple(
+        sorted(entry_points(group=f"evalgate.{family}"), key=lambda point: (point.name, point.value))
+    )
 
 
 def _describe_plugin(point: "EntryPoint") -> str:

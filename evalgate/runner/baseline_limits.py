@@ -21,7 +21,9 @@ def load_baseline_limits(target: BaselineTarget, thresholds: str | None) -> Base
     except InvalidInputError as error:
         first, *others = error.problems
         more = f" (and {pluralize(len(others), 'more problem')})" if others else ""
-        remark = f"The thresholds of single cases (`cases`) do not count here: {first}{more}"
+        remark = (
+            f"The thresholds of single cases (`cases`) do not count here: {first}{more}".rstrip(".") + "."
+        )
         return BaselineLimits(common, remark=remark)
     own = {
         key: {

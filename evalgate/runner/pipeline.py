@@ -333,7 +333,7 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
         record = _add_notice(record, _NO_FILES)
     if plan.control is None or record.verdict.status != "fail":
         return record
-    return _add_notice(record, _NO_CONTROL_OF_SHARDS)
+    return _add_notice(record, _NO_CONTROL_WITHOUT_BASELINE if baseline is None else _NO_CONTROL_OF_SHARDS)
 
 
 def _add_notice(record: Record, notice: str) -> Record:

@@ -48,7 +48,7 @@ ChooseWinner = Callable[[MeasuredVariants], Variant | None]
 
 @frozen
 class _VariantStore:
-    """Journal of one variant. The usage is that of all variants, so it is kept once, in the first journal."""
+    """Store of one variant. The usage is that of all variants, so the first checkpoint alone keeps it."""
 
     checkpoint: Checkpoint | None
     """None: runs are not kept, as those of a confirmation, which are made afresh after an interruption."""

@@ -67,7 +67,15 @@ def test_a_case_is_held_to_its_own_threshold(tmp_path: Path, command: list[str],
 @pytest.mark.parametrize("command", [["flaky"], ["baseline", "show"], ["history"]])
 def test_eval_sets_that_cannot_be_read_are_named(tmp_path: Path, command: list[str]) -> None:
     write_project(tmp_path, with_eval_set=False)
-    ended = evalgate(*command, cwd=tmp_path)
+    secret = "zq8Xv7Lm2Rt5Yp9Kd4Hs"
+    rules = (tmp_path / "evalgate.json").read_text("utf-8")
+    (tmp_path / "evalgate.json").write_text(
+        rules.replace('"shop.evalset', f'"{secret}/shop.evalset'), "utf-8"
+    )
+    ended = evalgate(*command, cwd=tmp_path, MY_API_KEY=secret)
     assert ended.code == 0, ended.err
     assert "The thresholds of single cases (`cases`) do not count here: " in ended.out
     assert "shop.evalset.json" in ended.out
+    pages = [path.read_text("utf-8") for path in tmp_path.glob("evalgate-history/*")]
+    assert len(pages) == (2 if command == ["history"] else 0)
+    assert secret not in ended.out + ended.err + "".join(pages)

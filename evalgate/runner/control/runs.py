@@ -59,7 +59,7 @@ class _UsageStore:
     checkpoint: RunStore
 
     def begin_run(self) -> None:
-        """Return at once, as the journal is open."""
+        """Return at once, as the checkpoint has begun already."""
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
         """Forget the runs: after an interruption both sides are run again, in the same minutes."""

@@ -19,7 +19,7 @@ SlotRelease: TypeAlias = Callable[[float, bool], Awaitable[None]]
 slot_release: ContextVar[SlotRelease | None] = ContextVar("slot_release", default=None)
 """The wait function of the conversation whose slot the calling task holds; None without a slot.
 
-`CaseRunner` sets it for each turn, and `wait_without_slot` reads it.
+`runner/case_runner.py` sets it for each turn, and `wait_without_slot` reads it.
 """
 
 
