@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from math import comb
 from typing import TypeAlias
 
-from evalgate.core.formatting import join_quoted, pluralize
+from evalgate.core.formatting import build_case_quote, join_first, join_quoted, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.registry import FINAL_STATE
 from evalgate.core.score_ranges import get_score_range
@@ -191,16 +191,15 @@ def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) ->
     """Yield a sentence for each commit that broke failing cases on the default branch, with these cases."""
     known = {case.key: case.failing_since for case in baseline.cases}
     found: dict[FailingSince, list[str]] = {}
+    quote = build_case_quote(case.key for case in cases)
     for case in cases:
         since = known.get(case.key)
         if since is not None and case.status in {"failed", "errored"}:
-            found.setdefault(since, []).append(case.eval_id)
+            found.setdefault(since, []).append(quote(case.key))
     for since, names in found.items():
-        listed = ", ".join(names[:_NAMED])
-        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
         them = "it" if len(names) == 1 else "them"
         what = f"{pluralize(len(names), 'case')} already failing on {format_failing_since(since)}"
-        yield f"{what}: {listed}{more}. This change did not break {them}."
+        yield f"{what}: {join_first(names, _NAMED)}. This change did not break {them}."
 
 
 def format_failing_since(since: FailingSince) -> str:

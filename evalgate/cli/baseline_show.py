@@ -13,7 +13,7 @@ from evalgate.baselines.history import STALE_DAYS, compute_age_days, describe_st
 from evalgate.cli.aa import format_planned_runs
 from evalgate.config.schema.thresholds import Config
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.formatting import compute_mean, format_figure, format_score, pluralize
+from evalgate.core.formatting import compute_mean, format_figure, format_score, join_first, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import disable_commands, to_log_line
 from evalgate.core.score_ranges import UNIT_RANGE, Range
@@ -226,9 +226,8 @@ def _describe_unconfirmable(found: DetectableDrop) -> Iterator[str]:
     if not found.unconfirmable:
         yield "  Every case that passes would be found if it broke."
         return
-    named = [f"{name} ({runs or 'very many'})" for name, runs in list(found.unconfirmable.items())[:_NAMED]]
-    more = len(found.unconfirmable) - len(named)
-    listed = to_log_line(", ".join(named) + (f" and {more} more" if more else ""), 1000)
+    named = [f"{name} ({runs or 'very many'})" for name, runs in found.unconfirmable.items()]
+    listed = to_log_line(join_first(named, _NAMED), 1000)
     yield f"  Fail now and then, and could break unnoticed until the baseline has so many runs: {listed}"
 
 

@@ -20,7 +20,7 @@ from click.core import ParameterSource
 from evalgate.cli.redacted_output import print_sentence
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.exit_codes import ExitCode
-from evalgate.core.formatting import pluralize
+from evalgate.core.formatting import join_first, pluralize
 from evalgate.core.types import CaseKey
 from evalgate.system.files import is_virtual_environment
 
@@ -322,6 +322,4 @@ def list_typed_options(
 
 
 def _format_names(paths: Collection[str], folder: Path) -> str:
-    names = sorted(os.path.relpath(path, folder) for path in paths)
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
+    return join_first(sorted(os.path.relpath(path, folder) for path in paths), _NAMED)

@@ -3,7 +3,7 @@
 import functools
 import math
 import operator
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 _MOST_DIGITS = 7
 """Most decimals that are printed; a longer number is cut and ends in "…"."""
@@ -153,7 +153,26 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     return f" Did you mean `{near[0]}`?" if near else ""
 
 
+def join_first(names: Sequence[str], most: int) -> str:
+    """Return the first `most` names and the number of the others: `a, b, c and 4 more`."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def join_quoted(names: Sequence[str]) -> str:
     """Return the names in backticks, joined as `a`, `b` and `c`; "none" if there are none."""
     quoted = [f"`{name}`" for name in names]
     return " and ".join(filter(None, (", ".join(quoted[:-1]), *quoted[-1:]))) or "none"
+
+
+def build_case_quote(keys: Iterable[tuple[str, str]]) -> Callable[[tuple[str, str]], str]:
+    """Return a function that names a case in a sentence, with its eval set if `keys` are of several.
+
+    Both take keys of cases: the ids of eval set and case.
+    """
+    several = len({eval_set_id for eval_set_id, _ in keys}) > 1
+
+    def quote_case(key: tuple[str, str]) -> str:
+        return "/".join(key) if several else key[1]
+
+    return quote_case

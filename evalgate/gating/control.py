@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from evalgate.core.formatting import pluralize
+from evalgate.core.formatting import build_case_quote, pluralize
 from evalgate.core.types import (
     CaseKey,
     CaseResult,
@@ -23,7 +23,6 @@ from evalgate.gating.control_suspects import (
     SuspectOutcomes,
 )
 from evalgate.gating.score_tables import build_pool_name, build_row_name
-from evalgate.gating.significance import build_case_quote
 from evalgate.metrics.aggregation import group_by_metric
 from evalgate.statistics.control_runs import AverageControl, CaseControl, ControlDecision
 from evalgate.statistics.gate_decision import SEVERITY
@@ -66,12 +65,12 @@ def build_control_comparison(
         is_base_changed: the base has, or may have, other code than the commit of the newest stored runs.
     """
     cause = _DRIFT_OR_CHANGE if is_base_changed else _DRIFT
-    quote = build_case_quote(suspects.cases)
+    quote = build_case_quote(case.key for case in suspects.cases)
     cases = tuple(
         _build_case(case, fresh[case.key], suspects, decision.cases.get(build_row_name(case)), words)
         for case in suspects.cases
         if case.key in fresh
-        for words in [(quote(build_row_name(case)), base, cause)]
+        for words in [(quote(case.key), base, cause)]
     )
     made = [run for runs in fresh.values() for side in (runs.head, runs.control) for run in side.runs]
     costs = [run.usage.cost_usd if run.usage else None for run in made if run.outcome != "not_run"]
@@ -205,9 +204,9 @@ def apply_control(comparison: RunComparison, scored: ScoredRuns, control: Contro
     if decision is None:
         return comparison
     answers = {case.key: case.answer for case in control.cases}
-    quote = build_case_quote(comparison.cases)
+    quote = build_case_quote(case.key for case in comparison.cases)
     cleared = tuple(
-        f"{quote(build_row_name(case))} broke: "
+        f"{quote(case.key)} broke: "
         for case in comparison.cases
         if _VERDICTS[answers.get(case.key)] == "pass"
     )

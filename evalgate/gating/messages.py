@@ -6,7 +6,7 @@ Sentences use points, counts and luck, never a p-value. A rounded number never c
 from collections.abc import Callable, Iterable, Iterator
 from math import floor, log10
 
-from evalgate.core.formatting import format_score, pluralize
+from evalgate.core.formatting import format_score, join_first, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseComparison, MetricSummary, ThresholdEstimate
 from evalgate.gating.score_tables import is_line_table
@@ -97,10 +97,9 @@ def describe_suspects(metric: MetricDecision, context: MessageContext) -> tuple[
         return ()
     other = "other " if metric.list_cases("broken") else ""
     noun = f"{other}case" if len(names) == 1 else f"{other}cases"
-    listed = ", ".join(context.quote(name) for name in names[:_NAMED])
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    listed = join_first([context.quote(name) for name in names], _NAMED)
     whose = "its" if len(names) == 1 else "their"
-    return (f"{len(names):,} {noun} scored lower; taken alone, {whose} runs could be luck: {listed}{more}.",)
+    return (f"{len(names):,} {noun} scored lower; taken alone, {whose} runs could be luck: {listed}.",)
 
 
 def _describe_check(part: RuleCheck, metric: MetricDecision, context: MessageContext) -> Iterator[str]:
@@ -387,10 +386,9 @@ def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
         if metric.score is not None and not metric.range.is_met(metric.score, metric.threshold)
     ]
     if below:
-        more = f" and {len(below) - _NAMED_METRICS} more" if len(below) > _NAMED_METRICS else ""
         yield (
             f"The mean is lower than each case must score: "
-            f"{', '.join(below[:_NAMED_METRICS])}{more}. This closes "
+            f"{join_first(below, _NAMED_METRICS)}. This closes "
             "nothing, because the mean is compared with the baseline. To require a minimum of the mean, too, "
             "set `min_mean` in its criterion."
         )
@@ -405,8 +403,7 @@ def describe_corrections(metrics: Iterable[MetricSummary]) -> Iterator[str]:
         and format_score(metric.corrected_score) != format_score(metric.score)
     ]
     if corrected:
-        more = f" and {len(corrected) - _NAMED_METRICS} more" if len(corrected) > _NAMED_METRICS else ""
         yield (
             "`runs: auto` stops at averages that look good, which are too good on average. Corrected for "
-            f"that: {', '.join(corrected[:_NAMED_METRICS])}{more}. The verdict does not depend on it."
+            f"that: {join_first(corrected, _NAMED_METRICS)}. The verdict does not depend on it."
         )

@@ -14,7 +14,7 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.formatting import join_quoted, pluralize
+from evalgate.core.formatting import build_case_quote, join_quoted, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import (
     Baseline,
@@ -126,12 +126,13 @@ def apply_quarantine(
 def find_recovered(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
     """Yield a notice for each quarantined case that passed the newest runs of the baseline."""
     before = baseline.index_cases()
+    quote = build_case_quote(case.key for case in cases)
     for case in cases:
         old = before.get(case.key)
         if case.quarantine is not None and old is not None and _has_recovered(case, old):
             yield (
-                f"{case.eval_id} is quarantined and passed its last {RECOVERED_RUNS} runs in the baseline: "
-                f"{case.quarantine.owner} can take it out."
+                f"{quote(case.key)} is quarantined and passed its last {RECOVERED_RUNS} runs in the "
+                f"baseline: {case.quarantine.owner} can take it out."
             )
 
 

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from evalgate.config.schema.budget_criteria import BudgetLimits
 from evalgate.config.schema.gate import GateConfig
+from evalgate.core.formatting import build_case_quote
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range
 from evalgate.core.types import (
@@ -173,16 +174,17 @@ def describe_out_of_range_scores(
     """Yield a sentence for every metric that `build_score_tables` leaves out, with the score."""
     before = baseline.index_cases() if baseline else {}
     keep = policy.parameters.baseline_keep
+    quote = build_case_quote(case.key for case in cases)
     for key, members in group_by_metric(cases).items():
         is_score = key.gates and not members.metrics[0].range.lower_is_better
         for case, metric in members if is_score else ():
             row = _build_row(case, metric, before.get(case.key), keep)
             if _is_applicable(case, metric) and not _is_unit(row):
-                yield _describe_out_of_range(case, metric, row)
+                yield _describe_out_of_range(quote(case.key), metric, row)
                 break
 
 
-def _describe_out_of_range(case: CaseResult, metric: CaseMetric, row: CaseScores) -> str:
+def _describe_out_of_range(name: str, metric: CaseMetric, row: CaseScores) -> str:
     score_range = metric.range
     side = "" if not all(map(_is_share, row.candidate or ())) else " in the baseline"
     scores = row.candidate if not side else row.baseline
@@ -190,7 +192,7 @@ def _describe_out_of_range(case: CaseResult, metric: CaseMetric, row: CaseScores
         score_range.to_score(each) for each in scores or () if each is not None and not _is_share(each)
     )
     return (
-        f"{metric.name} is compared by its plain mean, without statistics: {case.eval_id} scored "
+        f"{metric.name} is compared by its plain mean, without statistics: {name} scored "
         f"{score:g}{side}, and scores lie between {score_range}. A custom metric says its own `range`."
     )
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from evalgate.config.schema.gate import GateConfig
+from evalgate.core.formatting import build_case_quote
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import (
@@ -273,7 +274,7 @@ def build_message_context(
         max_runs=parameters.max_runs,
         case_alpha=parameters.case_alpha,
         missing_because=_explain_missing_scores(cases),
-        quote=build_case_quote(cases),
+        quote=_build_row_quote(cases),
     )
 
 
@@ -295,15 +296,15 @@ def _explain_missing_scores(cases: Sequence[CaseResult]) -> str:
     return ", ".join(why for why, runs in causes.items() if runs) or "judge or API errors"
 
 
-def build_case_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
-    """Return a function that turns a row's key into the case id, with the eval set if there are several."""
-    several = len({case.eval_set_id for case in cases}) > 1
+def _build_row_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
+    """Return a function that names a case in a sentence by the key of its row."""
+    quote = build_case_quote(case.key for case in cases)
 
-    def quote_case(row: str) -> str:
+    def quote_row(row: str) -> str:
         eval_set_id, _, eval_id = row.partition("\0")
-        return f"{eval_set_id}/{eval_id}" if several else eval_id
+        return quote((eval_set_id, eval_id))
 
-    return quote_case
+    return quote_row
 
 
 def _annotate_summary(

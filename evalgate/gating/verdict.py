@@ -7,7 +7,7 @@ from typing import get_args
 
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.exit_codes import ExitCode
-from evalgate.core.formatting import format_delta, format_score, pluralize
+from evalgate.core.formatting import build_case_quote, format_delta, format_score, join_first, pluralize
 from evalgate.core.sanitize import shorten_text
 from evalgate.core.types import (
     MEASURED_STATUSES,
@@ -216,7 +216,8 @@ def _describe_failures(evidence: GateInput, policy: GateConfig) -> Iterator[str]
     if policy.max_failed_cases is None:
         settled = evidence.control.settled if evidence.control else ()
         broken = (case for case in evidence.cases if _is_broken(case) and case.key not in settled)
-        yield from (_describe_break(case, evidence) for case in broken)
+        quote = build_case_quote(case.key for case in evidence.cases)
+        yield from (_describe_break(case, quote(case.key), evidence) for case in broken)
         # Cases with a follow-up were run again, or explained by their baseline: only a break counts there.
         failed = [case for case in failed if case.follow_up is None]
         crashed = [case for case in crashed if case.follow_up is None]
@@ -237,13 +238,13 @@ def _is_broken(case: CaseResult) -> bool:
     )
 
 
-def _describe_break(case: CaseResult, evidence: GateInput) -> str:
+def _describe_break(case: CaseResult, name: str, evidence: GateInput) -> str:
     found = case.follow_up
     if found is None:
-        return f"{case.eval_id} broke."
+        return f"{name} broke."
     how = "crashed or timed out in" if found.crashed else "failed"
     return (
-        f"{case.eval_id} broke: {how} {_format_run_share(found.failed, found.runs)}; "
+        f"{name} broke: {how} {_format_run_share(found.failed, found.runs)}; "
         f"{_format_baseline_runs(found, evidence)}."
     )
 
@@ -264,12 +265,13 @@ def _format_baseline_runs(found: FollowUp, evidence: GateInput) -> str:
 def _describe_open_cases(evidence: GateInput) -> Iterator[str]:
     """Yield a sentence per case that fails as no stored run did, but has too few runs to decide."""
     settled = evidence.control.settled if evidence.control else ()
+    quote = build_case_quote(case.key for case in evidence.cases)
     for case in evidence.cases:
         found = case.follow_up
         if found is not None and found.outcome == "open" and case.key not in settled:
             runs = "One run cannot" if found.runs == 1 else f"{found.runs} runs cannot"
             yield (
-                f"{case.eval_id} failed {_format_run_share(found.failed, found.runs)}; "
+                f"{quote(case.key)} failed {_format_run_share(found.failed, found.runs)}; "
                 f"{_format_baseline_runs(found, evidence)}. "
                 f"{runs} tell: {found.need} failures in a row would."
             )
@@ -292,7 +294,7 @@ def _is_measured(case: CaseResult, incomplete: Collection[str]) -> bool:
 
 
 def _format_case_share(cases: Sequence[CaseResult], evidence: GateInput) -> str:
-    return f"{len(cases):,} of {_format_case_count(evidence)} ({_format_case_names(cases)})"
+    return f"{len(cases):,} of {_format_case_count(evidence)} ({_format_case_names(cases, evidence)})"
 
 
 def _describe_regressions(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
@@ -373,7 +375,7 @@ def _describe_comparison(evidence: GateInput, policy: GateConfig) -> str:
     if newly and policy.max_failed_cases is not None:
         return f"; {pluralize(len(newly), 'case')} newly failing, allowed by max_failed_cases"
     if newly := _changed(evidence, "newly_failing", "flaky"):
-        return "".join(f"; {sentence}" for sentence in _describe_excuses(newly))
+        return "".join(f"; {sentence}" for sentence in _describe_excuses(newly, evidence))
     compared = any(metric.delta is not None for metric in evidence.metrics)
     return "; nothing regressed" if compared else ""
 
@@ -384,25 +386,25 @@ def _changed(evidence: GateInput, *kinds: Change) -> list[CaseResult]:
     return [case for case in evidence.cases if case.key in newly]
 
 
-def _describe_excuses(newly: Sequence[CaseResult]) -> Iterator[str]:
+def _describe_excuses(newly: Sequence[CaseResult], evidence: GateInput) -> Iterator[str]:
     """Yield the reasons why newly failing cases do not close the gate."""
     flakes = [case for case in newly if case.follow_up is not None and case.follow_up.outcome == "flake"]
     if flakes:
         yield (
             f"{pluralize(len(flakes), 'case')} failed in one run and not in another "
-            f"({_format_case_names(flakes)})"
+            f"({_format_case_names(flakes, evidence)})"
         )
     known = [case for case in newly if case.follow_up is not None and case.follow_up.outcome == "excused"]
     if known:
         yield (
             f"{pluralize(len(known), 'case')} failed as in earlier runs of the baseline "
-            f"({_format_case_names(known)})"
+            f"({_format_case_names(known, evidence)})"
         )
 
 
-def _format_case_names(cases: Sequence[CaseResult]) -> str:
-    more = f" and {len(cases) - _NAMED:,} more" if len(cases) > _NAMED else ""
-    return ", ".join(case.eval_id for case in cases[:_NAMED]) + more
+def _format_case_names(cases: Sequence[CaseResult], evidence: GateInput) -> str:
+    quote = build_case_quote(case.key for case in evidence.cases)
+    return join_first([quote(case.key) for case in cases], _NAMED)
 
 
 def _format_case_count(evidence: GateInput) -> str:

@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import Self
 
 from evalgate.config.schema.budget import MeteredUsage, Tokens, UsageMeter
-from evalgate.core.formatting import pluralize, to_sentence
+from evalgate.core.formatting import build_case_quote, join_first, pluralize, to_sentence
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseResult, CaseRun, Failure, ModelUsage, RunResult
 
@@ -118,9 +118,9 @@ def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool,
     why = to_sentence(why or "the budget is spent").removesuffix(".")
     advice = "Raise `budget` and go on with --resume, or run fewer cases."
     if undone:
-        names = ", ".join(case.eval_id for case in undone[:_NAMED])
-        more = f" and {len(undone) - _NAMED:,} more" if len(undone) > _NAMED else ""
-        missing = f"{len(undone):,} of {pluralize(len(cases), 'case')} ({names}{more})"
+        quote = build_case_quote(case.key for case in cases)
+        names = join_first([quote(case.key) for case in undone], _NAMED)
+        missing = f"{len(undone):,} of {pluralize(len(cases), 'case')} ({names})"
         yield f"{why}; not, or not fully, evaluated: {missing}. {advice}"
     elif more_wanted:
         yield f"{why} before the runs that the comparison needs were made. {advice}"

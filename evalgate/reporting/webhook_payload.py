@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from evalgate.core.formatting import format_score
+from evalgate.core.formatting import format_score, join_first
 from evalgate.core.sanitize import shorten_text, strip_invisible
 from evalgate.core.types import JsonObject, Record
 from evalgate.reporting.summary_lines import describe_verdict
@@ -73,8 +73,7 @@ def _iter_lines(record: Record, commit: str, branch: str) -> Iterator[str]:
         then = f" (baseline {format_score(metric.baseline)})" if metric.baseline is not None else ""
         lines.append(f"{metric.label}: {format_score(metric.score)}{then}")
     if failing := _list_newly_failing(record):
-        more = f" and {len(failing) - 5} more" if len(failing) > 5 else ""
-        lines.append(f"Newly failing: {', '.join(failing[:5])}{more}")
+        lines.append(f"Newly failing: {join_first(failing, 5)}")
     where = " of ".join(filter(None, (commit[:12], branch)))
     for line in (*lines[:_MOST_NAMED], where):
         if line:

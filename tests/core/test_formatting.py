@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.core.formatting import compute_mean, format_delta, format_score, pluralize
+from evalgate.core.formatting import (
+    build_case_quote,
+    compute_mean,
+    format_delta,
+    format_score,
+    join_first,
+    pluralize,
+)
 
 scores = st.floats(0, 1)
 
@@ -94,3 +101,27 @@ def test_counts_agree_with_their_noun(number: int, text: str) -> None:
 @pytest.mark.parametrize(("value", "expected"), [(1, "1.0"), (-0.0, "0.0"), (0.7, "0.7"), (True, "1.0")])
 def test_the_mean_of_one_value_is_the_float_that_a_sum_gives(value: float, expected: str) -> None:
     assert repr(compute_mean([value])) == repr(compute_mean([value, value])) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([], ""),
+        (["a"], "a"),
+        (["a", "b"], "a, b"),
+        (["a", "b", "c"], "a, b and 1 more"),
+        (["x"] * 1002, "x, x and 1,000 more"),
+    ],
+)
+def test_the_first_names_are_listed_and_the_others_counted(names: list[str], text: str) -> None:
+    assert join_first(names, 2) == text
+
+
+@pytest.mark.parametrize(
+    ("keys", "names"),
+    [([("s", "a"), ("s", "b")], ["a", "b"]), ([("s", "a"), ("t", "a")], ["s/a", "t/a"])],
+)
+def test_a_case_is_named_with_its_eval_set_if_there_are_several(
+    keys: list[tuple[str, str]], names: list[str]
+) -> None:
+    assert [*map(build_case_quote(keys), keys)] == names

@@ -312,3 +312,17 @@ def test_thousands_have_separators() -> None:
     cases = [scored(f"c{number}", 0.1) for number in range(1204)]
     verdict = decide_verdict(evidence(*cases), POLICY)
     assert "1,204 of 1,204 cases (c0, c1, c2 and 1,201 more) missed a threshold." in verdict.reasons
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        (scored("b", 0.7), "1 of 2 cases (orders/b) missed a threshold."),
+        (crashed("b"), "The agent crashed or timed out in 1 of 2 cases (orders/b)."),
+        (followed_up(scored("b", 0.7), "broke", runs=4, failed=4), "orders/b broke: failed all 4 runs; "),
+        (followed_up(scored("b", 0.7), "open"), "orders/b failed its only run; "),
+    ],
+)
+def test_a_case_is_named_with_its_eval_set_if_there_are_several(case: CaseResult, reason: str) -> None:
+    found = evidence(replace(scored("b", 1.0), eval_set_id="refunds"), replace(case, eval_set_id="orders"))
+    assert reason in " ".join(decide_verdict(found, POLICY).reasons)
