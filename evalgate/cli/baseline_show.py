@@ -20,7 +20,7 @@ from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import Baseline, BaselineSource, FailingSince
 from evalgate.gating.budgets import collect_budget_figures
 from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy, list_baseline_scores
-from evalgate.runner.baseline_limits import load_baseline_limits
+from evalgate.runner.current_thresholds import load_current_limits
 from evalgate.runner.plan import choose_default_runs
 from evalgate.runner.reevaluation import EMPTY_RECORD, BaselineTarget, build_stored_record
 from evalgate.statistics.power import DetectableDrop, estimate_detectable_drops
@@ -82,7 +82,7 @@ def summarize_baseline(
     policy = build_statistical_policy(gate, runs, destination.criteria)
     parameters = policy.parameters
     get_range = destination.config.get_score_range
-    limits = load_baseline_limits(destination, thresholds)
+    limits = load_current_limits(destination, thresholds)
     drops = estimate_detectable_drops(
         build_score_history(baseline, destination.config), parameters, max_drop=gate.max_regression
     )

@@ -20,7 +20,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_json, to_log_line
 from evalgate.core.types import Baseline, BaselineCase, FailingSince
 from evalgate.reporting.history.series import build_series, list_change_sentences
-from evalgate.runner.baseline_limits import load_baseline_limits
+from evalgate.runner.current_thresholds import load_current_limits
 from evalgate.runner.reevaluation import resolve_target
 from evalgate.statistics.threshold_test import Flakiness
 
@@ -61,7 +61,7 @@ def build_flaky_report(folder: Path, to: str | None, thresholds: str | None, tod
         InvalidInputError: there is no such baseline, or the thresholds file is wrong.
     """
     target = resolve_target(folder, to, thresholds)
-    limits = load_baseline_limits(target, thresholds)
+    limits = load_current_limits(target, thresholds)
     ranges = {each.metric: target.config.get_score_range(each.metric) for each in target.criteria}
     baseline = target.read()
     pass_score = target.config.gate.statistics.pass_score

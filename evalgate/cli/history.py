@@ -56,7 +56,7 @@ def history(
     """
     from evalgate.core.errors import InvalidInputError
     from evalgate.reporting.history.series import build_history, list_change_sentences
-    from evalgate.runner.baseline_limits import load_baseline_limits
+    from evalgate.runner.current_thresholds import load_current_limits
     from evalgate.runner.reevaluation import resolve_target
 
     server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
@@ -67,7 +67,7 @@ def history(
     target = resolve_target(Path(working_directory), to, thresholds)
     redactor = build_redactor()
     # A problem that it names quotes the project's files, and the page may be published.
-    limits = redactor.redact_tree(load_baseline_limits(target, thresholds))
+    limits = redactor.redact_tree(load_current_limits(target, thresholds))
     ranges = {name: target.config.get_score_range(name) for name in limits.common}
     baseline = redactor.redact_tree(target.read())
     found = build_history(baseline, limits, ranges, target.config.gate.statistics.pass_score)

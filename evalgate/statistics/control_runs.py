@@ -9,7 +9,7 @@ The gate closes only if both looks find a drop or a broken case. If nothing chan
 as often as without control runs. If a drift hit head and control alike, look 1 may always be wrong, so look 2
 alone keeps the levels: `case_alpha` over all suspects, and the averages' share of `alpha`.
 
-A case is broken if the head fails more often than the control, by `repeated_test.compute_sequential_p` and
+A case is broken if the head fails more often than the control, by `paired_failures.compute_sequential_p` and
 Holm's procedure over the suspects. An average fell if its drop is at least `max_drop` and too large for the
 permutation test of `mean_difference.py`; it is looked at after 1, 2, 4 … rounds of pairs.
 """
@@ -24,14 +24,14 @@ from evalgate.statistics.case_regression import StoredOutcomes
 from evalgate.statistics.mean_difference import MeanDifference, compare_means
 from evalgate.statistics.metric_assessment import INTERIM_DIVISOR
 from evalgate.statistics.multiple_testing import compute_holm_levels
-from evalgate.statistics.parameters import EPSILON, Parameters, is_within_level
-from evalgate.statistics.repeated_test import (
+from evalgate.statistics.paired_failures import (
     DRIFT_LEVEL,
     compute_pairs_p,
     compute_repeated_p,
     compute_sequential_p,
     has_drifted,
 )
+from evalgate.statistics.parameters import EPSILON, Parameters, is_within_level
 from evalgate.statistics.score_pairs import Pair, Score, count_missing, normalize_scores
 from evalgate.statistics.threshold_test import compute_normal_quantile
 

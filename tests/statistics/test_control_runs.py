@@ -18,8 +18,8 @@ from evalgate.statistics.control_runs import (
     decide_control_runs,
     plan_control_runs,
 )
+from evalgate.statistics.paired_failures import compute_pairs_p, compute_repeated_p
 from evalgate.statistics.parameters import Parameters
-from evalgate.statistics.repeated_test import compute_pairs_p, compute_repeated_p
 
 PARAMETERS = Parameters(averages_share=0.6, futility=0.02)
 SOUND = StoredOutcomes(10, 0)

@@ -8,7 +8,7 @@ from evalgate.runner.plan import load_suites
 from evalgate.runner.reevaluation import BaselineTarget
 
 
-def load_baseline_limits(target: BaselineTarget, thresholds: str | None) -> BaselineLimits:
+def load_current_limits(target: BaselineTarget, thresholds: str | None) -> BaselineLimits:
     """Return the limits of the target's thresholds file; `thresholds` is the name that the user gave it.
 
     The eval sets are read only if the file has thresholds for some of their cases.
