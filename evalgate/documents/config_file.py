@@ -31,8 +31,8 @@ class ConfigDocument:
 def read_config_document(path: Path, shown_as: str, *, otherwise: str = "") -> ConfigDocument:
     """Decode a `.toml` or `.json` file by its suffix, and any other file as YAML.
 
-    The value of a `pyproject.toml` is its table `[tool.evalgate]`. `otherwise` is a sentence that the message
-    for a missing file ends with.
+    The value of a `pyproject.toml` is its table `[tool.evalgate]`, or {} without this table. `otherwise` is
+    a sentence that the message for a missing file ends with.
 
     Raises:
         InvalidInputError: the file cannot be read, or its content is not in the format of its suffix.
@@ -64,7 +64,8 @@ def parse_yaml(text: str, shown_as: str) -> ConfigDocument:
     """Decode the text of a YAML file, which messages call `shown_as`.
 
     Raises:
-        InvalidInputError: the syntax is wrong, or a key is given twice.
+        InvalidInputError: the syntax is wrong, a key is given twice, a value cannot be read as its type, or
+            the nesting is too deep.
     """
     from evalgate.documents.strict_yaml import compose_yaml
 

@@ -61,9 +61,10 @@ class PlaceholderExpander:
         self._values: set[str] = set()
 
     def expand_text(self, option: str, text: str) -> str:
-        """Return the text of an `agent` option with its placeholders replaced.
+        """Return the text of an `agent` option with placeholders replaced by values without outer blanks.
 
-        A variable that is unset, empty or not printable ASCII is a problem for `raise_problems`.
+        A variable that is unset, blank or not printable ASCII raises no error here, but is noted as a
+        problem that `raise_problems` raises later.
         """
         for name in list_placeholders(text):
             value = self._environ.get(name, "").strip()

@@ -35,7 +35,8 @@ def read_env_files(files: Iterable[str], folder: Path) -> dict[str, str]:
     """Return the variables of several files; a variable of a later file replaces an earlier one.
 
     Raises:
-        InvalidInputError: a file cannot be read, or has a line that is no assignment.
+        InvalidInputError: a file cannot be read, or has a line that is not an assignment, a bare name, a
+            comment or blank.
     """
     values: dict[str, str] = {}
     for file in files:
@@ -48,7 +49,7 @@ def read_env_files(files: Iterable[str], folder: Path) -> dict[str, str]:
 
 
 def _check_lines(text: str, file: str) -> None:
-    """Raise an error that names every line that is neither an assignment, a comment nor blank."""
+    """Raise InvalidInputError unless each line is an assignment, a bare name, a comment or blank."""
     wrong = [
         number
         for number, line in enumerate(text.splitlines(), 1)

@@ -32,9 +32,11 @@ def align_items(
 ) -> list[int | None]:
     """Return for each new item the index of the matching old item, or None for an added item.
 
-    Identical items are matched first, then items for which the first predicate of `is_same` is true, then the
-    second, and so on. The remaining items are matched in order if they are between the same two neighbours.
-    Each old item is used once.
+    Objects and lists are matched first if the old and the new item are the same Python object. Texts,
+    numbers and null are matched first, by a diff, only if both lists hold nothing else. Then items are
+    matched for which the first predicate of `is_same` is true, then the second, and so on. The remaining
+    items are matched in order if they are between the same two neighbours. Each old item is used at most
+    once.
     """
     found = _match_identical(old, new)
     used = set(found)
@@ -96,7 +98,7 @@ def is_same_json(one: object, other: object) -> bool:
 class _Style:
     newline: str
     unit: str
-    """One level of indentation; "" if the whole text is on one line."""
+    """One level of indentation; "" if the first member of the document is on the line of its bracket."""
     colon: str
     comma: str
     """Separator of items on one line."""

@@ -17,7 +17,10 @@ _blanks = re.compile(r"[ \t\n\r]*")
 
 
 def skip_blanks(text: str, start: int) -> int:
-    """Return the offset of the first character at or after `start` that is no JSON whitespace."""
+    """Return the offset of the first character at or after `start` that is no JSON whitespace.
+
+    Return the length of the text if only whitespace follows.
+    """
     found = _blanks.match(text, start)
     return found.end() if found else start
 
@@ -113,9 +116,9 @@ def find_lone_surrogates(text: str) -> Iterator[re.Match[str]]:
 def find_value_problems(text: str, deepest: int) -> list[tuple[LineColumn, str]]:
     """Return position and message of each problem in syntactically valid JSON, in file order; at most 100.
 
-    Problems are NaN and infinities, numbers beyond a double's range, whole numbers of more than 4,300 digits,
-    halves of surrogate pairs, a key twice in one object, and nesting deeper than `deepest`. The search does
-    not recurse.
+    Problems are NaN and infinities, numbers beyond a double's range, whole numbers of more than 4,300
+    digits, halves of surrogate pairs, a key twice in one object, and nesting deeper than `deepest`. After
+    nesting that is too deep, only halves of surrogate pairs are still found. The search does not recurse.
     """
     found = [
         *islice(_find_bad_tokens(text, deepest), _MOST_REPORTED),

@@ -14,7 +14,10 @@ class SchemaValidatorMissingError(RuntimeError):
 
 
 def check_schema(schema: object) -> str:
-    """Return the reason why `schema` is no JSON Schema, or "" if it is one.
+    """Return the reason why `schema` cannot be used as a JSON Schema, or "" if it can.
+
+    A schema cannot be used either if it refers to a part that it lacks, or to another document that is not
+    one of the standard's own schemas.
 
     Raises:
         SchemaValidatorMissingError: `jsonschema` is not installed.
@@ -63,7 +66,8 @@ def _find_dangling_reference(schema: object) -> str:
 def build_schema_check(schema: object) -> Callable[[object], str]:
     """Return a function that returns the schema's complaint about a value, or "" if the value fits.
 
-    A complaint names the place in the value. `schema` must be valid.
+    A complaint names the place within the value, if the fault is not in the value as a whole.
+    `check_schema` must have returned "" for `schema`.
 
     Raises:
         SchemaValidatorMissingError: `jsonschema` is not installed.

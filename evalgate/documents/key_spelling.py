@@ -38,7 +38,10 @@ def find_key_in_any_case(value: object, name: str) -> str:
 
 
 def get_member(value: object, name: str, find_key: KeyFinder = find_key_in_any_case) -> object:
-    """Return the value of an object's key under any spelling of `name`, or None if there is no such key."""
+    """Return the value of an object's key in the spelling that `find_key` finds for `name`.
+
+    Return None if the object has no such key, or `value` is no object.
+    """
     return value.get(find_key(value, name)) if isinstance(value, dict) else None
 
 

@@ -50,7 +50,7 @@ def parse_keyword_expression(text: str) -> Matcher:
     """Return a function that evaluates the expression.
 
     Raises:
-        KeywordExpressionError: the text is no expression.
+        KeywordExpressionError: the text is empty or no expression, or nests deeper than 100 levels.
     """
     parser = _Parser(text)
     matcher = parser.parse_or()

@@ -9,7 +9,7 @@ from evalgate.core.extras import describe_install
 
 
 class InvalidPatternError(ValueError):
-    """RE2 does not accept the pattern; the text says why."""
+    """Go's `regexp` would refuse the pattern; the text says why."""
 
 
 class RegexEngineMissingError(RuntimeError):
@@ -21,7 +21,7 @@ _ANY_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 
 
 def has_regex_match(pattern: str, text: str) -> bool:
-    """Return True if `pattern` matches anywhere in `text`, in time linear in its length.
+    """Return True if `pattern` matches anywhere in `text`, in time linear in the length of `text`.
 
     Raises:
         InvalidPatternError: Go would refuse the pattern.
@@ -32,10 +32,10 @@ def has_regex_match(pattern: str, text: str) -> bool:
 
 
 def import_regex_engine(user: str = "") -> Any:
-    """Import RE2. `user` names in the error message what the patterns belong to.
+    """Import RE2. The error message names `user`, such as " of tRPC-Agent-Go", after "regular expressions".
 
     Raises:
-        RegexEngineMissingError: it is not installed.
+        RegexEngineMissingError: `google-re2` is not installed.
     """
     # Python's `re` has other patterns (look-around, back-references), other meanings (of `$` and the
     # classes), and can take exponential time. So the engine is Google's own RE2, which Go's `regexp` follows.

@@ -152,12 +152,13 @@ def read_json(path: Path | str, shown_as: str) -> JsonDocument:
 def parse_json(data: bytes, shown_as: str) -> JsonDocument:
     """Decode UTF-8 JSON, with or without a byte-order mark.
 
-    Rejected in addition to syntax errors: NaN and infinities, numbers beyond a double's range, whole numbers
-    of more than 4,300 digits, halves of surrogate pairs, a key given twice in one object, nesting deeper than
-    200.
+    Rejected in addition to syntax errors: NaN and infinities, numbers beyond a double's range, whole
+    numbers of more than 4,300 digits, halves of surrogate pairs, a key given twice in one object, nesting
+    deeper than 200.
 
     Raises:
-        InvalidInputError: with every problem that was found, at its line and column.
+        InvalidInputError: the data is rejected. It holds only the first syntax error, or up to 100 of the
+            other problems, each with line and column.
     """
     try:
         text = _decode_text(data, shown_as)

@@ -25,7 +25,8 @@ def load_toml(text: str, shown_as: str) -> dict[str, object]:
     """Decode the text of a TOML file, which messages call `shown_as`.
 
     Raises:
-        InvalidInputError: the text is not TOML, or exceeds a limit of this module. Contains the position.
+        InvalidInputError: the text is not TOML, or exceeds a limit of this module. The error has the
+            position.
     """
     extremes = [
         Problem(shown_as, *get_line_column(text, at), message) for at, message in _find_extremes(text)

@@ -40,7 +40,8 @@ def compose_yaml(text: str, shown_as: str) -> tuple[yaml.Node | None, object]:
     An empty document has no node and the value {}.
 
     Raises:
-        InvalidInputError: the text is not YAML, nests too deep or has a key twice. Contains the position.
+        InvalidInputError: the text is not YAML, nests too deep, has a key twice, or has a value that cannot
+            be read as its type. The error has the position.
     """
     loader = None
     try:

@@ -45,10 +45,18 @@ def translate_validation_error(
     model: type[BaseModel] | None = None,
     prefix: Location = (),
 ) -> list[Problem]:
-    """Return every problem of `error`, each once, in file order.
+    """Return the problems of a pydantic error, each once, in file order.
 
-    `known_keys` returns further allowed keys at a location, in addition to those of `model`, for the
-    suggestion. `prefix` is the location of the validated value in its file.
+    A list that is too short only because some of its items are wrong is no problem of its own.
+
+    Args:
+        error: Error of the validation.
+        file: Name of the file for the problems.
+        position: Function that returns line and column of a location in the file.
+        known_keys: Function that returns keys that the object at a location may have, in addition to those
+            of `model`. Messages about unknown keys suggest them.
+        model: Model that the value was validated with; None: only `known_keys` are suggested.
+        prefix: Location of the validated value in the file.
     """
     from evalgate.documents.model_keys import list_keys  # only where something is wrong
 
@@ -108,9 +116,9 @@ def _format_message(details: ErrorDetails, location: Location, known: Iterable[s
 
 
 def describe_unknown_key(location: Location, known: Sequence[str], hint: str = "") -> str:
-    """Return a sentence about an unknown key that suggests the nearest known key, or else lists all of them.
+    """Return a sentence about an unknown key. It suggests the nearest known key, or else lists all of them.
 
-    `hint` replaces both if it is not empty.
+    A `hint`, which begins with a blank, replaces the suggestion and the list.
     """
     near = hint or did_you_mean(str(location[-1]), known)
     hint = near or (f" Known here: {join_quoted(known)}." if known else "")

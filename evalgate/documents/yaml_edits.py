@@ -19,13 +19,15 @@ _LONGEST_LINE = 100
 
 
 def set_yaml_value(text: str, path: Sequence[str], value: object, shown_as: str) -> str:
-    """Return the text of an object with `value` at a path of keys; missing objects are added.
+    """Return the text of a YAML object, changed so that `value` is at a path of one or more keys.
 
-    None removes the old value, and objects that become empty. Comments within a replaced value are lost; a
-    list that only gets further items keeps its comments.
+    Objects that are missing on the path are added; another value on the path is replaced by an object. If
+    `value` is None, the old value is removed, with the objects on the path that become empty. Comments
+    within a replaced value are lost; a list that only gets further items keeps its comments.
 
     Raises:
-        InvalidInputError: the text is not YAML, or cannot be changed there, as with an alias.
+        InvalidInputError: the text is no YAML object, or cannot be changed at this path, as within an
+            alias.
     """
     nodes: list[Any] = [parse_mapping(text, shown_as)]
     for key in path:
@@ -77,7 +79,7 @@ def _set_value(root: object, path: Sequence[str], value: object) -> object:
 
 
 def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: object) -> str:
-    """Return the text with a new key in the object `nodes[-1]`."""
+    """Return the text with a new key in the object `nodes[-1]`; another node is replaced by an object."""
     node, key = nodes[-1], path[len(nodes) - 1]
     if node is None:
         return end_line(text) + _format_entry(key, value, 0)
@@ -94,7 +96,10 @@ def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: obje
 
 
 def _append_items(text: str, node: Any, before: object, after: object) -> str:
-    """Return the text with the items added that `after` has behind those of `before`; "" if others differ."""
+    """Return the text with the further items of the list `after` added to those of `before`.
+
+    Return "" unless `before` is a non-empty list, and `after` begins with all of its items and has more.
+    """
     if not (isinstance(before, list) and isinstance(after, list | tuple) and before):
         return ""
     if len(after) <= len(before) or list(after[: len(before)]) != before:
@@ -157,7 +162,9 @@ def _format_item(value: object, column: int) -> str:
 
 
 def parse_mapping(text: str, shown_as: str) -> yaml.Node | None:
-    """Return the root of a document that is an object; None if it is empty.
+    """Return the root node of a document that holds an object; None if the text has no document.
+
+    The root of a document that holds null is a scalar node.
 
     Raises:
         InvalidInputError: the text is not YAML, or its root is something else.
@@ -183,7 +190,7 @@ def apply_edits(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
 
 
 def find_line_start(text: str, index: int) -> int:
-    """Return the index of the first character of a line."""
+    """Return the index of the first character of the line that holds `index`."""
     return text.rfind("\n", 0, index) + 1
 
 
@@ -193,7 +200,10 @@ def find_column(text: str, index: int) -> int:
 
 
 def find_line_end(text: str, node: yaml.Node) -> int:
-    """Return the index after the last line of a value, without the blank lines that follow a block."""
+    """Return the index after the last line of a value.
+
+    Blank lines that follow the value are not part of it, except after a block scalar (`|` or `>`).
+    """
     while isinstance(node, yaml.MappingNode | yaml.SequenceNode) and node.value and not node.flow_style:
         last = node.value[-1]
         node = last[1] if isinstance(last, tuple) else last
@@ -207,13 +217,13 @@ def end_line(text: str) -> str:
 
 
 def indent_block(block: str, indent: int, own: int = 2) -> str:
-    """Change the indentation of a block of lines from `own` to `indent` columns."""
+    """Return a block of lines indented by `indent` columns instead of `own`, which is not greater."""
     pad = " " * (indent - own)
     return "".join(f"{pad}{line}" if line.strip() else line for line in block.splitlines(keepends=True))
 
 
 def format_scalar(value: str) -> str:
-    """Return a text as YAML on one line: plain if that is safe, else in double quotes."""
+    """Return a text as YAML on one line: a simple word, path or URL plain, other texts in double quotes."""
     if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     if re.fullmatch(r"https?://[A-Za-z0-9./_~%?&=+-]+", value):
@@ -222,7 +232,7 @@ def format_scalar(value: str) -> str:
 
 
 def dump_inline(value: object) -> str:
-    """Return any JSON, or a date, as YAML on one line."""
+    """Return a JSON value, or a date, as YAML on one line."""
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, str):

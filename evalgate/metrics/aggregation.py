@@ -74,7 +74,7 @@ class MetricGroup(Sequence[tuple[CaseResult, CaseMetric]]):
 
 
 def group_by_metric(cases: Sequence[CaseResult]) -> dict[MetricKey, MetricGroup]:
-    """Group the gating cases by row of the table of metrics, in the order of the rows."""
+    """Group the gating cases by row of the table of metrics; rows are in the order of their first cases."""
     groups: dict[MetricKey, MetricGroup] = {}
     for case in cases:
         for metric in case.metrics if case.gates else ():
@@ -90,10 +90,11 @@ def group_by_metric(cases: Sequence[CaseResult]) -> dict[MetricKey, MetricGroup]
 def summarize_metrics(
     cases: Sequence[CaseResult], *, with_margins: bool = False
 ) -> tuple[MetricSummary, ...]:
-    """Return a summary of each metric over all gating cases, in the order of the thresholds file.
+    """Return a summary of each metric over all gating cases, in the order in which the cases first have it.
 
-    A metric's name has a summary for each definition and threshold; eval sets with their own thresholds files
-    may differ in both. With `with_margins` each summary has the margin of its mean over its minimum.
+    A metric has several summaries if its definition, threshold, scope or minimum differs between cases, as
+    with eval sets that have their own thresholds files. `with_margins` adds to each summary the margin
+    between its mean and its minimum, unless `compute_threshold_margin` returns None.
     """
     groups = group_by_metric(cases)
     times = Counter((key.name, key.scope) for key in groups)
@@ -149,11 +150,13 @@ def compute_threshold_margin(
     members: Sequence[tuple[CaseResult, CaseMetric]],
     score_range: Range = UNIT_RANGE,
 ) -> Margin | None:
-    """Return the distance of a mean from its threshold, and the fewest runs that could cross the threshold.
+    """Return the distance of a mean from its threshold, and the fewest runs that could move it across.
 
-    Below the threshold the runs are counted as if they scored best, otherwise as if they scored worst.
-    `members` are the cases of the mean, also those without a score. Return None without a mean, or if any
-    score is outside its range, where one run can make any difference.
+    If the mean is below the threshold, these runs are assumed to have the best score instead of their own,
+    otherwise the worst. `members` are the cases of the mean, also those without a score.
+
+    Return None if `score`, the mean, is None. Return None also if the score of any run is outside
+    `score_range`, where one run can make any difference.
     """
     # Arrays: there may be hundreds of thousands of scores, next to a record that fills the memory.
     weights, counts, scores = array("d"), array("Q"), array("d")
@@ -192,7 +195,7 @@ def _list_run_scores(case: CaseResult, name: str) -> list[float]:
 
 
 def _count_fewest_runs(gains: Iterable[float], distance: float) -> int | None:
-    """Return how many of the largest gains reach `distance` together; None if all gains are too few."""
+    """Return how many of the largest gains together reach `distance`; None if all gains together do not."""
     reached = 0.0
     for count, gain in enumerate(sorted(gains, reverse=True), 1):
         reached += gain
@@ -217,7 +220,7 @@ def _compute_self_agreement(name: str, cases: Sequence[CaseResult]) -> float | N
 
 
 def compute_totals(cases: Sequence[CaseResult]) -> Totals:
-    """Return the counts of cases by status, and the usage of agent and simulated users, for the run."""
+    """Return the counts of cases by status, and the usage of agent and simulated users in all runs."""
     runs = [run for case in cases for run in case.runs]
     usage = Usage()
     for run in runs:

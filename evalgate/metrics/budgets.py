@@ -51,7 +51,7 @@ class Budget:
         return {}
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the figure, 0 or more; not applicable if the figure is unknown."""
+        """Return the figure, 0 or more; not applicable if unknown, as latency is with mocked tools."""
         if self._measure is _measure_latency and (case.tool_mocks or case.tool_recording is not None):
             return NotApplicable("tools were mocked, so the run has no latency")
         found = self._measure(run, self._context)
@@ -65,7 +65,7 @@ _NO_TOKENS = "the agent reports no tokens"
 
 
 def _measure_cost(run: CaseRun, context: MetricContext) -> float | str:
-    """Return the reported cost, or the cost of the tokens if their model has a price."""
+    """Return the reported cost in USD, else the cost of the tokens, else the reason why it is unknown."""
     usage = run.usage
     if usage is None or not (usage.input_tokens or usage.output_tokens or usage.cost_usd):
         return f"{_NO_TOKENS} and no cost"

@@ -66,7 +66,10 @@ class CustomMetric:
         self._pool: WorkerPool | None = None
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the function's result: any finite number, unless the thresholds file declares a range."""
+        """Return the function's result, or a failure if the function fails or a score is out of its range.
+
+        The first call starts the process.
+        """
         if self._pool is None:
             self._pool = WorkerPool(
                 self._build_launch_spec(), PoolOptions(workers=1, timeout_s=self._config.timeout)
@@ -82,7 +85,7 @@ class CustomMetric:
         return self._add_file_hint(self._check_range(_parse_result(json.loads(reply.response or "{}"))))
 
     def _add_file_hint(self, result: MetricResult) -> MetricResult:
-        """Return the result; a failure about a missing file gets a hint about the files that are copied."""
+        """Return the result; a failure about a missing file gets a hint if the metric runs from a copy."""
         if not isinstance(result, MetricFailure) or "FileNotFoundError" not in result.reason:
             return result
         hint = "The metric runs from a copy of its module's folder: keep the files that it reads in there"
@@ -91,7 +94,7 @@ class CustomMetric:
         return MetricFailure(f"{result.reason}. {hint}.") if self._code.files else result
 
     def _check_range(self, result: MetricResult) -> MetricResult:
-        """Return the result, or a failure if a score is outside the declared range."""
+        """Return the result, or a failure if its score or that of a turn is outside the declared range."""
         if self._config.range is None or not isinstance(result, MetricScore):
             return result
         low, high = self._config.range
@@ -174,7 +177,10 @@ def build_custom_metric(
     environment: MetricEnvironment,
     code: MetricCode | None = None,
 ) -> CustomMetric:
-    """Return the metric of an entry in `custom_metrics`. No process is started yet."""
+    """Return the metric of an entry in `custom_metrics`. No process is started yet.
+
+    If `code` is None, the files of the metric are read now.
+    """
     return CustomMetric(criterion, config, environment, code or read_current_code(environment, config.entry))
 
 
@@ -203,7 +209,7 @@ def _parse_result(answer: dict[str, Any]) -> MetricResult:
 
 
 def _find_worst_reason(turns: Sequence[TurnScore]) -> str:
-    """Return the reason of the turn with the lowest score; "" if that turn has no reason."""
+    """Return the reason of the turn with the lowest score; "" without a reason or without any score."""
     judged = [(turn.score, at, turn.reason) for at, turn in enumerate(turns, 1) if turn.score is not None]
     _, at, reason = min(judged, default=(0.0, 0, ""))
     return f"turn {at}: {reason}" if reason and len(turns) > 1 else reason

@@ -14,7 +14,8 @@ _MOST = 0.5
 def describe_judge_noise(cases: Sequence[CaseResult]) -> Iterator[str]:
     """Yield a sentence about each metric that varies between runs mostly because of its judge.
 
-    Confirming runs do not count. Answers from the cache do not count either: they are no new samples.
+    Confirming runs do not count. A judged response counts only with two samples or more, none of them from
+    the cache: cached answers are no new samples.
     """
     noises: dict[str, list[CaseNoise]] = {}
     sizes: dict[str, list[int]] = {}
@@ -40,7 +41,7 @@ def _format_share(name: str, share: JudgeShare, samples: float) -> str:
 
 
 def _collect_scores(case: CaseResult) -> dict[str, dict[int, list[tuple[float, ...]]]]:
-    """Return the sampled scores of each response, by metric and by turn; -1 is the whole conversation."""
+    """Return the sampled scores of the runs, by metric and 0-based turn; -1 is the whole conversation."""
     runs = [run for run in case.runs if run.judge is not None and not run.confirms]
     found: dict[str, dict[int, list[tuple[float, ...]]]] = {}
     for run in runs if len(runs) > 1 else ():

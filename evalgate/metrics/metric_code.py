@@ -24,10 +24,12 @@ _MOST_OF_FOLDER = 32 * 1024 * 1024
 
 
 def write_metric_code(code: MetricCode, folder: Path) -> str:
-    """Write the files of a metric into an empty folder, readable for all users and writable for none.
+    """Write the files of a metric, and a manifest of their digests, into an empty folder.
+
+    All users can read the metric's files, and none can write them.
 
     Returns:
-        SHA-256 of the manifest in the folder. With it the metric's process detects changes by an agent
+        SHA-256 of the manifest, in hexadecimal. With it the metric's process detects changes by an agent
         that runs as the same user.
     """
     digests = {path: hashlib.sha256(content).hexdigest() for path, content in code.files.items()}
@@ -45,7 +47,10 @@ def write_metric_code(code: MetricCode, folder: Path) -> str:
 
 
 def read_current_code(environment: MetricEnvironment, entry: str) -> MetricCode:
-    """Return the code that an entry point has now. Later changes of the files do not affect it."""
+    """Read the code of an entry point with the environment's reader, or from its folder if it has none.
+
+    Later changes of the files do not affect the result.
+    """
     roots = find_code_roots(environment.folder, environment.env.get("PYTHONPATH", ""))
     if environment.read_code is not None:
         return environment.read_code(entry, roots)
@@ -53,22 +58,28 @@ def read_current_code(environment: MetricEnvironment, entry: str) -> MetricCode:
 
 
 def hash_metric_code(entry: str, folder: Path) -> str:
-    """Return the digest of a metric's code: 16 hexadecimal digits, or "" for a module outside `folder`."""
+    """Return the digest of a metric's code: 16 hexadecimal digits, or "" if the module is not found.
+
+    The module is searched from `folder` itself, not from `src` or the folders of PYTHONPATH.
+    """
     return read_metric_code(entry, folder, FolderFiles(folder)).digest
 
 
 def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[str] = ()) -> MetricCode:
     """Read the code of a metric: its module, the files that it imports, and the other files of its folder.
 
-    The digest covers the module and every file of the workspace that it imports, directly or indirectly. It
-    does not cover installed packages, imports by a computed name, or data files: nothing is executed, so only
-    `import` statements are followed.
+    The digest covers the module and the files of the workspace that it imports, directly or indirectly. It
+    does not cover installed packages, imports by a computed name, or data files: nothing is executed, so
+    only `import` statements are followed. Two kinds of files are read without being covered: files that are
+    found only in `roots`, and each `__init__.py` that runs only because a module is in its package.
+
+    The digest is "" if the module is found only in `roots`. No files are read if it is not found at all.
 
     Args:
-        entry: entry point of the metric.
-        home: path of the workspace; an absolute path in `entry` begins with it.
-        files: files of the workspace, or of the same folder at a commit.
-        roots: further folders of the workspace in which Python looks for modules.
+        entry: Entry point of the metric, as `package.module:function` or `path/to/file.py:function`.
+        home: Path of the workspace; an absolute path in `entry` begins with it.
+        files: Files of the workspace, or of the same folder at a commit.
+        roots: Further folders of the workspace in which Python looks for modules.
     """
     reader = _CodeReader(files, ("", *roots))
     first = reader.find_entry(entry, home)
@@ -87,7 +98,8 @@ def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[s
 def find_code_roots(home: Path, python_path: str) -> tuple[str, ...]:
     """Return the folders below the workspace in which Python looks: those of PYTHONPATH, and `src`.
 
-    `src` is where an editable installation of the workspace's own package points to.
+    The paths are relative to the workspace. `src` is where an editable installation of the workspace's own
+    package points to.
     """
     paths = (os.path.relpath(home / each, home) for each in python_path.split(os.pathsep) if each)
     inner = (each for each in paths if each != "." and not each.startswith(".."))
@@ -113,7 +125,10 @@ class _CodeReader:
         """True unless the entry's module was found only in one of the further roots."""
 
     def find_entry(self, entry: str, home: Path) -> str:
-        """Return the file of the module that an entry names; "" if it is not in the workspace."""
+        """Return the file of the module that an entry names; "" if it is not found in the workspace.
+
+        Set `found_in_workspace`.
+        """
         module = entry.rpartition(":")[0]
         if module.endswith(".py"):
             path = os.path.relpath(home / module, home)
@@ -143,7 +158,10 @@ class _CodeReader:
         return frozenset(found)
 
     def read_folder(self, folder: str) -> tuple[str, ...]:
-        """Read the files of a folder that are not read yet; return the paths of files that are too large."""
+        """Read the files below a folder that are not read yet, except files that exceed a limit of size.
+
+        Return the sorted paths of these exceptions.
+        """
         sizes = {
             path: size for path, size in self._files.list_folder(folder).items() if path not in self.contents
         }
@@ -184,7 +202,7 @@ class _CodeReader:
             yield from (([*module, each.name], roots) for each in node.names)
 
     def _find_import_root(self, path: str) -> str:
-        """Return the folder that contains the outermost package of a file."""
+        """Return the folder that contains the outermost package of a file, else the folder of the file."""
         folder = PurePosixPath(path).parent
         while folder.parts and self._files.is_file(str(folder / "__init__.py")):
             folder = folder.parent

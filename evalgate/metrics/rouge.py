@@ -107,7 +107,10 @@ def _compute_measure(word: str) -> int:
 
 
 def _has_short_ending(word: str) -> bool:
-    """Return Porter's condition *o; with NLTK it also holds for one vowel and one consonant."""
+    """Return True if a word ends with consonant, vowel and a consonant other than w, x and y (Porter's *o).
+
+    As in NLTK, this is also true for a word of only one vowel and one consonant.
+    """
     shape = _classify_letters(word)
     return (shape.endswith("cvc") and word[-1] not in "wxy") or shape == "vc"
 
@@ -203,7 +206,10 @@ class WordOverlap(NamedTuple):
 
 
 def compute_rouge_1(expected: str, actual: str, profile: Profile = "adk>=2.6") -> WordOverlap:
-    """Count the words that two texts share. The stems of recent expected texts are cached."""
+    """Count the words of two texts, and the words that both share by their stem.
+
+    The stems of recent expected texts are cached.
+    """
     expected_stems, words = count_stems(expected, profile), _split_words(actual, profile)
     # Each word takes one of the equal expected ones. Counting the words first would take twice the time.
     left = dict(expected_stems.counts)

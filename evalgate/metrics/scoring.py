@@ -1,9 +1,11 @@
 """Scoring of runs and cases with every metric.
 
 pass^k and pass@k are estimated without bias from n ≥ k runs of which c passed. pass^k is C(c, k) / C(n, k)
-(Yao et al. 2024, arXiv:2406.12045). pass@k is 1 − C(n − c, k) / C(n, k) (Chen et al. 2021, arXiv:2107.03374).
+(Yao et al. 2024, arXiv:2406.12045). pass@k is 1 − C(n − c, k) / C(n, k) (Chen et al. 2021,
+arXiv:2107.03374).
 
-A crashed run has no score, which is not the same as 0. A metric that raises results in a `MetricFailure`.
+A crashed run has no score, which is not the same as 0. If a metric raises an exception, its result is a
+`MetricFailure`.
 """
 
 import math
@@ -104,7 +106,10 @@ class BoundMetric:
         return replace(self, criterion=criterion, scope=own.scope)
 
     def decide_status(self, score: float | None, passed: bool | None = None) -> Status:
-        """Return the status of a score; `passed` is the metric's decision, None: the threshold decides."""
+        """Return the status of a score, which is "not_evaluated" for None.
+
+        `passed` is the metric's own decision; if it is None, the threshold decides.
+        """
         if score is None:
             return "not_evaluated"
         if passed is None:
@@ -245,7 +250,10 @@ def score_case(
     fingerprint: str = "",
     policy: CasePolicy = DEFAULT_CASE_POLICY,
 ) -> CaseResult:
-    """Return the result of a case over all its runs; `metrics` have the thresholds of this case."""
+    """Return the result of a case over its runs; `metrics` have the thresholds of this case.
+
+    Confirming runs are part of the result, but do not count for its scores and its status.
+    """
     # Runs that follow up a suspicion stay out of the means: a case that failed would otherwise get more
     # chances than one that passed.
     counting = [run for run in runs if not run.confirms]
@@ -322,7 +330,10 @@ def _create_case_metric(
 def _summarize_reliability(
     bound: BoundMetric, wanted: ReliabilityRule, judged: Sequence[RunMetric], score: float
 ) -> CaseMetric:
-    """Return the case's metric with a status by pass^k or pass@k; the score is still the mean."""
+    """Return the case's metric with a status by pass^k or pass@k; the score is still the mean.
+
+    The metric is "errored", without a score, if fewer than k runs have a score.
+    """
     passed = sum(run.status == "passed" for run in judged)
     if len(judged) < wanted.k:
         reason = f"{wanted.kind} with k = {wanted.k} needs as many runs; {len(judged)} have a score"

@@ -1,8 +1,9 @@
 """Comparison and alignment of expected and actual tool calls, and the lines of their difference.
 
-Names and arguments are compared with Python's `==`, which is Google ADK's rule. So 1 == 1.0 == true, the
-order of keys does not matter, and missing arguments differ from an empty object. Ids are ignored. Comparing
-arguments that are nested too deep raises RecursionError.
+Names and arguments are compared with Python's `==`, which is Google ADK's rule. So 1 == 1.0 == true, and
+the order of keys does not matter. Missing arguments differ from an empty object in `ToolCallComparator`,
+but equal it in alignments and differences. Ids are ignored. Comparing arguments that are nested too deep
+raises RecursionError.
 """
 
 import json
@@ -30,8 +31,9 @@ class ToolRecord:
 def collect_tool_records(reply: Reply) -> list[ToolRecord]:
     """Return the calls of a reply in their order, each with its result.
 
-    A result belongs to the first unanswered call with the same id. A result without an id belongs to the
-    first unanswered call of the same tool. A result without a call is left out.
+    A result belongs to the first earlier call with the same id that has no result yet. A result without an
+    id belongs to the first earlier call of the same tool that has no result yet. Other results are left
+    out.
     """
     records: list[ToolRecord] = []
     for event in reply.events:
@@ -103,7 +105,7 @@ class ToolCallComparator:
         return f"call {missing + 1}: expected {format_call(wanted)}{often} in any order, got {got}"
 
     def find_unmatched_calls(self, calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[int]:
-        """Return the indices of those `calls` that match none of `others`; each other matches once."""
+        """Return the indices of `calls` without a match in `others`, each of which matches at most once."""
         if len(calls) * len(others) <= _PAIRS_COMPARED_ONE_BY_ONE:
             return self._match_by_pairs(calls, others)
         try:
@@ -139,7 +141,13 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def _to_hashable(value: object) -> Hashable:
-    """Convert a JSON value to a hashable value; equal JSON values, and no others, have equal results."""
+    """Convert a JSON value to a hashable value.
+
+    Two results are equal exactly if the two values are equal in Python, where 1 == 1.0 == True.
+
+    Raises:
+        TypeError: the value, or one in it, is no JSON value.
+    """
     if isinstance(value, Mapping):
         # Most arguments are scalars: testing the type here saves a recursive call for each.
         return frozenset(
@@ -178,7 +186,7 @@ class DiffLine:
     sign: Sign
     """"-" for expected but not made, "+" for made but not expected, " " for as expected."""
     text: str
-    """The call on one line, with invisible characters escaped; its content is not trusted."""
+    """One line, with invisible characters escaped; the content of a call is not trusted."""
     diverges: bool = False
     """True for the line of the first divergence."""
 
@@ -188,9 +196,10 @@ def diff_trajectories(
 ) -> tuple[DiffLine, ...]:
     """Return the aligned difference around the first divergence; empty if there is none.
 
-    It has at most `lines` lines (6 or more) of `width` characters. Calls are equal if tool and arguments are
-    equal; missing arguments equal an empty object here. A call that differs only in its arguments follows the
-    expected one, and both are shortened around the difference.
+    The result has at most `lines` lines, which must be 6 or more. A call has at most `width` characters.
+    Calls are equal if tool and arguments are equal; missing arguments equal an empty object here. A call
+    that differs from the expected call only in its arguments follows it, and both are shortened around the
+    difference.
     """
     pairs = align_calls(expected, actual)
     first = next(

@@ -31,7 +31,7 @@ class Exchange:
     user: str
     """The message that was sent, else the case's message."""
     turn: CaseTurn | None
-    """None if the case does not ask for the turn, or its user is simulated."""
+    """None if the case does not ask for the turn, or has no written turns."""
     reply: Reply | None
     """None if the run lacks this turn."""
     is_asked_for: bool = True
@@ -69,8 +69,9 @@ async def compute_turn_mean(
 ) -> MetricResult:
     """Return the mean of `judge` over all turns; a turn that is missing, or not expected, scores 0.0.
 
-    Not applicable to a case without written turns. `judge` must return a score that is not None. `judge` runs
-    in a thread for large texts, so that other cases go on: ROUGE-1 takes a second for 1 MB of rare words.
+    Not applicable to a case without written turns. The score that `judge` returns must not be None. `judge`
+    runs in a thread for large texts, so that other cases go on: ROUGE-1 takes a second for 1 MB of rare
+    words.
     """
     if not case.turns:
         return NotApplicable("the case has no written turns to compare with")

@@ -11,14 +11,19 @@ class Condition(Protocol):
     """A part of a check."""
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield a sentence for each reason why the condition does not hold."""
+        """Yield a sentence for each reason why the condition does not hold.
+
+        Raises:
+            DoesNotApplyError: the condition does not apply to the transcript.
+            QuestionPendingError: a model has to be asked first.
+        """
         ...
 
 
 def collect_faults(
     condition: Condition, transcript: Transcript
 ) -> tuple[list[str], DoesNotApplyError | None]:
-    """Return the faults of a condition, and the error if the condition or a part of it does not apply."""
+    """Return the faults of a condition, and the error if it or a part of it does not apply, else None."""
     faults: list[str] = []
     try:
         for fault in condition.find_faults(transcript):
@@ -60,10 +65,13 @@ class AlternativesCondition:
         self._groups = groups
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield the first fault of the alternative with the fewest faults, unless one holds.
+        """Yield one sentence, with the first fault of the alternative with the fewest faults.
+
+        Yield nothing if an alternative holds.
 
         Raises:
-            DoesNotApplyError: no alternative applies, or none holds and one cannot be judged.
+            DoesNotApplyError: no alternative applies. Also raised if none holds, and for one of them no
+                fault is known because it cannot be judged.
         """
         nearest: tuple[int, int, str] | None = None
         lacking = list[DoesNotApplyError]()

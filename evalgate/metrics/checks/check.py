@@ -52,7 +52,8 @@ class Check:
         """Build the check, with a judge if a condition needs one.
 
         Raises:
-            ValidationError: a condition is unknown or wrong.
+            ValidationError: a condition is unknown or wrong, or names a file that cannot be read.
+            InvalidInputError: a file that a condition names is no JSON, or no regular file.
             JudgeNotConfiguredError: a condition needs a judge, and there is none.
         """
 
@@ -72,7 +73,7 @@ class Check:
         return self._options
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return 0.0 or 1.0; not applicable if the case lacks the subject of the check, such as its turn."""
+        """Return 0.0 or 1.0; not applicable if no fault is found but a condition does not apply."""
         return self.score_transcript(LATEST.get_transcript(case, run))
 
     def score_transcript(self, transcript: Transcript) -> MetricResult:
@@ -123,10 +124,11 @@ def _build_conditions(rule: Conditions, context: MetricContext, since: float) ->
 
 
 def _read_schema(path: str, context: MetricContext) -> object:
-    """Return the JSON Schema in a file, relative to the thresholds file.
+    """Return the JSON Schema in the file at `path`, which is relative to the thresholds file.
 
     Raises:
-        ValueError: the file cannot be read, or is no JSON; InvalidInputError has the line.
+        ValueError: the file cannot be read.
+        InvalidInputError: the file is no JSON, or no regular file.
     """
     try:
         data = read_input_file(context.locate(context.folder / path), path)

@@ -11,25 +11,25 @@ from evalgate.system.files import read_file
 
 _LARGEST = 10 * 1024 * 1024
 _CLOCK_STEP_S = 0.05
-"""File systems take the time of the last tick of the kernel, which may lie a little before."""
+"""File systems stamp files with the time of the kernel's last tick, which may lie a little in the past."""
 
 
 class FilesCondition:
     """The conditions of `files`.
 
-    A file counts only if it was written at `since` or later: files of earlier runs do not pass a check.
+    A file counts only if it was written at `since` or later: those of an earlier evaluation do not count.
     """
 
     def __init__(
         self, rules: Mapping[str, FileRule], folder: Path, since: float, *, is_recording: bool = False
     ) -> None:
-        """Keep the rules.
+        """Keep the rules, and remember matching files that were written just before `since`.
 
         Args:
             rules: Path below `folder`, a glob, to the conditions.
             folder: Folder that the agent works in.
             since: Time in seconds since the epoch from which on files count.
-            is_recording: the agent is a recording, which writes no files.
+            is_recording: True if the agent is a recording, which writes no files.
         """
         self._is_recording = is_recording
         self._rules = [(path, rule, TextCondition(rule)) for path, rule in rules.items()]
@@ -42,7 +42,7 @@ class FilesCondition:
         }
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield a sentence for each file that is missing, has wrong content, or must not be there.
+        """Yield a sentence for each missing or forbidden file, and for each fault in the content of a file.
 
         Raises:
             NotKnownError: the run is a recorded one.
@@ -67,7 +67,10 @@ class FilesCondition:
         return sign is not None and sign[0] / 1e9 >= self._since and self._leftovers.get(path) != sign
 
     def _find_files(self, pattern: str, is_filled_in: bool) -> list[Path]:
-        """Return the matching files below the folder; links are followed unless they lead outside."""
+        """Return the matching files below the folder, sorted; links are followed unless they lead outside.
+
+        `is_filled_in` says that the pattern holds the id of a case: then `..` in it matches nothing.
+        """
         root = self._folder.resolve()
         if is_filled_in and ".." in Path(pattern).parts:
             return []
@@ -81,7 +84,10 @@ class FilesCondition:
 
 
 def _sign(path: Path) -> tuple[int, int, int] | None:
-    """Return time of change, inode and size, to tell versions of a file apart; None if it does not exist."""
+    """Return modification time, inode and size, to tell versions of a file apart; None if there is no file.
+
+    The time is in nanoseconds.
+    """
     try:
         status = path.stat()
     except FileNotFoundError:

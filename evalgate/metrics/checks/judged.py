@@ -33,7 +33,12 @@ _PROMPT = "check_statement"
 
 @frozen
 class JudgedCheck:
-    """A check that asks a judge. A question is asked only if the conditions before it hold."""
+    """A check that asks a judge or an embedding model.
+
+    A question is asked when the evaluation of the check reaches its condition. Alternatives after one that
+    holds are not reached, nor is a statement about an argument or state value if another condition on this
+    value fails.
+    """
 
     check: "Check"
     judge: Judge
@@ -42,7 +47,7 @@ class JudgedCheck:
 
     @classmethod
     def build_judged(cls, check: "Check", conditions: CheckConditions, context: MetricContext) -> Self:
-        """Build the check with the run's judge; its provider also computes embeddings.
+        """Build the check with the run's judge; the judge's provider also computes the embeddings.
 
         Raises:
             JudgeNotConfiguredError: there is no judge.
@@ -54,7 +59,7 @@ class JudgedCheck:
 
     @property
     def judged_by(self) -> JsonObject:
-        """Return the models that are asked, and the version of the prompt."""
+        """Return the provider and its embedding models; for statements also the judge and its prompt."""
         if not self.asks_judge:
             return {"provider": self.judge.identity["provider"], "embeddings": list(self.embedding_models)}
         prompt = {"prompt": load_prompt(_PROMPT).version}
@@ -66,10 +71,10 @@ class JudgedCheck:
         return self.check.describe_options()
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return 0.0 or 1.0, with the answers of the models in the details.
+        """Return the result as `Check.score` does; a score has the answers of the models in its details.
 
         Raises:
-            JudgeError: a model gives no answer.
+            JudgeError: a model gives no answer, or one that cannot be read.
         """
         answers: dict[Question, Answer] = {}
         transcript = build_transcript(case, run)
@@ -112,7 +117,10 @@ class JudgedCheck:
 
 
 def compute_cosine(one: list[float], other: list[float]) -> float:
-    """Return the cosine of two vectors, at least 0; 0.0 if one is zero or their lengths differ."""
+    """Return the cosine of two vectors, from 0 to 1.
+
+    Return 0.0 if the cosine is negative, a vector is zero, or the numbers of dimensions differ.
+    """
     size = math.hypot(*one) * math.hypot(*other)
     if len(one) != len(other) or not size:
         return 0.0

@@ -16,7 +16,7 @@ _NEGATIVE = {"not_contains", "max_words", "ignore_case"}
 def lint_checks(
     files: Iterable[Thresholds], names: Container[str], eval_sets: Iterable[EvalSet]
 ) -> Iterator[str]:
-    """Yield a sentence, with its place in the file, for each check that cannot mean what it says.
+    """Yield a sentence, with the place in the thresholds file, for each doubt about a check.
 
     `names` are the checks of the selected cases, as `check/name`; other checks are left out.
     """
@@ -78,7 +78,7 @@ def _asks_for_action(group: Conditions) -> bool:
 
 
 class _KnownTools:
-    """The tools that eval sets name: declared, expected, recorded or mocked."""
+    """The tools that eval sets name: declared, expected, recorded, mocked, or part of a journey's goal."""
 
     def __init__(self, eval_sets: Iterable[EvalSet]) -> None:
         self._declared: set[str] = set()
@@ -92,7 +92,8 @@ class _KnownTools:
     def find_unknown(self, check: CheckConditions) -> Iterator[str]:
         """Yield a sentence for each tool of a check that is not among the eval sets' tools.
 
-        A forbidden tool must be among the declared tools, because no case expects a forbidden tool.
+        A forbidden tool must be among the declared tools, because no case expects a forbidden tool. If no
+        tool is declared, forbidden tools are not checked.
         """
         for glob, is_wanted in dict.fromkeys(_iter_tools(check)):
             known = self._named if is_wanted else self._declared

@@ -27,8 +27,8 @@ _NAMES = {"rouge": "ROUGE-1", "edit_distance": "edit distance", "embeddings": "e
 class ResponseCondition:
     """The conditions of `response`.
 
-    At least one response must have the required text, and no response the forbidden text. A JSON Schema and a
-    statement for the judge are about the last response.
+    Each required text must be in at least one response. No response may have a forbidden text or too many
+    words. A JSON Schema and a statement for the judge are about the last response.
     """
 
     def __init__(self, rule: ResponseRule) -> None:
@@ -40,7 +40,11 @@ class ResponseCondition:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each condition that does not hold; none for a conversation without turns.
 
-        If a turn has no final response, yield only a sentence about that.
+        If a turn has no final response, yield only a sentence about the first such turn.
+
+        Raises:
+            DoesNotApplyError: responses are compared with expected ones, and the case expects none.
+            QuestionPendingError: a model has to be asked first.
         """
         responses = []
         for number, reply in transcript.turns:
@@ -83,7 +87,13 @@ def _ask_judge(statement: str, number: int, text: str, transcript: Transcript) -
 def _find_differences(
     rule: SimilarRule, responses: Sequence[tuple[int, str]], transcript: Transcript
 ) -> Iterator[str]:
-    """Yield a sentence for each response that is not similar enough; with `to`, only for the most similar."""
+    """Yield a sentence for each response that is not similar enough to the expected response of its turn.
+
+    With a text in `rule.to`, yield one sentence, and only if no response is similar enough to this text.
+
+    Raises:
+        DoesNotApplyError: `rule.to` is None, and the case expects no response.
+    """
     if rule.to is not None:
         if rule.max_edits is not None:
             if not any(is_within_edits(rule.to, text, rule.max_edits) for _, text in responses):

@@ -3,7 +3,7 @@
 from evalgate.metrics.rouge import compute_rouge_1
 
 _LONGEST = 2_000
-"""Characters of each text that an edit distance looks at: the time grows with the square."""
+"""Characters of each text that `compute_edit_likeness` compares: the time grows with the square."""
 
 
 def compute_rouge_likeness(one: str, other: str) -> float:
@@ -12,7 +12,7 @@ def compute_rouge_likeness(one: str, other: str) -> float:
 
 
 def compute_edit_likeness(one: str, other: str) -> float:
-    """Return 1 less the Levenshtein distance as a share of the longer text; 1.0 for two empty texts.
+    """Return 1 − d / n, with the Levenshtein distance d and the length n of the longer text; 1.0 if n is 0.
 
     Only the first 2,000 characters of each text count.
     """
@@ -22,7 +22,7 @@ def compute_edit_likeness(one: str, other: str) -> float:
 
 
 def is_within_edits(one: str, other: str, most: int) -> bool:
-    """Return True if at most `most` characters have to be inserted, removed or replaced."""
+    """Return True if the Levenshtein distance of two texts, of any length, is at most `most`."""
     if abs(len(one) - len(other)) > most:
         return False
     # Cells further from the diagonal than `most` cannot lead to a distance that small.
@@ -38,7 +38,7 @@ def is_within_edits(one: str, other: str, most: int) -> bool:
 
 
 def compute_edit_distance(one: str, other: str) -> int:
-    """Return the fewest characters to insert, remove or replace (Levenshtein)."""
+    """Return the Levenshtein distance: the fewest characters to insert, remove or replace in `one`."""
     row = list(range(len(other) + 1))
     for number, character in enumerate(one, 1):
         diagonal, row[0] = row[0], number

@@ -72,7 +72,7 @@ class TextCondition:
             yield f"should match `{self._pattern}`, found {_describe_texts(texts)}"
 
     def find_excess(self, text: str) -> Iterator[str]:
-        """Yield a sentence part for each limit that the text exceeds or forbidden text that it has."""
+        """Yield a sentence part for each forbidden text in the text, and one if it has too many words."""
         if self._not_contains:
             normalized = self._normalize(text)
             for shown, part in self._not_contains:
@@ -83,7 +83,7 @@ class TextCondition:
             yield f"should have at most {pluralize(self._max_words, 'word')}, found {words}"
 
     def find_schema_fault(self, text: str) -> str:
-        """Return the reason why the text, read as JSON, does not fit the schema; "" if it does."""
+        """Return why the text, read as JSON, does not fit the schema; "" if it does or no schema is set."""
         if self._complain is None:
             return ""
         try:

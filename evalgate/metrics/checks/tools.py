@@ -103,7 +103,10 @@ def _describe_count(count: int, glob: str) -> str:
 
 
 def describe_calls(calls: Sequence[MadeCall]) -> str:
-    """Return the names of the called tools in their order, as "`a`, `b` and `a`", or "no call"."""
+    """Return the names of the called tools in their order, as "`a`, `b` and `a`", or "no call".
+
+    Only the first 8 names are listed.
+    """
     if not calls:
         return "no call"
     names = [made.call.name for made in calls]
@@ -114,8 +117,10 @@ def describe_calls(calls: Sequence[MadeCall]) -> str:
 def is_error_result(result: object) -> bool:
     """Return True if the result of a tool says that the call failed.
 
-    An object is an error if `error`, `isError` or `is_error` is true, or `status` is error, errored, failed
-    or failure. A text is an error if it begins with "Error" or a traceback. A value of `result` counts, too.
+    An object is an error if `error` is truthy in Python, such as a text that is not empty. It is also an
+    error if `isError` or `is_error` is true, or `status` is error, errored, failed or failure in any case.
+    A text is an error if it begins with the word "error" in any case, or with a Python traceback. The
+    object or text at the key `result` of an object is judged in the same way.
     """
     if isinstance(result, Mapping):
         status = result.get("status")
@@ -171,7 +176,10 @@ class ArgumentsCondition:
         self._calls = calls
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield a sentence for each argument that is wrong."""
+        """Yield a sentence for each argument that is wrong, or one if a required call is missing.
+
+        If `calls` is "some", nothing is yielded if one call is right, else the faults of the nearest call.
+        """
         matches = self._matches
         calls = [made for made in transcript.calls if matches(made.call.name)]
         if not calls:

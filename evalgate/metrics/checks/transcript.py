@@ -78,14 +78,14 @@ class Transcript:
     case: EvalCase
     run: CaseRun
     turns: Sequence[tuple[int, Reply]]
-    """1-based number and reply of each turn."""
+    """1-based number and reply of each turn that has a reply."""
     calls: Sequence[MadeCall]
     answers: Mapping[Question, Answer] = field(default_factory=dict)
     """Answers that are known already."""
     names: Sequence[str] = ()
-    """Names of the called tools."""
+    """Name of the tool of each call, in the order of `calls`."""
     missing: str = ""
-    """Sentence about the first turn of the case without a reply."""
+    """Sentence about the first turn without a reply; "" if there is none, or for a selected turn."""
 
     def ask(self, question: Question) -> Answer:
         """Return the answer of a model.
@@ -98,7 +98,7 @@ class Transcript:
         return self.answers[question]
 
     def select_turn(self, turn: int | str | None) -> "Transcript":
-        """Return the transcript of one turn, or of all turns for None.
+        """Return the transcript of one turn, by its 1-based number or as "last", or of all turns for None.
 
         Raises:
             DoesNotApplyError: the turn does not exist.
@@ -141,7 +141,7 @@ class TranscriptCache:
     _latest: Transcript | None = None
 
     def get_transcript(self, case: EvalCase, run: CaseRun) -> Transcript:
-        """Return the transcript of a run, which must not be changed."""
+        """Return the transcript of a run. The caller must not change the transcript."""
         latest = self._latest
         if latest is None or latest.run is not run or latest.case is not case:
             latest = self._latest = build_transcript(case, run)

@@ -37,7 +37,7 @@ def format_value(value: object) -> str:
 def find_values(root: object, path: str) -> Iterator[tuple[str, object]]:
     """Yield path and value of everything that a path selects; `MISSING` for what is not there.
 
-    `order.items[0].sku` selects by keys and indices, `items[*].sku` in every item. If the object has a key
+    `order.items[0].sku` selects by keys and indices, `items[*].sku` in every item. If `root` has a key
     that equals the whole path, that key is taken. A text that is no path, such as `ids[]`, is only a key.
     """
     if isinstance(root, Mapping) and path in root:
@@ -75,7 +75,10 @@ def _walk(value: object, parts: tuple[str, ...], shown: str, path: str) -> Itera
 
 
 def is_equal(one: object, other: object, *, ignore_case: bool = False) -> bool:
-    """Return True if two JSON values are equal: 1 equals 1.0, and neither equals true or "1"."""
+    """Return True if two JSON values are equal: 1 equals 1.0, and neither equals true or "1".
+
+    `ignore_case` is about texts in the values, not about the keys of objects.
+    """
     if type(one) is type(other) and type(one) in _SCALARS and not ignore_case:
         return one == other  # as most values are
     if isinstance(one, bool) or isinstance(other, bool):
@@ -94,7 +97,11 @@ def is_equal(one: object, other: object, *, ignore_case: bool = False) -> bool:
 
 
 def contains_value(whole: object, part: object, *, ignore_case: bool = False) -> bool:
-    """Return True if `part` is a part of a text, an element of a list, or keys and values of an object."""
+    """Return True if a text contains the text `part`, a list the item `part`, or an object all of `part`.
+
+    An object contains all of `part` if it has each key of `part` with an equal value. If the value in `part`
+    is an object, it is enough that the value in `whole` contains it.
+    """
     if isinstance(whole, str):
         return isinstance(part, str) and (part.lower() in whole.lower() if ignore_case else part in whole)
     if isinstance(whole, list):
@@ -112,9 +119,11 @@ def contains_value(whole: object, part: object, *, ignore_case: bool = False) ->
 
 
 def is_near(one: float, other: float, within: float | str | None) -> bool:
-    """Return True if two numbers differ by at most `within`: a number, or a share such as "5%" of the larger.
+    """Return True if two numbers differ by at most `within`.
 
-    Rounding errors of floats are tolerated, so that 0.3 is 0.1 away from 0.2; whole numbers are exact.
+    `within` is a number, a share such as "5%" of the larger absolute value, or None for 0. Rounding errors
+    of floats are tolerated, so that 0.3 is 0.1 away from 0.2. Two whole numbers are compared exactly,
+    except with a share.
     """
     try:
         if not isinstance(within, str) and float(one).is_integer() and float(other).is_integer():
@@ -137,7 +146,11 @@ class ValueCondition:
         self._semantic = rule.semantic
 
     def find_fault(self, value: object, transcript: Transcript) -> str:
-        """Return "should be …, found …" for the first condition that does not hold; "" if all hold."""
+        """Return "should be …, found …" for the first condition that does not hold; "" if all hold.
+
+        Raises:
+            QuestionPendingError: the judge has to be asked about the value first.
+        """
         if self._wants_absence:
             return "" if value is MISSING else f"should be absent, found {format_value(value)}"
         if value is MISSING:
@@ -168,7 +181,7 @@ class StateCondition:
         self._conditions = [(path, ValueCondition(rule)) for path, rule in rules.items()]
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield a sentence for each key with a wrong value."""
+        """Yield a sentence for each wrong value; only `NO_STATE` if the run has no final state."""
         state = transcript.run.final_state
         if state is None:
             yield NO_STATE
