@@ -1,6 +1,6 @@
 """The agent host: the program that loads and runs a Python agent in the agent's own interpreter.
 
-Standard library only, Python 3.9 and later, and nothing of evalgate: the folder can be copied into any
-interpreter, virtual environment or container and started there as `python <folder>/__main__.py OPTIONS`.
-It speaks the protocol of `docs/agent-protocol.md` on stdin and stdout.
+The modules need Python 3.9 or later, and import only the standard library and each other. The folder can
+therefore be copied to any machine or container, and is started as `python <folder>/__main__.py OPTIONS`.
+The host speaks the protocol of `docs/agent-protocol.md` on stdin and stdout.
 """

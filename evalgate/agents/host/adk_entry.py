@@ -1,7 +1,8 @@
 """Search for a Google ADK agent as ADK does: in a module, an agent folder or a file.
 
-The order is: `app`, `root_agent` and `get_agent_async` in the module; then the same names in its attribute
-`agent`, and in its submodule `agent`; then `root_agent.yaml` in the folder, from which ADK builds an agent.
+The order is: `app` (only an app of ADK), `root_agent` and `get_agent_async` in the module; then the same
+names in the module's attribute `agent`, and in its submodule `agent`; then the file `root_agent.yaml`, from
+which ADK builds an agent, in the package's folder.
 """
 
 from __future__ import annotations
@@ -23,17 +24,20 @@ _MAX_WHY = 500
 
 
 def find_adk_agent(entry: str, sub_agent: str | None, loop: asyncio.AbstractEventLoop) -> object:
-    """Return the agent, workflow or app that `entry` names, relative to the working folder.
+    """Return the agent, workflow or app that `entry` names; a path is relative to the working folder.
+
+    A function, such as `get_agent_async`, is called without arguments. It may return a tuple that begins
+    with the agent.
 
     Args:
         entry: `package.module`, `path/to/agent_folder` or `path/file.py`, with `:attribute` if the agent has
             a name for which ADK does not search; or `path/file.yaml`, a file from which ADK builds an agent.
-        sub_agent: Name of an agent below the root to run instead of the root.
-        loop: Event loop in which `get_agent_async` runs.
+        sub_agent: Name of an agent below the root to run instead of the root; None or "": the root.
+        loop: Event loop that awaits the result of an asynchronous function.
 
     Raises:
-        UnusableEntryError: there is no such agent.
-        BaseException: any exception that importing the module raises.
+        UnusableEntryError: there is no such agent, or the object is not an agent, workflow or app of ADK.
+        BaseException: any exception that importing the module, or calling the function, raises.
     """
     found = _resolve_entry(entry)
     agent = _call_factory(found, loop) if inspect.isroutine(found) else found
@@ -53,7 +57,8 @@ def _resolve_entry(entry: str) -> object:
 def _load_config_agent(file: str, where: str) -> object:
     """Return the agent that ADK builds from a configuration file.
 
-    The file may name modules relative to the parent of its own folder, which is added to `sys.path`.
+    The file may name modules relative to the parent of its folder. This parent is therefore inserted into
+    `sys.path`; if the folder lies in a package, the folder above the topmost package is inserted instead.
     """
     if not os.path.isfile(file):
         raise EntryNotFoundError(f"there is no file {where} in {os.getcwd()}")
@@ -81,7 +86,10 @@ def _load_adk_module(where: str) -> ModuleType:
 
 
 def _load_dotenv(folder: str) -> None:
-    """Load the nearest `.env` file as ADK's command line does; variables that are set keep their values."""
+    """Load the nearest `.env` file in `folder` or above, up to the working folder, as ADK's tools do.
+
+    Variables that are set keep their values. If `ADK_DISABLE_LOAD_DOTENV` is `1` or `true`, load nothing.
+    """
     if os.environ.get("ADK_DISABLE_LOAD_DOTENV", "").lower() in ("1", "true"):
         return
     for each in _iter_parent_folders(folder):
@@ -92,7 +100,7 @@ def _load_dotenv(folder: str) -> None:
 
 
 def _iter_parent_folders(folder: str) -> Iterator[str]:
-    """Yield `folder` and its parents up to the working folder; only `folder` if it lies outside of that."""
+    """Yield `folder` and its parents up to the working folder; only `folder` if it lies outside of it."""
     top = os.getcwd()
     yield folder
     while folder != top and folder.startswith(top + os.sep):
@@ -141,7 +149,13 @@ def _call_factory(function: Any, loop: asyncio.AbstractEventLoop) -> object:
 
 
 def _select_sub_agent(agent: Any, name: str) -> object:
-    """Return the agent called `name` below the root; for an app, return a copy with that agent as root."""
+    """Return the agent called `name`, which is the root or below the root.
+
+    For an app, return a copy of the app with that agent as its root.
+
+    Raises:
+        EntryNotFoundError: there is no agent of this name.
+    """
     root = agent.root_agent if is_app(agent) else agent
     found = root.find_agent(name) if hasattr(root, "find_agent") else None
     if found is None:

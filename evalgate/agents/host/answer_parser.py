@@ -28,10 +28,14 @@ class AnswerCollector:
         self._response: str | None = None
 
     def add_yielded(self, value: object) -> None:
-        """Add one value of a generator: a piece of the response, an event, or an answer.
+        """Add one value that a generator yields.
+
+        A text is a piece of the response, a dict with `type` an event, and any other dict an answer.
 
         Raises:
-            InvalidAnswerError: the value is none of these.
+            InvalidAnswerError: the value is neither a text nor a dict, or the dict has an invalid field.
+            NoMatchingMockError: the dict has a call of a tool that is mocked and has no decorator.
+            RuntimeError: the dict has an event, and no turn is in progress.
         """
         if isinstance(value, str):
             self._pieces.append(value)
@@ -46,10 +50,12 @@ class AnswerCollector:
             )
 
     def add_returned(self, value: object) -> None:
-        """Add the return value of a function. None is allowed if the agent reported or yielded something.
+        """Add the return value of a function; None is allowed unless `is_empty` is True.
 
         Raises:
-            InvalidAnswerError: the value is neither a text nor an answer, or is None without any report.
+            InvalidAnswerError: the value is neither a text nor a dict, or the dict has an invalid field.
+                None is invalid only if `is_empty` is True.
+            NoMatchingMockError, RuntimeError: as for `add_yielded`.
         """
         if isinstance(value, str):
             self._response = value
@@ -61,11 +67,15 @@ class AnswerCollector:
             )
 
     def is_empty(self) -> bool:
-        """Return True if the agent has not yielded, returned or reported anything yet."""
+        """Return True as long as the agent has given no text and reported no event in this turn."""
         return not self._pieces and self._response is None and self._recorder.events == 0
 
     def get_response(self) -> str | None:
-        """Return the returned text, else the joined yielded texts, else the final message, else None."""
+        """Return the text of the response; None if the agent gave none.
+
+        The text that the agent returned, or gave as `response` in an answer, comes first, then the joined
+        texts that it yielded, then the final message that it reported.
+        """
         if self._response is not None:
             return self._response
         return "".join(self._pieces) if self._pieces else self._recorder.final

@@ -14,12 +14,16 @@ from .errors import MessageTooLargeError
 from .threads import end_if_forked
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
-"""Largest size of a message in bytes: the gate accepts no more in one turn."""
+"""Largest size of one message in bytes: the gate accepts no more than this in a whole turn."""
 _READ_BYTES = 256 * 1024
 
 
 def _convert_unknown(value: object) -> object:
-    """Return a JSON value for an object that `json` cannot encode: its fields, sorted items or text."""
+    """Return a simpler value for an object that `json` cannot encode.
+
+    The value is a dict of the fields of a pydantic model or a dataclass, a sorted list of the items of a
+    set, or else the object's text.
+    """
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
         return dump(mode="json")
@@ -39,8 +43,8 @@ def encode_line(message: dict[str, Any]) -> bytes:
     """Return the message as one line of JSON.
 
     Raises:
-        MessageTooLargeError: the line exceeds 16 MiB. The gate would refuse it, and other conversations would
-            wait while it is sent.
+        MessageTooLargeError: the line exceeds 16 MiB. The gate would refuse this line, and all other
+            conversations would wait while it is sent.
         TypeError, ValueError, RecursionError: the message has a value that JSON cannot express.
     """
     # ASCII with escapes, because a lone surrogate in the agent's text cannot be encoded as UTF-8.
@@ -51,7 +55,12 @@ def encode_line(message: dict[str, Any]) -> bytes:
 
 
 def write_line(outgoing: int, message: dict[str, Any]) -> None:
-    """Write one message without buffering."""
+    """Write one message to the file descriptor `outgoing`, without buffering.
+
+    Raises:
+        MessageTooLargeError, TypeError, ValueError, RecursionError: as for `encode_line`.
+        OSError: the message cannot be written, because the gate has closed its end.
+    """
     _write_all(outgoing, encode_line(message))
 
 
@@ -66,12 +75,19 @@ class Sender(Protocol):
     """Sender of the host's messages to the gate."""
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send a message, from any thread."""
+        """Send a message, from any thread.
+
+        Raises:
+            MessageTooLargeError, TypeError, ValueError, RecursionError: as for `encode_line`.
+        """
         ...
 
 
 class Channel:
-    """Connection to the gate over two file descriptors; `closed` is True once the gate has closed its end."""
+    """Connection to the gate over two file descriptors.
+
+    When the gate closes its end, `closed` becomes True and the event loop is stopped.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, incoming: int, outgoing: int) -> None:
         self.closed = False
@@ -91,7 +107,7 @@ class Channel:
         self._loop.add_reader(self._incoming, self._read_messages)
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send a message, from any thread.
+        """Send a message, from any thread; the event loop writes the message in the next iteration.
 
         Raises:
             MessageTooLargeError, TypeError, ValueError, RecursionError: as for `encode_line`.

@@ -36,13 +36,13 @@ class _ActiveTurn:
         self.capture: Optional[TurnCapture] = None
         self.cancelled = False
         self.concurrent = False
-        """True if another turn was in progress at the same time: its agent may have cancelled this turn."""
+        """True if another turn was in progress at the same time: code of that turn may cancel this turn."""
         self.is_cancel_reported = False
         """True once `cancelled` was sent to the gate, after which no message of the turn may follow."""
 
 
 class SessionManager:
-    """Handler of the gate's messages. All methods run in the event loop."""
+    """Handler of the gate's messages. All methods must be called in the event loop."""
 
     def __init__(
         self,
@@ -241,7 +241,7 @@ class SessionManager:
         return answer
 
     async def _find_host(self, turn: _ActiveTurn) -> AgentHost:
-        """Return the host of the turn's conversation, which the first turn creates."""
+        """Return the host of the turn's conversation; create this host in the first turn."""
         create_host, session = self._host.create_next_host, turn.session.id
         if create_host is not None and session not in self._hosts:
             if self._host.asynchronous:

@@ -15,7 +15,7 @@ _MAX_NAMES = 12
 
 
 def load_entry(entry: str, home: str | None = None) -> object:
-    """Return the object that `entry` names; a path is relative to `home`, else to the working folder.
+    """Return the object that `entry` names; import its module as `load_module` does.
 
     Raises:
         EntryNotFoundError: the entry is malformed, or there is no such object.
@@ -28,7 +28,10 @@ def load_entry(entry: str, home: str | None = None) -> object:
 
 
 def load_module(where: str, home: str | None = None) -> ModuleType:
-    """Import `package.module` or `path/file.py`; the path is relative to `home`, else to the working folder.
+    """Import `package.module` or `path/file.py`.
+
+    A path is relative to `home`, or to the working folder if `home` is None. For a path, `sys.path` is
+    extended as by `make_importable`.
 
     Raises:
         EntryNotFoundError: there is no such module or file.
@@ -52,7 +55,7 @@ def _import_module(name: str) -> ModuleType:
 
 
 def _load_file(path: str, home: str | None = None) -> ModuleType:
-    """Import a file: as a module of its package if it belongs to one, else by its path, like a script."""
+    """Import a file: as a module of its package if there is a package, else by its path, like a script."""
     file = os.path.abspath(os.path.join(home or "", path))
     if not os.path.isfile(file):
         raise EntryNotFoundError(f"there is no file {path} in {_get_working_folder()}")
@@ -63,9 +66,13 @@ def _load_file(path: str, home: str | None = None) -> ModuleType:
 
 
 def make_importable(path: str) -> str:
-    """Return the dotted name of the module or package at an absolute path.
+    """Return the dotted name of a module or package, and make it importable by this name.
 
-    The folder above the topmost package is inserted into `sys.path`.
+    The folder above the topmost package, or above a module without a package, is inserted at the start of
+    `sys.path` if it is not in `sys.path` yet.
+
+    Args:
+        path: Absolute path of the module's file without `.py`, or of the package's folder.
     """
     folder, name = os.path.split(path)
     parts = [name]

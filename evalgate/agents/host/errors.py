@@ -28,8 +28,8 @@ def classify_transient_error(error: BaseException) -> tuple[str, float | None] |
     """Return the kind of a busy service's error and its Retry-After in seconds; None for other errors.
 
     The kind is `rate_limited` or `unavailable`; Retry-After is None if the service sent no such value.
-    Causes (`raise … from`) are searched as well. Contexts are not: an error that was merely being handled
-    says nothing about the service.
+    Causes (`raise … from`) and the only member of an exception group are searched as well, to a depth of 8.
+    Contexts are not: an error that was merely being handled says nothing about the service.
     """
     try:
         for depth, each in enumerate(reasons := list(_iter_causes(error))):
@@ -105,9 +105,12 @@ def _find_retry_after(error: BaseException) -> float | None:
 
 
 def _read_retry_delay(details: Any) -> float | None:
-    """Return the seconds of `google.rpc.RetryInfo`, which Google's APIs send only in the body.
+    """Return the seconds of the first `google.rpc.RetryInfo`, or None if there is none.
 
-    Such a detail has the form `{"retryDelay": "37s"}`.
+    Google's APIs send this delay only in the body of an answer, as `{"retryDelay": "37s"}`.
+
+    Args:
+        details: Body of an answer, or the list of details in it.
     """
     if isinstance(details, dict):
         error = details.get("error", details)
@@ -153,7 +156,10 @@ class EntryNotFoundError(UnusableEntryError):
 
 
 class AgentCreationError(Exception):
-    """Failure of the agent's class or factory; `__cause__` is its exception, which the message summarises."""
+    """Failure of the agent's class or factory; `__cause__` is the exception that was raised.
+
+    The message summarises this exception.
+    """
 
 
 class InvalidAnswerError(Exception):
@@ -283,14 +289,17 @@ def _guess_encoding(path: str) -> str | None:
 
 
 def _format_location(path: str, line: int | None = None) -> str:
-    """Return `path` or `path:line`, relative to the working folder if the file lies below that."""
+    """Return `path` or `path:line`, relative to the working folder if the file is in that folder."""
     folder = os.path.join(os.getcwd(), "")
     relative = path.removeprefix(folder)
     return relative if line is None else f"{relative}:{line}"
 
 
 def summarize_error(error: BaseException) -> str:
-    """Return `Type: first line of the message`, with that line cut after 500 characters."""
+    """Return `Type: first line of the message`, with this line cut after 500 characters.
+
+    Return only the type if there is no message.
+    """
     name = type(error).__name__
     try:
         lines = str(error).strip().splitlines()
@@ -304,7 +313,8 @@ def summarize_error(error: BaseException) -> str:
 def format_traceback(error: BaseException) -> str:
     """Return the traceback from the agent's first frame on; only its end if it exceeds 16,384 characters.
 
-    Return an empty text for errors that the host itself raises: their message is enough.
+    Return "" for errors with a message that is enough: `UnusableEntryError`, `InvalidAnswerError`,
+    `ModelError`, `NoMatchingMockError` and `UnsupportedCaseError`.
     """
     if isinstance(
         error, (UnusableEntryError, InvalidAnswerError, ModelError, NoMatchingMockError, UnsupportedCaseError)

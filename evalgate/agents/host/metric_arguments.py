@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 
 class JsonNamespace:
-    """Namespace with the fields of a JSON object as attributes, to any depth."""
+    """Namespace with the fields of a JSON object as attributes; `to_namespace` converts each value."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.__dict__.update((name, to_namespace(value)) for name, value in fields.items())
@@ -23,7 +23,10 @@ _DATA = ("args", "result", "state", "final_state", "attachments", "response")
 
 
 def to_namespace(value: Any) -> Any:
-    """Return `value` with dicts as `JsonNamespace`; dicts of data (arguments, results, states) stay dicts."""
+    """Return `value` with each dict in it, at any depth, as a `JsonNamespace`.
+
+    Fields with data stay as they are: `args`, `result`, `state`, `final_state`, `attachments`, `response`.
+    """
     if isinstance(value, list):
         return [to_namespace(each) for each in value]
     if isinstance(value, dict):
@@ -64,7 +67,10 @@ def build_expected_invocations(case: dict[str, Any]) -> list[JsonNamespace]:
 
 
 def build_actual_invocations(case: dict[str, Any], run: dict[str, Any]) -> list[JsonNamespace]:
-    """Return one `Invocation` per reply, with the user's message and the rubrics of the case and the turn."""
+    """Return one `Invocation` per reply, with the user's message and the rubrics of the case and the turn.
+
+    The message is "" if neither the run nor the case has it.
+    """
     turns, sent = case["turns"], run["said"]
     texts = sent + [turn["user"]["text"] for turn in turns[len(sent) :]]
     invocations = []

@@ -1,7 +1,8 @@
 """Adapter that serves a custom metric's function as an agent.
 
-Each request is a case with its run, and each answer is a score. There are three signatures, recognised by
-their parameters: evalgate's `(case, run, **options)`; Google ADK's `(eval_metric, actual_invocations,
+Each request is a case with its run, and each answer has a `score`, or the reason why there is none, as
+`not_applicable` or `failed`. There are three signatures, recognised by the number and names of the
+parameters: evalgate's `(case, run, **options)`; Google ADK's `(eval_metric, actual_invocations,
 expected_invocations, conversation_scenario)`; and the signature in ADK's guide, `(actual_invocation,
 expected_invocation, criterion)`, with which a function is called once per turn.
 
@@ -31,10 +32,11 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 def as_agent(function: object) -> Callable[[str], Any]:
     """Return a function that answers a request in JSON with the score of `function` in JSON.
 
-    The returned function is a coroutine function if `function` is.
+    The returned function is a coroutine function if `function` is, and raises nothing: if `function` raises
+    or its result is invalid, the answer has the field `failed` instead of a score.
 
     Raises:
-        UnusableEntryError: `function` has none of the three signatures.
+        UnusableEntryError: `function` cannot be called, or has none of the three signatures.
     """
     if not callable(function):
         raise UnusableEntryError(f"it is of type {type(function).__name__}, not a function")
@@ -181,7 +183,8 @@ def _convert_result(result: Any) -> dict[str, Any]:
     """Return the answer for the result that a function returned for a whole run.
 
     Raises:
-        InvalidScoreError: the result is neither a number nor an object with a score.
+        InvalidScoreError: the result is neither a number nor an object with a score, or a part of the
+            object is invalid.
     """
     kind = type(result).__name__
     # By name, because the metric may run in an environment without evalgate, or with another release of it.
@@ -207,7 +210,11 @@ def _convert_object(result: Any) -> dict[str, Any]:
 
 
 def _convert_turn(result: Any) -> dict[str, Any]:
-    """Return the answer for one turn from the result of a function: a number or an object with a score."""
+    """Return the answer for one turn from the result of a function: a number or an object with a score.
+
+    Raises:
+        InvalidScoreError: the result is neither of them, a part of it is invalid, or its status is `error`.
+    """
     if not _is_object(result):
         return {"score": _require_number(result)}
     status, score = _get_status(result), _get_field(result, "score")
@@ -226,7 +233,7 @@ def _average_turns(turns: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _convert_explanation(result: Any, status: str) -> dict[str, Any]:
-    """Return the `reason`, `details` and `passed` of a score, without those that are missing."""
+    """Return the `reason`, `details` and `passed` of a score, as far as the score has them."""
     answer: dict[str, Any] = {}
     if reason := _get_reason(result):
         answer["reason"] = reason
@@ -259,7 +266,11 @@ def _get_field(result: Any, *names: str) -> Any:
 
 
 def _get_status(result: Any) -> str:
-    """Return "passed", "failed", "not_evaluated" or "error"; "" if the result has no status."""
+    """Return "passed", "failed", "not_evaluated" or "error"; "" without a status or if it is `unknown`.
+
+    Raises:
+        InvalidScoreError: the status is none of the known names and numbers.
+    """
     passed = _get_field(result, "passed")
     if isinstance(passed, bool):
         return "passed" if passed else "failed"
@@ -295,6 +306,8 @@ def _get_turns(result: Any) -> Optional[list[dict[str, Any]]]:
 
 def _get_details(result: Any) -> dict[str, Any]:
     """Return the details as a JSON object, with the scores of rubrics as `rubric_scores`.
+
+    Details that are not an object become the value of `details`; a `reason` in the details is left out.
 
     Raises:
         InvalidScoreError: JSON cannot hold the details.

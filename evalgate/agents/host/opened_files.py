@@ -28,7 +28,10 @@ _OTHERS = frozenset({"site-packages", "dist-packages", "node_modules", ".git"})
 
 
 class OpenedFiles:
-    """Recorder of the files that the process opens. Its audit hook cannot be removed."""
+    """Recorder of the files that the process imports or opens for reading, and of processes that it starts.
+
+    Creating the recorder installs an audit hook, which cannot be removed.
+    """
 
     def __init__(self, home: str) -> None:
         self._home = os.path.realpath(home)
@@ -66,7 +69,12 @@ class OpenedFiles:
             self._new.append(name)
 
     def take_message(self) -> Optional[dict[str, Any]]:
-        """Return a message with the files since the last call, relative to `home`; None without news."""
+        """Return a `files` message with the project's files that were read since the last call.
+
+        Paths are relative to `home`. `incomplete` is True if the process started other programs or
+        interpreters since the last call, or has imported a module that starts processes unseen. Return None
+        if there is neither a file nor such a start or module.
+        """
         found: Set[str] = set()
         modules, self._modules = self._modules, set(sys.modules)
         names = [_get_source(sys.modules.get(name)) for name in self._modules - modules]
@@ -83,7 +91,11 @@ class OpenedFiles:
         return {"type": "files", "paths": sorted(found), "incomplete": bool(programs)}
 
     def _find_relative(self, path: str) -> str:
-        """Return the path relative to `home`; "" if it is missing, outside the repository or of a package."""
+        """Return the path relative to `home`; "" if there is no such file in the project.
+
+        The project is the git repository around `home`, or `home` if there is no repository, without the
+        files for which `_is_of_package` returns True.
+        """
         if not path.startswith(self._root + os.sep) or self._is_of_package(path):
             return ""
         if not os.path.isfile(path) and not os.path.islink(path):
@@ -91,7 +103,7 @@ class OpenedFiles:
         return os.path.relpath(path, self._home).replace(os.sep, "/")
 
     def _is_of_package(self, path: str) -> bool:
-        """Return True for a file of an installed package, of a virtual environment or of git."""
+        """Return True for a file of the interpreter, an installed package, `node_modules` or `.git`."""
         below = path[len(self._root) :] if path.startswith(self._root + os.sep) else path
         if not _OTHERS.isdisjoint(below.split(os.sep)):
             return True
@@ -101,9 +113,10 @@ class OpenedFiles:
 
 
 def follow_links(path: str) -> Iterator[str]:
-    """Yield the absolute paths of all links on the way to a file, and of the file itself.
+    """Yield the absolute paths of the links on the way to a file, then the path of the file itself.
 
-    Each may change: the file, a link to it, and a link to a folder above it.
+    A change of any of them changes what is read: the file, a link to it, or a link to a folder above it.
+    After 40 links, which may form a cycle, further links are not followed.
     """
     at, rest, links = os.sep, path.split(os.sep)[::-1], 0
     while rest:
@@ -149,7 +162,7 @@ def _get_source(module: object) -> str:
 
 
 def _get_uncompiled(path: str) -> str:
-    """Return the path of a bytecode file's source, and any other path unchanged."""
+    """Return the source file of a `.pyc` file in `__pycache__`; return any other path unchanged."""
     if not path.endswith(".pyc"):
         return path
     try:
@@ -159,7 +172,7 @@ def _get_uncompiled(path: str) -> str:
 
 
 def _find_root(home: str) -> str:
-    """Return the root of the git repository around a folder, or the folder itself."""
+    """Return the root of the git repository around a folder, or the folder if there is no repository."""
     folder = home
     while not os.path.exists(os.path.join(folder, ".git")):
         parent = os.path.dirname(folder)

@@ -1,4 +1,4 @@
-"""Main program of the agent host: it takes over stdin and stdout, loads the agent and serves the gate."""
+"""Main program of the agent host: take over stdin and stdout, load the agent, and serve the gate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run with the JSON options in `sys.argv[1]` until stdin is closed; then end the process."""
+    """Run with the JSON options in `sys.argv[1]` until the gate closes stdin; then end the process.
+
+    The exit code is 0, or 1 after a `fatal` message if the agent cannot be loaded.
+    """
     options: dict[str, Any] = json.loads(sys.argv[1])
     # An agent that parses its command line on import must not find the options of the host.
     sys.argv[1:] = []

@@ -37,7 +37,10 @@ class _RecordedCall:
 
 
 class Recording:
-    """Recorded tool calls of one case. A call returns the next answer of the equal recorded calls."""
+    """Recorded tool calls of one case.
+
+    Each recorded call answers one call of the same tool with equal arguments, in the recorded order.
+    """
 
     def __init__(self, message: dict[str, Any]) -> None:
         """Read the `tool_recording` of a `start` message."""
@@ -51,7 +54,7 @@ class Recording:
         self._lock = threading.Lock()
 
     def is_live(self, name: str) -> bool:
-        """Return True if the tool is called for real."""
+        """Return True if the tool is called for real, because a pattern in `live` matches its name."""
         return any(fnmatchcase(name, pattern) for pattern in self._live)
 
     @property
@@ -60,11 +63,14 @@ class Recording:
         return [name for name in self._calls if not self.is_live(name)]
 
     def take_result(self, name: str, args: Optional[dict[str, Any]]) -> Any:
-        """Return a copy of the result of the next equal call.
+        """Return a copy of the result of the next recorded call with this tool and these arguments.
+
+        Each recorded call is used once, also if it raises an error.
 
         Raises:
-            RecordedToolError: the tool raised an error in the recorded call. NoMatchingMockError: the
-            recording has no further call with these arguments, or no result of the call.
+            RecordedToolError: the tool raised an error in the recorded call.
+            NoMatchingMockError: the recording has no further call with these arguments, or the call without
+                its result.
         """
         with self._lock:
             call = self._calls.get(name, {}).get(format_canonical(args))
@@ -107,7 +113,7 @@ class Recording:
 def format_canonical(value: Any) -> str:
     """Return a text that is equal for equal JSON values.
 
-    The order of keys does not count, 1 equals 1.0, and neither equals true.
+    The order of keys does not count. 1 and 1.0 are equal, and both differ from true.
     """
     return json.dumps(_canonicalize(value), sort_keys=True, default=repr)
 
@@ -123,7 +129,10 @@ def _canonicalize(value: Any) -> Any:
 
 
 def _iter_differences(then: Any, now: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the path and both values of each difference between two JSON values."""
+    """Yield the path and both values of each difference between two JSON values.
+
+    The value of an item that one side lacks is `_ABSENT`.
+    """
     if isinstance(then, dict) and isinstance(now, dict):
         for key in {**then, **now}:
             inner = f"{path}.{key}" if path else str(key)

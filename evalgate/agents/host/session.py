@@ -17,11 +17,11 @@ FEATURES = ("tool_mocks", RECORDING_FEATURE)
 
 
 class Mocks:
-    """Tool mocks and the recording of one session; a tool that is mocked in this turn is not called."""
+    """Tool mocks and the recording of one session; they answer for tools, which are then not called."""
 
     def __init__(self, mocks: list[dict[str, Any]], recording: Optional[Recording] = None) -> None:
         self.missing: Optional[NoMatchingMockError] = None
-        """Error of the last call of a mocked tool that no mock matched; None if there was no such call."""
+        """Error of the last mocked call that got no result, in any turn; None if there was no such call."""
         self._mocks = mocks
         self._recording = recording
         self._turn = -1  # `begin_turn` counts from 0, as `turn` of a mock does
@@ -34,15 +34,15 @@ class Mocks:
         self._turn += 1
 
     def is_mocked(self, name: str) -> bool:
-        """Return True if the tool is mocked in this turn."""
+        """Return True if a mock or the recording answers for the tool in this turn."""
         return bool(self._list_mocks(name)) or self._is_recorded(name)
 
     def is_ever_mocked(self, name: str) -> bool:
-        """Return True if the tool is mocked in any turn."""
+        """Return True if a mock answers for the tool in any turn, or the recording does."""
         return any(each["name"] == name for each in self._mocks) or self._is_recorded(name)
 
     def list_tools(self) -> list[str]:
-        """Return the names of the tools that have a mock or a recorded call, each once."""
+        """Return the names of tools with a mock, then of recorded tools that are not live, each once."""
         recorded = self._recording.tool_names if self._recording is not None else []
         return list(dict.fromkeys([*(each["name"] for each in self._mocks), *recorded]))
 
@@ -115,10 +115,11 @@ class Recorder:
         self.open, self.events, self.has_calls, self.final = True, 0, False, None
 
     def report_event(self, kind: str, **fields: object) -> None:
-        """Send one event.
+        """Send one event of type `kind`; fields that are None are left out.
 
         Raises:
             RuntimeError: no turn is in progress: the turn ended or was cancelled.
+            MessageTooLargeError: the event exceeds 16 MiB.
             TypeError, ValueError, RecursionError: the event cannot be written as JSON.
         """
         if not self.open:
@@ -168,6 +169,8 @@ class Session:
 
         Raises:
             NoMatchingMockError: a mock should answer the call, and the tool has no decorator.
+            TypeError: an argument has the wrong type.
+            RuntimeError, TypeError, ValueError, RecursionError: as for `Recorder.report_event`.
         """
         _require_type("name", name, str)
         if self.mocks:
@@ -189,7 +192,12 @@ class Session:
         id: str | None = None,  # noqa: A002  the name on the wire
         author: str | None = None,
     ) -> None:
-        """Report the result of a tool call."""
+        """Report the result of a tool call; `id` is the one that `tool_call` got.
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            RuntimeError, TypeError, ValueError, RecursionError: as for `Recorder.report_event`.
+        """
         _require_type("name", name, str)
         _require_texts(id=id, author=author)
         self.recorder.report_event("tool_result", name=name, result=result, id=id, author=author)
@@ -197,7 +205,12 @@ class Session:
             self.trace.end_span(self._calls.pop(id or name), result)
 
     def message(self, text: str, author: str | None = None, final: bool = False) -> None:
-        """Report an intermediate message of the agent, or with `final` the final response."""
+        """Report an intermediate message of the agent, or with `final` the final response.
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            RuntimeError, ValueError: as for `Recorder.report_event`.
+        """
         _require_type("text", text, str)
         _require_texts(author=author)
         self.recorder.report_event("message", text=text, author=author, final=True if final else None)
@@ -205,7 +218,12 @@ class Session:
             self.recorder.final = text
 
     def usage(self, input_tokens: int = 0, output_tokens: int = 0, cost_usd: float | None = None) -> None:
-        """Report tokens and cost since the last report; reports are added up."""
+        """Report tokens and cost since the last report; the gate adds the reports up.
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            RuntimeError: no turn is in progress.
+        """
         _require_type("input_tokens", input_tokens, int)
         _require_type("output_tokens", output_tokens, int)
         _require_type("cost_usd", 0 if cost_usd is None else cost_usd, (int, float))

@@ -47,8 +47,9 @@ def _schedule_end_check(loop: asyncio.AbstractEventLoop) -> None:
 def end_if_forked(error: Optional[BaseException] = None) -> None:
     """Terminate this process if it is a forked child.
 
-    The exit code is 0 without `error`, the code of a `SystemExit`, or 1 for any other `error`. `os._exit`
-    is used because buffers and exit handlers are copies of the parent's, and must not run twice.
+    The exit code is 0 without `error`, the code of a `SystemExit`, or 1 for any other `error`, which is
+    written to stderr. `os._exit` is used because the parent's buffers and exit handlers were copied into
+    the child, and must not run twice.
     """
     if os.getpid() == _PID:
         return
@@ -78,7 +79,8 @@ class DaemonThreadPool:
     def run_in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         """Call `work` in a thread, with the caller's context variables, and return the future of its result.
 
-        This method must be called in the event loop.
+        The future raises the error of `work`. Call this method in the event loop, and not after `close`:
+        the future might then never be done.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
@@ -92,7 +94,7 @@ class DaemonThreadPool:
         return done
 
     def close(self) -> None:
-        """End the threads as soon as they are idle; a pool that is closed takes no more calls."""
+        """End the threads after the calls that are queued; do not call `run_in_thread` any more."""
         for _ in range(self._threads):
             self._jobs.put(None)
 

@@ -1,4 +1,4 @@
-"""The decorator of tools that are plain Python functions, and the conversation that a tool is called in.
+"""The decorator of tools that are plain Python functions, and the search for a tool call's conversation.
 
 Agents import it as `from evalgate_host import tool`: the module `evalgate_host` exists while evalgate runs
 the agent, and nowhere else.
@@ -27,7 +27,7 @@ MODULE = "evalgate_host"
 """Name under which agents import this module's decorator."""
 
 current_session: ContextVar[Optional[Session]] = ContextVar("evalgate_session", default=None)
-"""Conversation of the turn that the code belongs to."""
+"""Conversation of the turn that the running code belongs to; None outside of turns."""
 mocked_sessions: set[Session] = set()
 """Open conversations with mocks or a recording."""
 decorated: set[str] = set()
@@ -42,10 +42,12 @@ def publish_module() -> None:
 
 
 def find_session(name: str) -> Session | None:
-    """Return the conversation in which the tool is called; None outside of conversations.
+    """Return the conversation in which the tool called `name` is called; None outside of conversations.
 
     Raises:
-        NoMatchingMockError: the caller's thread has no context, and some open conversation mocks tools.
+        NoMatchingMockError: the caller's thread has no conversation in its context, and some open
+            conversation has mocks or a recording. The error becomes `missing` in the mocks of each open
+            conversation with mocks or a recording, so that its turn fails.
     """
     session = current_session.get()
     if session is None and mocked_sessions:
@@ -76,10 +78,10 @@ def require_decorated(session: Session) -> None:
 
 
 def refuse_undecorated_call(session: Session, name: str) -> None:
-    """Refuse the report of a call if the tool is mocked but has no decorator.
+    """Refuse the report of a call if the tool is mocked in this turn and has no decorator.
 
     Raises:
-        NoMatchingMockError: the tool is mocked and has no decorator.
+        NoMatchingMockError: the call is refused. The error becomes `missing` of the session's mocks.
     """
     if session.mocks.is_mocked(name) and name not in decorated:
         session.mocks.missing = NoMatchingMockError(
@@ -92,11 +94,12 @@ def tool(function: Any = None, *, name: Optional[str] = None) -> Any:
     """Mark a function as a tool: evalgate reports its calls, and mocks can answer them.
 
     Args:
-        function: The function, which may be asynchronous. Its results must be JSON.
+        function: The function, which may be asynchronous. Its results must be JSON: a call in a turn raises
+            TypeError for any other result. Without `function`, a decorator is returned.
         name: Name of the tool; None: the name of the function.
 
     Raises:
-        TypeError: the function is a generator.
+        TypeError: the function is a generator function.
     """
     if function is None:
         return functools.partial(tool, name=name)
@@ -129,7 +132,7 @@ class _WatchedCall:
     def __init__(self) -> None:
         self.result: Any = None
         self.is_answered = False
-        """True if `result` is that of a mock, so that the tool must not be called."""
+        """True if a mock or the recording gave `result`, so that the tool must not be called."""
 
 
 @contextlib.contextmanager
@@ -161,7 +164,10 @@ def _watch_call(
 def _name_arguments(
     function: Callable[..., Any], values: tuple[Any, ...], named: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments of a call by name, without `self`; objects that are no JSON become `<Class>`."""
+    """Return the arguments of a call by name, without `self` and `cls`.
+
+    Objects that JSON cannot hold become `<Class>`. Return `named` if the function has no such parameters.
+    """
     try:
         bound = inspect.signature(function).bind(*values, **named)
     except TypeError:  # the call itself fails with the same error
@@ -195,7 +201,10 @@ def _require_result(session: Session, name: str, args: dict[str, Any], function:
 
 
 def _restore_error(error: RecordedToolError, function: Callable[..., Any]) -> Exception:
-    """Return the error with its recorded class if the tool's module or Python has the class, else `error`."""
+    """Return an error of the recorded class with the same message, or `error` if there is no such class.
+
+    The class is searched in the tool's module and in Python's builtins; its only argument is the message.
+    """
     module_names = getattr(inspect.unwrap(function), "__globals__", {})
     kind = module_names.get(error.type_name, getattr(builtins, error.type_name or " ", None))
     if isinstance(kind, type) and issubclass(kind, Exception):

@@ -1,7 +1,8 @@
 """Recorder of the timed steps of a session, which sends each step to the gate when the step ends.
 
 The gate requests the steps with `trace` in the message `start`. Recording must never break a turn: steps that
-cannot be converted are left out, and large values are cut.
+cannot be converted are left out, and large values are cut. No further step is sent after more than 2,000
+steps of the session have begun.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from .trace_values import MOST_SPANS, ValueClipper, clip_name
 
 
 def ignore_errors(action: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls `action`, and returns None if it raises: no turn fails by its trace."""
+    """Return a function that calls `action`, and returns None if `action` raises an exception.
+
+    The exception is written to stderr, so that no turn fails because of its trace.
+    """
 
     @functools.wraps(action)
     def call_action(*args: Any, **options: Any) -> Any:
@@ -30,7 +34,7 @@ def ignore_errors(action: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class OpenSpan:
-    """Step that has begun. `name`, `author` and `request` may be set until it ends."""
+    """Step that has begun. Until it ends, all fields but `id`, `kind`, `parent` and `began` may be set."""
 
     def __init__(self, number: int, kind: str, name: str, parent: Optional[OpenSpan], author: str) -> None:
         self.id = str(number)
@@ -44,7 +48,7 @@ class OpenSpan:
         self.usage: Optional[dict[str, Any]] = None
         """`input_tokens`, `output_tokens`, `cost_usd` and `models`, as far as they are known."""
         self.is_report = False
-        """True for a call that an agent reported, of which it need not report the result."""
+        """True for a tool call that the agent itself reported; its result may never be reported."""
         self.began = time.perf_counter()
 
 
@@ -62,7 +66,7 @@ class TraceRecorder:
         self._has_agent = False
 
     def begin_turn(self) -> None:
-        """Start a turn; times are counted from now on."""
+        """Start a turn and forget the open steps of an earlier turn; times are counted from now on."""
         with self._lock:
             self._turn_began, self._has_agent = time.perf_counter(), False
             self._open.clear()
@@ -76,7 +80,11 @@ class TraceRecorder:
         author: object = "",
         request: object = None,
     ) -> OpenSpan:
-        """Begin a step: kind `agent`, `model`, `tool` or `other`. `end_span` or the turn's end ends it."""
+        """Begin a step, which `end_span` or the end of the turn ends.
+
+        `kind` is `agent`, `model`, `tool` or `other`. `request` may be a function that returns the request
+        when the step ends.
+        """
         with self._lock:
             self._issued += 1
             span = OpenSpan(self._issued, kind, clip_name(name), parent, clip_name(author))
@@ -86,7 +94,7 @@ class TraceRecorder:
         return span
 
     def end_span(self, span: OpenSpan, response: object = None, error: object = "") -> None:
-        """End a step and send it; do nothing if it ended before or its turn is over."""
+        """End a step and send it; do nothing if the step has ended or its turn is over."""
         with self._lock:
             if self._open.pop(span.id, None) is not None:
                 self._send_span(span, response, error)
@@ -97,7 +105,16 @@ class TraceRecorder:
             self._open.pop(span.id, None)
 
     def close_turn(self, name: object, request: object, response: object, error: object = "") -> None:
-        """End the turn and its open steps; add a step for the turn if it has no step of an agent."""
+        """End the turn and its open steps; do nothing if no turn was started.
+
+        If no step of kind `agent` began in the turn, a step for the whole turn is added.
+
+        Args:
+            name: Name of the added step.
+            request: Request of the added step.
+            response: Response of the added step.
+            error: Error of the turn, for the added step and for all open steps; "" if the turn succeeded.
+        """
         with self._lock:
             if self._turn_began is None:
                 return

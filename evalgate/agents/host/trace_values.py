@@ -9,7 +9,7 @@ from typing import Any, Mapping
 MOST_CHARACTERS = 64 * 1024
 """Largest size of one request or response, in characters of its texts."""
 MOST_RUN_CHARACTERS = 1024 * 1024
-"""Largest size of all requests and responses of one run."""
+"""Largest size of all requests and responses of one run, in characters."""
 MOST_SPANS = 1000
 """Largest number of steps of one run."""
 _MOST_NAME = 200
@@ -26,9 +26,10 @@ class ValueClipper:
         self._left = most
 
     def clip_value(self, value: object, most: int = MOST_CHARACTERS) -> object:
-        """Return `value` as JSON of at most `most` characters, with a visible mark for all that was cut.
+        """Return `value` as JSON of about `most` characters or less, with a visible mark for what was cut.
 
-        Objects that are no JSON become their fields or their text.
+        Objects that are no JSON become their fields or their text. After the limit of the converter is used
+        up, a text that says so is returned for each value but None.
         """
         if value is None:
             return None
@@ -41,7 +42,7 @@ class ValueClipper:
 
 
 def clip_name(text: object) -> str:
-    """Return the text of a name, cut to 200 characters; "" for None."""
+    """Return the text of a name, cut after 200 characters; "" for None."""
     name = "" if text is None else str(text)
     return name if len(name) <= _MOST_NAME else name[:_MOST_NAME] + "…"
 
@@ -108,7 +109,10 @@ def _convert_scalar(value: object) -> object:
 
 
 def _read_object(value: object) -> object:
-    """Return the fields of an object that is no JSON, or else its text."""
+    """Return the fields of a pydantic model or a dataclass, and the text of any other object.
+
+    Return the name of the type if this raises an exception.
+    """
     try:
         dump = getattr(value, "model_dump", None)
         if callable(dump) and not isinstance(value, type):

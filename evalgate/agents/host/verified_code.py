@@ -1,7 +1,8 @@
 """Import of a metric's code with verified digests.
 
 An agent that runs as the gate's own user can rewrite the copy that a metric runs from. The gate therefore
-records the digest of each file of the copy, and only bytes that were checked are executed.
+records the digest of each file of the copy, and the host checks each file again when it is imported. Of
+Python files only the checked bytes are executed; extension modules are checked just before they are loaded.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ def verify_code(home: str, digest: str) -> None:
     """Verify the digests of all files in a folder, and let imports verify each file again.
 
     Args:
-        home: Folder with the metric's code and its manifest.
+        home: Absolute path of the folder with the metric's code and its manifest.
         digest: SHA-256 of the manifest, in hexadecimal.
 
     Raises:
-        UnusableEntryError: a file was changed or removed.
+        UnusableEntryError: a file in the manifest, or the manifest itself, was changed or removed.
     """
     manifest = _read_bytes(os.path.join(home, MANIFEST))
     if manifest is None or hashlib.sha256(manifest).hexdigest() != digest:

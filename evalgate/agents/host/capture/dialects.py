@@ -14,13 +14,16 @@ _MAX_DEPTH = 50
 
 
 def read_object(text: Any) -> Optional[dict[str, Any]]:
-    """Return a tool call's arguments from a dict or its JSON text (empty: no arguments); else None."""
+    """Return the arguments of a tool call from a dict or from the JSON text of an object.
+
+    "" stands for no arguments and gives an empty dict. Return None for any other value.
+    """
     value = read_json(text) if isinstance(text, str) and text else ({} if text == "" else text)
     return value if isinstance(value, dict) else None
 
 
 def read_result(content: Any) -> Any:
-    """Return a tool's result, parsed if it is the JSON text of an object or a list."""
+    """Return a tool's result: the value of the JSON text of an object or list, else `content` as it is."""
     if isinstance(content, str) and content.lstrip()[:1] in ("{", "["):
         return read_json(content)
     return content
@@ -77,7 +80,7 @@ class ModelToolCall(NamedTuple):
 
 
 class CapturedAnswer(NamedTuple):
-    """Tool calls, text and usage of one answer of a model."""
+    """Tool calls, text, usage and model of one answer; `text` and `model` are "" if the answer has none."""
 
     calls: list[ModelToolCall]
     text: str
@@ -110,10 +113,10 @@ class StreamAssembler(Protocol):
     """Collector of the events of a streamed answer."""
 
     body: Optional[_Json]
-    """Answer so far, in the form of an answer that is not streamed; None before the first event."""
+    """Answer so far, in the form of an answer that is not streamed; None until an event begins it."""
 
     def add_event(self, event: _Json) -> bool:
-        """Add one event; return True if it is the last one."""
+        """Add one event; return True if the event is known to be the last one."""
         ...
 
 
@@ -158,7 +161,7 @@ class ChatCompletionsDialect:
         return _read_name(choice.get("function") or choice.get("custom") or choice)
 
     def read_answer(self, body: _Json) -> Optional[CapturedAnswer]:
-        """Return the content of the first choice; None if there is no choice."""
+        """Return the content of the first choice; None without a choice or if the first has no message."""
         choices = filter_objects(body.get("choices"))
         if not choices or not isinstance(choices[0].get("message"), dict):
             return None

@@ -20,7 +20,10 @@ _reported: set[str] = set()
 
 
 def suppress_errors(function: Callable[..., _Result]) -> Callable[..., Any]:
-    """Return a wrapper of `function` that reports an exception once on stderr and then returns None."""
+    """Return a wrapper of `function` that returns None if `function` raises an exception.
+
+    The exception is written to stderr unless an equal one of the same function was written before.
+    """
 
     @functools.wraps(function)
     def call_safely(*args: Any, **options: Any) -> Any:
@@ -40,7 +43,10 @@ _Action = Callable[[ModuleType], None]
 
 
 def run_after_import(name: str, action: _Action) -> None:
-    """Call `action` with the module called `name`: now if it is loaded, else right after its import."""
+    """Call `action` with the module called `name`: now if it is loaded, else right after its import.
+
+    Exceptions of `action` are suppressed as by `suppress_errors`.
+    """
     action = suppress_errors(action)
     module = sys.modules.get(name)
     if module is not None:
@@ -60,7 +66,10 @@ class _PostImportFinder:
     def find_spec(
         self, name: str, path: object = None, target: Optional[ModuleType] = None
     ) -> Optional[ModuleSpec]:
-        """Return the spec of the module with a patched loader; None for all other modules."""
+        """Return the spec of the watched module with a patched loader; None for all other modules.
+
+        Return None, too, if no other finder finds the watched module.
+        """
         del path, target
         if name != self._name or self._searching:
             return None

@@ -78,7 +78,11 @@ class ModelExchange:
 
     @suppress_errors
     def watch_response(self, response: Any) -> None:
-        """Record the answer of a 200 response: now if its body is loaded, else while the agent reads it."""
+        """Record the answer of a response with status 200, and end the request's step in the trace.
+
+        This happens now if the body is loaded, else while the agent reads the body. With any other status,
+        nothing is recorded, and the step ends now with the status as its error.
+        """
         if response.status_code != _OK:
             if self._step is not None:
                 self._turn.end_request(self._step, None, error=f"HTTP status {response.status_code}")
@@ -105,7 +109,7 @@ class ModelExchange:
 
     @suppress_errors
     def record_body(self, body: Any) -> None:
-        """Record the content of a complete answer in the turn."""
+        """Record the content of a complete answer in the turn, and end the request's step in the trace."""
         answer = self._dialect.read_answer(body) if isinstance(body, dict) else None
         if self._step is not None:
             self._turn.end_request(self._step, body, answer)
@@ -118,7 +122,10 @@ def _is_stream(response: Any) -> bool:
 
 
 class _BodyReader:
-    """Collector of the bytes of an answer without server-sent events, while the agent reads them."""
+    """Collector of the bytes of an answer without server-sent events, while the agent reads the bytes.
+
+    An answer of more than 64 MiB is not recorded.
+    """
 
     def __init__(self, exchange: ModelExchange) -> None:
         self._exchange: Optional[ModelExchange] = exchange
@@ -140,9 +147,10 @@ class _BodyReader:
 
 
 class _EventReader:
-    """Parser of server-sent events while the agent reads them.
+    """Parser of an answer's server-sent events, while the agent reads the events.
 
-    The answer is recorded at its last event, because the agent may leave the rest of the stream unread.
+    The answer is recorded at its last event, because the agent may leave the rest of the stream unread; at
+    the latest, it is recorded when the agent stops reading or the turn ends.
     """
 
     def __init__(self, exchange: ModelExchange) -> None:

@@ -20,10 +20,10 @@ _in_progress: set[TurnCapture] = set()
 
 
 def get_current_turn() -> Optional[TurnCapture]:
-    """Return the turn that the calling code belongs to, or None.
+    """Return the turn in progress that the calling code belongs to, or None.
 
     Code without a turn in its context (a thread that C code started, a pool of another library) belongs to
-    the turn in progress, if there is exactly one.
+    the turn in progress, if there is exactly one. Code of a turn that has ended belongs to no turn.
     """
     turn = _current.get()
     if turn is not None:
@@ -44,12 +44,15 @@ def reset_turn(token: contextvars.Token[Optional[TurnCapture]]) -> None:
 
 
 def get_inherited_turn() -> Optional[TurnCapture]:
-    """Return the turn of the current context, even if it has ended, for a new thread to inherit."""
+    """Return the turn of the current context, for a new thread to inherit; None if there is no turn.
+
+    The turn may have ended.
+    """
     return _current.get()
 
 
 class SessionCapture:
-    """Captured data of a session that its later turns need."""
+    """Captured data of a session that the session's later turns need."""
 
     def __init__(self, trace: Optional[TraceRecorder] = None, only_trace: bool = False) -> None:
         self.unanswered: dict[str, dict[str, Any]] = {}
@@ -77,7 +80,7 @@ class TurnCapture:
         self.is_open = True
         self._trace = trace
         self._only_trace = only_trace
-        """True for an agent that reports its events itself: only steps of the trace are captured."""
+        """True for an agent that reports its events itself: `close` returns only the spans of the turn."""
         self._unanswered = unanswered
         self._events: list[dict[str, Any]] = []
         self._forced: list[dict[str, Any]] = []
@@ -92,7 +95,7 @@ class TurnCapture:
         self._lock = threading.Lock()
 
     def begin_request(self, body: dict[str, Any]) -> Optional[OpenSpan]:
-        """Begin the step of a request to a model; None if the run keeps no trace."""
+        """Begin the step of a request to a model; return None without a trace or after the turn's end."""
         return self._start_step("model", body.get("model") or "model", body)
 
     def _start_step(self, kind: str, name: object, request: object) -> Optional[OpenSpan]:
@@ -105,7 +108,7 @@ class TurnCapture:
     def end_request(
         self, span: OpenSpan, body: Any, answer: Optional[CapturedAnswer] = None, error: object = ""
     ) -> None:
-        """End the step of a request with the body of the model's answer."""
+        """End the step of a request with the body of the model's answer; `answer` has the step's usage."""
         if self._trace is None:
             return
         if answer is not None and answer.tokens is not None:
@@ -115,7 +118,10 @@ class TurnCapture:
         self._trace.end_span(span, body, error)
 
     def add_results(self, results: list[ToolAnswer]) -> None:
-        """Add the tool results of a request, except those that an earlier request already contained."""
+        """Add the results in a request of those captured tool calls that have no result yet.
+
+        Of several results with the same key, only the last one counts.
+        """
         last = {each.key: each for each in results}  # an id may occur again: the last result is the newest
         with self._lock:
             for key, answered in last.items():
@@ -128,7 +134,14 @@ class TurnCapture:
                     self._events.append({"type": "tool_result", **result})
 
     def add_answer(self, answer: CapturedAnswer, forced: Optional[str]) -> None:
-        """Add the answer of a model; `forced` is the tool that the request forced it to call."""
+        """Add the tool calls and the usage of a model's answer; do nothing if the turn has ended.
+
+        The text of the answer is added only if the model called a tool without being forced.
+
+        Args:
+            answer: Content of the answer.
+            forced: Name of the tool that the request forced the model to call; None if there was none.
+        """
         with self._lock:
             if not self.is_open:
                 return
@@ -161,7 +174,10 @@ class TurnCapture:
             self._models.append(answer.model)
 
     def add_span(self, span: dict[str, Any], size: int) -> None:
-        """Add an ended span of about `size` bytes; drop and count it if the turn would exceed 16 MiB."""
+        """Add an ended span of about `size` bytes; do nothing if the turn has ended.
+
+        If the spans of the turn would exceed 16 MiB, the span is only counted as dropped.
+        """
         with self._lock:
             if not self.is_open:
                 return
@@ -177,7 +193,10 @@ class TurnCapture:
             self._streams.append(stream)
 
     def close(self) -> Optional[dict[str, Any]]:
-        """End the turn; return the fields of a `captured` message, or None if nothing was captured."""
+        """End the turn and its streams; return the fields of a `captured` message.
+
+        Return None if nothing was captured. Steps of tool calls without a result are left out of the trace.
+        """
         with self._lock:
             streams, self._streams = self._streams, []
         # Without the lock, which a stream takes to add its answer.

@@ -57,10 +57,11 @@ def is_a(agent: object, package: str, name: str) -> bool:
 def find_entry_host(named: object, where: str, loop: asyncio.AbstractEventLoop) -> AgentHost:
     """Return the host of the object that the entry names.
 
-    If conversations cannot share the agent, the host's `create_next_host` creates an agent for each of them.
+    The host's `create_next_host` provides an agent for each conversation. It is None only if conversations
+    can share one agent: a ready-made agent, or the same agent that a factory always returns.
 
     Args:
-        named: An agent, or a class or function without parameters that creates one.
+        named: An agent, or a class or function that creates one without arguments.
         where: Module or file of the entry, for messages.
         loop: Event loop that awaits the result of an asynchronous factory.
 
@@ -78,10 +79,13 @@ def find_entry_host(named: object, where: str, loop: asyncio.AbstractEventLoop) 
 
 
 def find_host(agent: object) -> AgentHost:
-    """Return the host of one agent: of a framework, a function, or an object with a known method.
+    """Return the host of an agent.
+
+    An agent is an object of a known framework, a function, an object with a method `ainvoke`, `invoke`,
+    `arun` or `run`, or any other object that can be called. A class is no agent.
 
     Raises:
-        UnusableEntryError: the object is none of these.
+        UnusableEntryError: the object is no agent, or is an agent that cannot be used.
     """
     from . import callables
 
@@ -95,7 +99,11 @@ def find_host(agent: object) -> AgentHost:
 
 
 def find_framework(agent: object) -> AgentHost | None:
-    """Return the host of an agent of a known framework, else None."""
+    """Return the host of an agent of a known framework, else None.
+
+    Raises:
+        UnusableEntryError: the object is of a known framework and cannot be used as an agent.
+    """
     for name in _FRAMEWORKS:
         found: AgentHost | None = importlib.import_module("." + name, __name__).create_host(agent)
         if found is not None:

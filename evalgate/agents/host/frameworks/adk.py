@@ -1,7 +1,7 @@
 """Google ADK's agents, workflows and apps, run by ADK's own Runner.
 
 Events are read as ADK's evaluation reads them: the last final event with text is the response, and all other
-texts, calls and results come before it.
+texts, calls and results are reported as events of the turn.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _ConversationStore:
         self._conversations: WeakKeyDictionary[Session, _AdkConversation] = WeakKeyDictionary()
 
     async def run_turn(self, text: str, session: Session) -> dict[str, Any]:
-        """Run one turn, in a new conversation if it is the session's first, and return the answer."""
+        """Run one turn and return the answer; the first turn of a session begins a new conversation."""
         conversation = self._conversations.get(session)
         if conversation is None:
             conversation = self._conversations[session] = _AdkConversation(self._agent, session)
@@ -85,7 +85,11 @@ class _AdkConversation:
         )
 
     async def open_session(self, session: Session) -> None:
-        """Open the session with the case's state, and append the messages that precede the conversation."""
+        """Open the session with the case's state, and append the messages that precede the conversation.
+
+        Raises:
+            InvalidAnswerError: a message is neither a text of the user nor one of the agent.
+        """
         session.ids = {"session_id": self._id, "user_id": self._user_id}
         opened = await self._sessions.create_session(
             app_name=self._app_name, user_id=self._user_id, session_id=self._id, state=session.state
@@ -109,8 +113,11 @@ class _AdkConversation:
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         """Run one turn, report its events, and return the text of the final response.
 
+        Return None if there is no response. The session's state becomes the state at the end of the turn.
+
         Raises:
-            ModelError: there is no response because the model returned an error.
+            ModelError: there is no response, and the model returned an error.
+            InvalidAnswerError: an attachment is not valid for ADK.
             BaseException: any exception that the agent raises.
         """
         events: list[Any] = []

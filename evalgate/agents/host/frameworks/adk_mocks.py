@@ -17,7 +17,7 @@ _REQUEST_TOOLS = ("PreloadMemoryTool", "ExampleTool")
 
 
 def create_mock_plugin(mocks: Mocks) -> Any:
-    """Return an ADK plugin that answers mocked tools; it must be listed before the agent's own plugins."""
+    """Return an ADK plugin that answers mocked tools; list this plugin before the agent's own plugins."""
 
     async def before_tool_callback(_self: Any, *, tool: Any, tool_args: Any, **_: Any) -> Any:
         if _is_control_tool(tool) or not mocks.is_mocked(tool.name):
@@ -38,9 +38,13 @@ def _is_control_tool(tool: Any) -> bool:
 def refuse_unmockable_tools(root: Any, mocks: Mocks) -> None:
     """Refuse agents with a mocked tool for which ADK calls no tool callbacks.
 
+    Args:
+        root: Agent or workflow; the agents below it are checked as well.
+        mocks: Mocks of the conversation. A code executor counts as a tool called `code_executor`.
+
     Raises:
-        UnsupportedCaseError: a mocked tool is run by the model's provider or by a workflow, or an agent has a
-            code executor. The message names the tool.
+        UnsupportedCaseError: a mocked tool is run by the model's provider or by a workflow, or is a code
+            executor. The message names the tool and the agent.
     """
     for agent in _walk_agents(root, set()):
         if getattr(agent, "code_executor", None) is not None and mocks.is_ever_mocked("code_executor"):

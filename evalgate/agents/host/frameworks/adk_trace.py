@@ -10,13 +10,13 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from ..trace import OpenSpan, TraceRecorder
 
 _Key = Tuple[Any, str, Any]
-"""Ids of an invocation, its branch, and the agent in it."""
+"""Id of an invocation, its branch ("" if there is none), and the name of the agent."""
 # `http_options` may hold credentials, and a response schema may be a class.
 _LEFT_OUT = {"http_options", "response_schema"}
 
 
 def create_trace_plugin(recorder: TraceRecorder) -> Any:
-    """Return the plugin; it must be listed first, because other plugins may answer instead of a tool."""
+    """Return the plugin; list this plugin first, because other plugins may answer instead of a tool."""
     steps = _AdkSteps(recorder)
     base = importlib.import_module("google.adk.plugins.base_plugin").BasePlugin
     callbacks: Dict[str, Callable[..., Any]] = {
@@ -132,7 +132,10 @@ class _AdkSteps:
             self._recorder.end_span(span, result, error or "")
 
     def _find_parent(self, context: Any) -> Optional[OpenSpan]:
-        """Return the step of a context's agent, else of an agent above it, else of the latest open tool."""
+        """Return the step of a context's agent, else of an agent above it, else of the latest open tool.
+
+        Return None if none of these steps is open.
+        """
         key, branch = _get_key(context), _get_branch(context)
         inner = [span for own, _, span in self._agents if own == key]
         if inner:

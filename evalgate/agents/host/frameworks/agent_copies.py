@@ -25,6 +25,9 @@ _Find = Callable[[object], AgentHost]
 def find_factory(named: object) -> Optional[Callable[[], object]]:
     """Return `named` if it is a class or a function that creates agents, else None.
 
+    A function creates agents if it has no parameters, or if all have defaults and its name says so, as
+    `make_agent` does.
+
     Raises:
         UnusableEntryError: `named` is a class that needs arguments, or a method that is not bound.
     """
@@ -79,12 +82,19 @@ def create_factory_host(
 ) -> AgentHost:
     """Return the host of an agent that `make` creates anew for each conversation.
 
-    Two agents are created first: if both are the same object (a singleton, a cached function), `make` does
-    not separate conversations.
+    Two agents are created first. If both are the same object (a singleton, a cached function), the
+    conversations share this object, or each gets a copy of it if it is not shareable.
+
+    Args:
+        make: Function that returns an agent or an awaitable of one.
+        find: Function that returns the host of an agent.
+        where: Module or file of the entry, for messages.
+        loop: Event loop that awaits the first two agents.
 
     Raises:
         AgentCreationError: `make` raised.
-        UnusableEntryError: `make` returns no agent, or always the same agent, which cannot be copied.
+        UnusableEntryError: `make` returns no agent, or always the same agent, which can be neither shared
+            nor copied.
     """
     agents = [_create_agent(make, loop) for _ in range(2)]
     hosts = [_require_host(each, make, find) for each in agents]
@@ -130,7 +140,12 @@ def _require_host(agent: object, make: Callable[[], object], find: _Find) -> Age
 
 
 def create_copied_host(agent: object, find: _Find, where: str) -> AgentHost:
-    """Return a host that runs a copy of a ready-made agent for each conversation; the original never runs.
+    """Return a host that runs a copy of a ready-made agent for each conversation, never the agent itself.
+
+    Args:
+        agent: The agent.
+        find: Function that returns the host of an agent.
+        where: Module or file of the entry, for messages.
 
     Raises:
         UnusableEntryError: the agent cannot be copied.

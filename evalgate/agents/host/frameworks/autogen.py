@@ -30,7 +30,10 @@ def create_host(agent: object) -> Optional[AgentHost]:
 
 
 def _find_clients(agent: Any) -> Iterator[object]:
-    """Yield the agent's model clients, which its copies may share: they store only a count of tokens."""
+    """Yield the model clients of an agent or a team.
+
+    Copies of the agent may share its clients, which store no conversation, only a count of tokens.
+    """
     for name in ("_model_client", "_team"):
         part = getattr(agent, name, None)
         if part is not None:

@@ -13,13 +13,13 @@ from ..trace import OpenSpan, TraceRecorder, ignore_errors
 from .event_recorder import parse_tool_output
 
 current_recorder: ContextVar[Optional[TraceRecorder]] = ContextVar("current_recorder", default=None)
-"""Recorder of the turn that the calling task runs; None if it keeps no trace."""
+"""Recorder of the turn that the calling task runs; None if the turn keeps no trace."""
 
 _MARK = "_evalgate_is_traced"
 
 
 def trace_clients(clients: Iterable[Any]) -> None:
-    """Wrap model clients that are not wrapped yet, so that they record their calls."""
+    """Wrap model clients that are not wrapped yet, so that `current_recorder` gets their calls as steps."""
     for client in clients:
         if not getattr(client, _MARK, False):
             setattr(client, _MARK, True)

@@ -1,4 +1,4 @@
-"""Functions as agents, and objects with a method `ainvoke`, `invoke`, `arun` or `run`."""
+"""Hosts of functions, callable objects, and objects with a method `ainvoke`, `invoke`, `arun` or `run`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def create_host(agent: object) -> Optional[AgentHost]:
-    """Return a host for a function or an object with one of the known methods, else None."""
+    """Return a host for a function, an object with a known method, or a callable object.
+
+    Return None for any other object, and for a class.
+
+    Raises:
+        UnusableEntryError: the function or method does not accept (text) or (text, session).
+    """
     function = None if inspect.isclass(agent) else _find_function(agent)
     if function is None:
         return None
@@ -37,9 +43,10 @@ def create_host(agent: object) -> Optional[AgentHost]:
 
 
 def _is_stateless(agent: object) -> bool:
-    """Return True if no object of the user that could store a conversation is behind `agent`.
+    """Return True if `agent` is not expected to store a conversation.
 
-    This holds for functions, and for methods of an agent that its framework lets conversations share.
+    It is then a function, a class method, a wrapper of a function, or a method of an agent of a framework
+    that lets conversations share the agent.
     """
     owner = getattr(agent, "__self__", None)
     if inspect.ismethod(agent) and not inspect.isclass(owner):
@@ -70,6 +77,9 @@ def _adapt_signature(function: Callable[..., object]) -> Callable[[str, Session]
     """Return a function of (text, session) that calls `function` with the arguments of its signature.
 
     The signature may be (text), (text, session) or (text, *, session).
+
+    Raises:
+        UnusableEntryError: the signature is none of these.
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())

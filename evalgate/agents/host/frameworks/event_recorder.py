@@ -66,7 +66,11 @@ def _refuse_attachments(session: Session, framework: str) -> None:
 
 
 def read_context_messages(session: Session, framework: str) -> List[Tuple[str, str]]:
-    """Return the role and text of each message that precedes the conversation.
+    """Return the role (`user` or `assistant`) and text of each message that precedes the conversation.
+
+    Args:
+        session: Session with the messages.
+        framework: Name of the kind of agent for messages, such as "an agent of Strands".
 
     Raises:
         UnsupportedCaseError: a message is neither a text of the user nor one of the agent.
@@ -99,23 +103,29 @@ def parse_tool_output(content: object) -> object:
 
 
 class EventRecorder:
-    """Recorder of a turn's events, in order. The last text is the response, unless an event follows it."""
+    """Recorder of a turn's events, in order.
+
+    The last text is the response, unless a tool call or a tool result follows the text.
+    """
 
     def __init__(self, session: Session) -> None:
         self.response: Optional[str] = None
-        """Last text, as long as no event follows it."""
+        """Last text, as long as no tool call or tool result follows it; else None."""
         self._author: Optional[str] = None
         self._report = session.recorder.report_event
         self._names: dict[str, str] = {}
 
     def record_text(self, text: str, author: Optional[str] = None) -> None:
-        """Record a text of the agent; ignore an empty one."""
+        """Record a text of the agent; ignore an empty text."""
         if text:
             self._flush_text()
             self.response, self._author = text, author
 
     def record_call(self, name: str, args: object, id_: Optional[str], author: Optional[str] = None) -> None:
-        """Record a tool call; arguments that are a text are parsed as JSON."""
+        """Record a tool call; arguments that are a text are parsed as JSON.
+
+        Arguments that are no JSON object are recorded as None. An empty text stands for no arguments.
+        """
         self._flush_text()
         if id_:
             self._names[id_] = name
@@ -124,7 +134,10 @@ class EventRecorder:
     def record_result(
         self, name: Optional[str], result: object, id_: Optional[str], author: Optional[str] = None
     ) -> None:
-        """Record a tool result; a `name` of None stands for the tool that was called with the same id."""
+        """Record a tool result; a `name` of None stands for the tool that was called with the same id.
+
+        The recorded name is "" if no call has this id.
+        """
         self._flush_text()
         name = name or self._names.get(id_ or "", "")
         self._report("tool_result", name=name, result=result, id=id_, author=author)
@@ -135,7 +148,7 @@ class EventRecorder:
             self._report("usage", input_tokens=input_tokens or 0, output_tokens=output_tokens or 0)
 
     def choose_response(self, structured: object) -> Optional[str]:
-        """Return the structured output as a text, if the agent has any, else the last text."""
+        """Return the response: the text of the structured output, or `response` if `structured` is None."""
         return self.response if structured is None else as_text(structured)
 
     def _flush_text(self) -> None:

@@ -1,8 +1,10 @@
 """LangGraph's graphs and LangChain's runnables.
 
-The events of a graph with `messages` in its state are read from these messages; for all other runnables,
-callbacks report the tools that ran. Callbacks always report the usage of models. A graph with a checkpointer
-stores its conversation; for any other graph, the state at the end of a turn is part of the next turn's input.
+The events of a graph with `messages` in its input are read from these messages; for all other runnables,
+callbacks report the tools that ran. Callbacks always report the usage of models.
+
+A graph with `messages` and a checkpointer stores its conversation itself. For a graph with `messages` and
+no checkpointer, the state at the end of a turn is part of the next turn's input.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ def create_host(agent: object) -> Optional[AgentHost]:
 
 
 def _list_input_keys(agent: Any) -> list[str]:
-    """Return the keys of the input; empty if the input is no object or its schema is unknown."""
+    """Return the keys of the input; an empty list if the input is no object or its schema is unknown."""
     schema = getattr(getattr(agent, "builder", None), "input_schema", None)
     try:
         if schema is not None:  # of a graph: LangGraph cannot describe it if it is a `typing.TypedDict`
@@ -73,7 +75,7 @@ def _prepare_mocks(session: Session) -> None:
 
 
 class _GraphConversation:
-    """Conversation with a graph that has `messages` in its state."""
+    """Conversation with a graph that has `messages` in its input."""
 
     def __init__(self, graph: Any, takes: list[str], session: Session) -> None:
         _prepare_mocks(session)
@@ -158,7 +160,7 @@ def _parse_result(content: Any) -> Any:
 
 
 class _RunnableConversation:
-    """Conversation with a runnable without `messages` in a state: a model, a chain, any other graph."""
+    """Conversation with a model, a chain, or any other runnable that is no graph with `messages`."""
 
     def __init__(self, runnable: Any, key: Optional[str], session: Session) -> None:
         _prepare_mocks(session)

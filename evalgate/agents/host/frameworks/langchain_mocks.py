@@ -35,7 +35,11 @@ def install_tool_mocks() -> None:
 
 
 def _mock_tool(tool: Any, tool_input: Any) -> Any:
-    """Return the tool itself, or a copy that returns the result of a mock if the tool is mocked."""
+    """Return the tool itself, or a copy that returns a mocked or recorded result if the tool is mocked.
+
+    Raises:
+        NoMatchingMockError: as for `find_session`.
+    """
     session = find_session(tool.name)
     if session is None or not session.mocks.is_mocked(tool.name):
         return tool
@@ -54,7 +58,10 @@ def _mock_tool(tool: Any, tool_input: Any) -> Any:
 
 
 def _select_model_arguments(tool: Any, tool_input: Any) -> Any:
-    """Return the arguments that the model wrote, without arguments that LangGraph adds, such as its state."""
+    """Return the arguments that the model wrote, without arguments that LangGraph adds, such as its state.
+
+    Return None if the input of the tool is not a dict.
+    """
     if not isinstance(tool_input, dict):
         return None
     schema, whole = tool.tool_call_schema, tool.get_input_schema()

@@ -18,7 +18,10 @@ from .event_recorder import EventRecorder, as_text, create_conversation_host
 
 
 def clone_with_mocks(agent: Any, mocks: Mocks) -> Any:
-    """Return a clone of the agent, and of all agents that it hands over to, with mocked tools replaced.
+    """Return a clone of the agent that does not call mocked tools.
+
+    The agents that it hands over to are cloned as well. An agent behind a handoff object is cloned, and its
+    tools are checked, when the handoff takes place.
 
     Raises:
         UnsupportedCaseError: a mocked tool is run by the model's provider.
@@ -45,7 +48,7 @@ class _MockCloner:
         return found
 
     def _mock_mcp_tools(self, clone: Any) -> None:
-        """Let the clone mock the tools of MCP servers; the servers still list their tools."""
+        """Let the clone mock the tools of MCP servers; each server is still asked for its list of tools."""
         list_tools = clone.get_mcp_tools
 
         async def get_mcp_tools(*values: Any, **named: Any) -> list[Any]:

@@ -43,7 +43,7 @@ class _AgentsSteps:
     def __init__(self, recorder: TraceRecorder) -> None:
         self._recorder = recorder
         self._agents: List[OpenSpan] = []
-        """Agents of the run, each handed over to by the one before; they end with the turn."""
+        """Steps of the run's agents, which end with the turn; each agent handed over to the next one."""
         self._model: Optional[OpenSpan] = None
         self._tools: Dict[object, OpenSpan] = {}
 
@@ -92,7 +92,10 @@ class _AgentsSteps:
 
 
 def _read_settings(settings: Any) -> Dict[str, Any]:
-    """Return the settings that are set, without additions to the HTTP request, which may hold credentials."""
+    """Return the settings that are not None, without additions to the HTTP request.
+
+    These additions may hold credentials.
+    """
     return {
         key: value
         for key, value in vars(settings).items()

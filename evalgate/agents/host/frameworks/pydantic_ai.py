@@ -66,7 +66,11 @@ def _list_output_tools(agent: Any) -> set[str]:
 
 
 def _mock_toolsets(agent: Any, mocks: Mocks) -> contextlib.AbstractContextManager[Any]:
-    """Return a context manager in which the agent's toolsets answer mocked tools without calling them."""
+    """Return a context manager in which the agent's toolsets answer mocked tools without calling them.
+
+    Raises:
+        UnsupportedCaseError: a mocked tool is run by the model's provider.
+    """
     if not mocks:
         return contextlib.nullcontext()
     _refuse_native_tools(agent, mocks)
@@ -96,7 +100,10 @@ def _refuse_native_tools(agent: Any, mocks: Mocks) -> None:
 
 
 def _find_written_arguments(ctx: Any, tool_args: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments as the model wrote them, without the tool's defaults and converted types."""
+    """Return the arguments as the model wrote them, without the tool's defaults and converted types.
+
+    Return `tool_args` if the call is not among the messages of the run.
+    """
     wanted = getattr(ctx, "tool_call_id", None)
     for message in reversed(getattr(ctx, "messages", None) or []):
         for part in message.parts:

@@ -10,7 +10,10 @@ from ..trace import OpenSpan, TraceRecorder, ignore_errors
 
 
 def create_traced_model(model: Any, recorder: TraceRecorder) -> Any:
-    """Return a model that passes each request on and records it; `model` may be a name."""
+    """Return a model that passes each request on to `model` and records the request with its answer.
+
+    Streamed requests are passed on without being recorded. `model` may be the name of a model.
+    """
 
     async def request(self: Any, messages: Any, settings: Any, parameters: Any) -> Any:
         step = recorder.start_span("model", self.model_name)
@@ -40,7 +43,10 @@ def _end_model(recorder: TraceRecorder, step: OpenSpan, response: Any) -> None:
 
 @contextlib.contextmanager
 def trace_tools(agent: Any, recorder: Optional[TraceRecorder]) -> Iterator[None]:
-    """Record the calls of the agent's tools within the block; do nothing without a recorder."""
+    """Record the calls of the agent's tools within the block.
+
+    Do nothing without a recorder, or for a kind of agent of which the toolsets cannot be replaced.
+    """
     if recorder is None or not hasattr(agent, "toolsets") or not hasattr(agent, "override"):
         yield
         return

@@ -77,7 +77,7 @@ class _SmolagentsConversation:
         return call_watched_tool
 
     def run_turn(self, text: str, session: Session) -> Optional[str]:
-        """Run one turn, report its events, and return the response."""
+        """Run one turn, report its events, and return the final answer as a text; None if there is none."""
         recorder, output = EventRecorder(session), None
         memory = importlib.import_module("smolagents.memory")
         try:
