@@ -45,7 +45,9 @@ class DecodedPart:
 
 
 def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
-    """Decode each part of `text` that is long enough for a token, in time linear in its length.
+    """Decode each part of `text` that may be a token in base64 or with URL escapes.
+
+    The time is linear in the length of `text`.
 
     `words` are the different words of `text`, separated by white space; short words may be missing.
     """

@@ -1,10 +1,13 @@
 """Secrets in environment variables and `::add-mask::` lines, and the ordinary words that are never secrets.
 
 Redacting `postgres` or `order_id` everywhere would make reports unreadable and protect nothing. The rule
-uses no statistics. Short values, numbers and paths stay visible. A longer value of a secret variable stays
-visible in three cases: it is a few words of the lists below; it is a few words that stand in for a secret; or
-it is the name of a column, in a variable with a name that ends in `key` and does not say what the key opens.
-All other values are redacted. So a list that is too short redacts too much, and a passphrase is redacted.
+uses no statistics. Short values, numbers and paths stay visible. Of a URL, only the password or Sentry's
+key is redacted, but the whole URL if the name of its variable says `webhook` or `dsn`. Any other value of a
+secret variable stays visible in three cases: it consists of one or two words of the lists below; it
+consists of any number of words of placeholders; or it is the name of a column, in a variable with a name
+that ends in `key` and does not say what the key opens. All other values are redacted. So a list that is too
+short redacts too much, and a passphrase of three or more words is redacted, unless all are words of
+placeholders.
 """
 
 import json
@@ -84,11 +87,15 @@ _PARTS = compile_lazily(r"[-_./: ]+|(?<=[a-z])(?=[A-Z])")
 _MOST_PARTS = 2
 
 _BARE_KEY = compile_lazily(r"(?:^|[_.\- ])keys?\d*$")
-"""The end of a name that only says that it is a key, as of a sort, a partition or a cache."""
+"""The end of a name that says that its value is a key, perhaps of a sort, a partition or a cache."""
 
 
 def is_ordinary(value: str) -> bool:
-    """Return True if a value is made of a few listed words, which are no secret in any variable."""
+    """Return True if a value consists of one or two listed words, or only of words of placeholders.
+
+    Such a value is no secret in any variable. A value of more than two words is compared with the words of
+    placeholders only.
+    """
     parts = [part for part in _PARTS.split(value) if part]
     listed = _LISTED if len(parts) <= _MOST_PARTS else _REPLACING
     return bool(parts) and all(part.lower() in listed for part in parts)
@@ -100,7 +107,7 @@ def is_column(value: str) -> bool:
 
 
 def is_bare_key_name(words: str) -> bool:
-    """Return True if a name in snake case ends in `key` and does not say what the key opens."""
+    """Return True if the last word of a name in snake case is `key` or `keys`, perhaps with a number."""
     return _BARE_KEY.search(words) is not None
 
 
@@ -137,7 +144,11 @@ _SHORTEST_WORD = 8
 
 
 def find_secrets(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the values to redact, except values too short or too common to tell from ordinary text."""
+    """Yield the secrets in an environment, except those too short or too common to tell from ordinary text.
+
+    The secrets are values of variables with the name of a secret, lines of such values, passwords in URLs,
+    and secrets in values that are JSON.
+    """
     for name, value in environ.items():
         if name not in _WORKING_FOLDERS:
             yield from _find_value_secrets(name, value.strip())

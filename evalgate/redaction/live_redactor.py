@@ -1,6 +1,6 @@
 """A redactor that learns secrets while agents run, and skips data that is known to be clean.
 
-Its quick check of JSON is exact when it reports that data is clean. Everything else is searched in full.
+Data that the quick check of JSON reports as clean is certainly clean. All other data is searched in full.
 """
 
 from array import array
@@ -78,7 +78,10 @@ class LiveRedactor:
         return self.redactor.redact_text(text)
 
     def redact_tree(self, value: _T) -> _T:
-        """Return data without secrets, after learning the masks that the data announces."""
+        """Return data without secrets, after learning the masks that dataclasses below the root announce.
+
+        Masks announced in texts of the root itself, or below a mapping, are not learnt.
+        """
         announcements: list[str] = []
         redacted = self.redactor.redact_tree(value, announcements.append, self._clean)
         if not announcements:
@@ -89,7 +92,7 @@ class LiveRedactor:
     def redact_many(self, values: Sequence[tuple[_T, bytes]]) -> list[_T]:
         """Redact dataclasses, each given with its compact JSON, and remember those that are clean.
 
-        The result is as if `redact_tree` redacted each value with the masks that any value announces. Later,
+        The masks that any of `values` announces are learnt first, and redacted in all of them. Later,
         `redact_tree` skips clean values that are part of a larger tree.
         """
         redactor, prefilter = self.redactor, self._choose_prefilter(len(values))
@@ -134,7 +137,7 @@ class LiveRedactor:
 
     @contextmanager
     def redact_errors(self) -> Iterator[None]:
-        """Redact the messages of the errors for users that are raised in a `with` block."""
+        """Redact the messages of InvalidInputError and NoVerdictError that are raised in a `with` block."""
         try:
             yield
         except InvalidInputError as error:

@@ -31,7 +31,11 @@ def is_truncated(text: str) -> bool:
 
 
 def find_truncated_secrets(text: str, needles: tuple[str, ...]) -> Iterator[TextSpan]:
-    """Yield the spans at a cut mark that hold at least half of a needle or the beginning of a token."""
+    """Yield the spans before a cut (`…` or `...`) that hold the beginning of a token or of a known secret.
+
+    `needles` are the spellings of known secrets. At least half of a needle, and six characters of it, must
+    stand before the cut.
+    """
     yield from (match.span() for match in re.finditer(CREDENTIAL_START, text))
     for needle in needles:
         # A shorter beginning of a secret occurs too often in ordinary text.
@@ -117,9 +121,10 @@ SHAPES = {
         r"(?:(?:\s|\\{1,4}[nrt]|[\"'+,])*+-----END [A-Z0-9 ]{1,40}-----)?"
     ),
 }
-"""Patterns of tokens by sign. A sign is a text that every such token contains; it is searched for first.
+"""Patterns of tokens by sign. A sign is a text in or directly before every token of its pattern.
 
-If a pattern has a group, only the group is the token.
+The sign is searched for first, the pattern only if the sign was found. If a pattern has a group, only the
+group is the token.
 """
 _MOST_LAYERS = 2
 _MIN_TOKEN_LENGTH = 14
@@ -128,7 +133,10 @@ word of at least as many."""
 
 
 def find_pattern_spans(text: str) -> Iterator[TextSpan]:
-    """Yield the spans of tokens and of labelled secrets, in time linear in the length of `text`."""
+    """Yield the spans of tokens, and of secrets after a label such as `password`. Spans may overlap.
+
+    The time is linear in the length of `text`.
+    """
     # A text repeats most of its words, and hardly a sign contains a blank: to look for the signs in each
     # different word takes a fraction of the time.
     words = {*text.split()}
@@ -172,7 +180,7 @@ _STRONG = compile_lazily(
     r"|(?:api|access|private|account|signing|shared)[_\-.]?key"
     r"|(?:access|auth|refresh|session|bearer|api|bot|id)[_\-.]?token"
 )
-"""Labels after which every value but a plain word is a secret; after other signs it must look random."""
+"""Labels after which every value but a plain word is a secret; values after others must look random."""
 
 SCHEMES = ("bearer", "basic", "token", "digest")
 _QUOTES = r"[\\\"'`]"
@@ -208,7 +216,8 @@ _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 def _find_labeled_secrets(text: str, words: str) -> Iterator[TextSpan]:
     """Yield the spans of values that follow a label of a secret, such as `password`. Spans may overlap.
 
-    `words` are the different words of `text`, joined.
+    Passwords and signatures in URLs, passwords in curl's options, and values after `Bearer` or `Basic` are
+    found too. `words` are the different words of `text`, joined.
     """
     if len(text) < _MIN_LABELED_LENGTH:
         return
@@ -240,7 +249,12 @@ def _find_request_secrets(text: str, words: str) -> Iterator[TextSpan]:
 
 
 def is_secret_value(key: str, value: str) -> bool:
-    """Return True if a value in a mapping is a secret, judged by its key."""
+    """Return True if a value in a mapping is a secret: its key names one, and it looks like one.
+
+    A word, a number and a path do not look like a secret. After a key that may have another meaning, such
+    as `sort_key`, the value must look random. A value with white space is no secret, unless the only space
+    follows a scheme such as `Bearer`.
+    """
     if not key or not is_secret_name(key):
         return False
     scheme, _, rest = value.partition(" ")
@@ -279,7 +293,10 @@ def _iter_values(pattern: re.Pattern[str], text: str) -> Iterator[TextSpan]:
 
 
 def _is_mixed(value: str) -> bool:
-    """Return True for letters with digits or unusual characters: no word, number, path or stand-in."""
+    """Return True for six or more characters with a letter and a digit or an unusual character.
+
+    Return False for a word, a number, a path, and a value with `***`.
+    """
     if len(value) < 6 or "***" in value or _PLACE.match(value):
         return False
     return any(map(str.isalpha, value)) and not value.translate(_USUAL).isalpha()

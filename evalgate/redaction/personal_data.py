@@ -36,12 +36,15 @@ class PersonalDataRedactor:
 
     def __init__(self) -> None:
         self.counts: Counter[PersonalKind] = Counter()
-        """Different values that were replaced, by kind."""
+        """Number of different values that were replaced, by kind."""
         self._known: dict[str, str] = {}
         self._placeholders: set[str] = set()
 
     def redact_tree(self, value: _T) -> _T:
-        """Return a dataclass, a collection or JSON with every text redacted."""
+        """Return a dataclass, a collection or JSON with every text redacted.
+
+        Integers that are card numbers are replaced, too.
+        """
         redacted: _T = rewrite_tree(value, lambda _, text: self.redact_text(text))
         return cast("_T", self._rewrite_numbers(redacted))
 
@@ -73,7 +76,7 @@ class PersonalDataRedactor:
         return int(self._known[text])
 
     def redact_text(self, text: str) -> str:
-        """Return the text with placeholders."""
+        """Return the text with placeholders for e-mail addresses, phone numbers and card numbers."""
         if "@" in text:
             text = _EMAIL.sub(self._build_replacer("e-mail address", "user{}@example.com"), text)
         if _DIGIT.search(text):

@@ -1,7 +1,7 @@
-"""A quick check of JSON for secrets: one search by the engine of pydantic-core, in linear time.
+"""A quick check of JSON for secrets: two searches by the engine of pydantic-core, in linear time.
 
-The searched expression matches wherever a pattern of a secret may match the decoded texts, and in more
-places. Most of the expression is derived from the patterns themselves.
+The searched expressions match wherever a pattern of a secret may match the decoded texts, and in more
+places. Most of the expressions are derived from the patterns themselves.
 """
 
 import json
@@ -56,7 +56,10 @@ def _is_deep(text: bytes) -> bool:
 
 
 def _compile(expression: str) -> Callable[[bytes], bool]:
-    """Return a function that searches a text in UTF-8 for an expression."""
+    """Return a function that searches a text in UTF-8 for an expression.
+
+    The function returns True for every text if the expression is too large for the engine.
+    """
     from pydantic_core import SchemaError, SchemaValidator
 
     try:
@@ -109,7 +112,7 @@ def _iter_encoded() -> Iterator[str]:
 
 
 def widen_pattern(pattern: str) -> str:
-    """Return an expression without lookarounds that matches wherever a pattern does, and in more places."""
+    """Return an expression without lookarounds that matches wherever `pattern` does, and in more places."""
     wide = re.sub(r"\(\?<![^()]*\)", "", pattern).replace("(?<=", "(?:")
     wide = re.sub(r"\(\?[=!](?:[^()]|\([^()]*\))*\)", "", wide)
     wide = re.sub(r"\{(\d+),\d+\}", lambda least: f"{{{min(int(least[1]), _MOST_REPEATED)},}}", wide)
@@ -117,7 +120,10 @@ def widen_pattern(pattern: str) -> str:
 
 
 def _iter_labels() -> Iterator[str]:
-    """Yield expressions that match values with a label of a secret, such as a key or a word before them."""
+    """Yield expressions that match a value after a label of a secret; the label may be a key of the JSON.
+
+    They also match passwords and signatures in URLs and in curl's options.
+    """
     labels, schemes = "|".join(LABELS), "|".join(SCHEMES)
     named_value = rf",?{_BLANK}*{_QUOTES}(?i:value){_QUOTES}{_BLANK}*[:=]"
     separator = rf"{_QUOTES}{_BLANK}*(?:=>|[:=]=?|>|(?i:u003d)|{named_value}){_BLANK}*"

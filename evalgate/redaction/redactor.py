@@ -30,7 +30,7 @@ from evalgate.redaction.patterns import (
 )
 
 TextRewriter: TypeAlias = Callable[[str, str], str]
-"""Returns the replacement of a text, from its key ("" if it has none) and the text."""
+"""Function that returns the replacement of a text; gets the text's key ("" if it has none) and the text."""
 
 IsClean: TypeAlias = Callable[[Any], bool]
 """Returns True if a dataclass, or a list of them, holds no text to rewrite; False if that is uncertain."""
@@ -61,7 +61,10 @@ It also matches the second half of some escaped backslashes, which only costs a 
 
 
 def may_contain_secret(text: str, needles: tuple[str, ...]) -> bool:
-    """Return True if a line of JSON may hold a needle, an announced mask or an invisible character."""
+    """Return True if a line of JSON may hold one of `needles`, an announced mask or an invisible character.
+
+    `needles` are the spellings of known secrets. Patterns of tokens are not searched for.
+    """
     return (
         not is_line_visible(text)
         or ("\\" in text and _HIDES.search(text) is not None)
@@ -123,7 +126,8 @@ class Redactor:
     def add_masks_from_texts(self, *texts: str) -> "Redactor":
         """Return a redactor that also knows the masks that the texts announce with `::add-mask::` lines.
 
-        Return the same object if the texts announce no new mask.
+        At most 200 masks are added, and none that `is_worth_hiding` refuses. Return the same object if the
+        texts announce no new mask.
         """
         masks = (mask for text in texts for mask in find_announced_masks(text) if is_worth_hiding(mask))
         needles = _list_needles(islice(masks, _MOST_ANNOUNCED))
@@ -132,7 +136,10 @@ class Redactor:
         return Redactor(tuple(dict.fromkeys((*self.needles, *needles))))
 
     def add_masks_from_tree(self, value: object) -> "Redactor":
-        """Return a redactor that also knows the masks that any text in a tree announces."""
+        """Return a redactor that also knows the masks that any text in a tree announces.
+
+        The masks are chosen as by `add_masks_from_texts`. Return the same object if none of them is new.
+        """
         texts = TextCollector()
         texts.gather_texts(value)
         return self.add_masks_from_texts("\n".join(texts.found))
@@ -162,7 +169,9 @@ class Redactor:
 
         Args:
             value: The tree.
-            on_announcement: Called with texts of dataclasses in the tree that may announce a mask.
+            on_announcement: Called with the texts of dataclasses below the root, if these texts may
+                announce a mask. Texts of the root itself, and all texts below a mapping, are not passed to
+                the function.
             clean: Identities of dataclasses that are known to hold no secret and no announcement.
         """
         redacted: _T = rewrite_tree(
@@ -173,9 +182,9 @@ class Redactor:
     def _is_clean_tree(
         self, on_announcement: Callable[[str], object] | None, clean: Container[int], value: object
     ) -> bool:
-        """Return True if a tree certainly holds no secret.
+        """Return True if a tree certainly holds no secret; pass its texts on if they may announce a mask.
 
-        All its texts are searched as one, which is faster.
+        All texts of the tree are searched as one, which is faster.
         """
         if isinstance(value, list):
             value = [item for item in value if not self._was_redacted(item)]
@@ -266,7 +275,8 @@ def rewrite_tree(
     Dataclasses, mappings, lists, tuples and sets are searched. Numbers, bytes and other objects stay, and so
     do fields of dataclasses that can hold only the words that their type lists. Data that is nested too deep
     to be searched becomes `TOO_DEEP`. Dataclasses within `value` for which `is_clean` returns True are not
-    searched.
+    searched; below a mapping, `is_clean` is not called. `key` is the key of `value` in a mapping, and
+    `depth` the number of levels above `value`.
     """
     if isinstance(value, str):
         # A member of an enum, or of another subclass of str, is a word that evalgate defines.
@@ -293,7 +303,7 @@ class TextCollector:
     """Identities of dataclasses that are left out."""
 
     def gather_texts(self, value: Any, key: str = "", depth: int = 0) -> None:
-        """Add the texts of a tree."""
+        """Add the texts of a tree to `found` and `under_keys`."""
         self._gather_all((value,), key, depth)
 
     def _gather_all(self, values: Iterable[Any], key: str, depth: int) -> None:

@@ -18,7 +18,8 @@ class UnknownChangeError(Exception):
 def list_changed_files(folder: Path, base: str) -> frozenset[str]:
     """Return the files that differ from the commit that this checkout and `base` have in common.
 
-    Uncommitted and untracked files count. A renamed file counts with both of its names.
+    Uncommitted changes count, and untracked files that git does not ignore. A renamed file counts with both
+    of its names.
 
     Args:
         folder: A folder of the checkout.
@@ -28,8 +29,9 @@ def list_changed_files(folder: Path, base: str) -> frozenset[str]:
         Paths relative to `folder` with slashes; those outside of it begin with `../`.
 
     Raises:
-        UnknownChangeError: git fails, does not know `base`, or its history is cut off before the commit that
-            both have in common; a submodule differs; or nothing differs at all.
+        UnknownChangeError: git fails or does not know `base`; HEAD and `base` have no commit in common, or
+            the clone is shallow and `base` is no parent of HEAD; a submodule differs; git was told to
+            ignore changes of a file; or nothing differs at all.
     """
     try:
         return _list_files(folder, base)
@@ -69,10 +71,12 @@ def _list_files(folder: Path, base: str) -> frozenset[str]:
 
 
 def list_repository_files(folder: Path) -> frozenset[str]:
-    """Return the files of the repository that git tracks or does not ignore, as paths relative to `folder`.
+    """Return the tracked files of the repository, and the untracked files that git does not ignore.
+
+    The paths are relative to `folder`. A tracked file is returned even if it is deleted on the disk.
 
     Raises:
-        GitError: git fails, or this is no repository.
+        GitError: git fails, or `folder` is in no repository.
     """
     top = Path(os.fsdecode(execute_git(folder, "rev-parse", "--show-toplevel")).removesuffix("\n"))
     names = execute_git(top, "ls-files", "--cached", "--others", "--exclude-standard", "-z").split(b"\0")
@@ -84,7 +88,8 @@ def find_common_commits(top: Path, base: str) -> tuple[str, ...]:
     """Return the hashes of the newest commits that HEAD and `base` have in common; at least one.
 
     Raises:
-        UnknownChangeError: git does not know `base`, or not enough of its history.
+        UnknownChangeError: git does not know `base`; HEAD and `base` have no commit in common; or the clone
+            is shallow and `base` is no parent of HEAD.
         GitError: git fails.
     """
     try:

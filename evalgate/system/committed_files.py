@@ -14,7 +14,7 @@ _MOST_LINKS = 5
 
 
 class CodeFiles(Protocol):
-    """Files of a workspace. Paths are relative to it, with slashes, and never lead out of it."""
+    """Files of a workspace. Paths are relative to the workspace, with slashes, and never lead out of it."""
 
     def is_file(self, path: str) -> bool:
         """Return True if there is such a file."""
@@ -25,15 +25,16 @@ class CodeFiles(Protocol):
         ...
 
     def list_folder(self, folder: str) -> Mapping[str, int]:
-        """Return the size in bytes of each file below a folder, by path; "" lists the workspace's top level.
+        """Return the size in bytes of each file below a folder, by path.
 
-        Hidden files and folders, and folders of installed packages, are left out.
+        For the folder "", return only the files directly in the workspace. Hidden files and folders, and
+        folders of installed packages, are left out.
         """
         ...
 
 
 class FolderFiles:
-    """The files in the folder as they are now."""
+    """The files of a workspace as they are now on the disk."""
 
     def __init__(self, home: Path) -> None:
         self._home = home.resolve()
@@ -68,7 +69,7 @@ class FolderFiles:
 
 
 class CommittedFiles:
-    """The files that a commit has in the folder."""
+    """The files that a commit has in the folder of a workspace."""
 
     def __init__(self, home: Path, commit: str) -> None:
         self._home = home
@@ -94,7 +95,10 @@ class CommittedFiles:
         }
 
     def _resolve_blob(self, path: str) -> str:
-        """Return the hash of the blob at a path, following symbolic links; "" if there is none."""
+        """Return the hash of the blob at a path; "" if there is none.
+
+        Up to four symbolic links are followed, one after the other; "" for a longer chain.
+        """
         for _ in range(_MOST_LINKS):
             mode, blob, _size = self._blobs.get(path, (b"", "", 0))
             if mode != _LINK:

@@ -129,7 +129,9 @@ def is_virtual_environment(folder: Path) -> bool:
 
 
 def check_is_regular(path: Path) -> None:
-    """Raise an error for a file that `read_file` would refuse; call this before other code opens the file.
+    """Raise an error for a device, a pipe or a socket; call this before other code opens the file.
+
+    A folder raises no error.
 
     Raises:
         SpecialFileError: the file is a device, a pipe or a socket.
@@ -158,11 +160,11 @@ def _build_temporary_prefix(path: Path) -> str:
 
 
 def write_atomically(path: Path, text: str | Iterable[str], owner: Owner | None = None) -> None:
-    """Replace the file at `path` with `text` in UTF-8, readable by every user; change nothing on failure.
+    """Replace the file at `path` with `text` in UTF-8, readable by every user.
 
-    `text` is one string or its pieces. Missing folders are created. A symbolic link at `path` is replaced,
-    not followed. With `owner`, the file and the created folders belong to that user: root in a container may
-    write into the checkout of another user.
+    On failure the earlier file stays as it was. `text` is one string or its pieces. Missing folders are
+    created. A symbolic link at `path` is replaced, not followed. With `owner`, the file and the created
+    folders belong to that user: root in a container may write into the checkout of another user.
 
     Raises:
         OSError: the file cannot be written; no temporary file is left behind.
@@ -199,7 +201,10 @@ def remove_temporaries(path: Path) -> None:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Wait for other threads and processes on this machine that hold the lock of an existing folder."""
+    """Hold an exclusive lock of an existing folder during the block.
+
+    First wait until no other thread or process of this machine holds the lock.
+    """
     # The folder itself: a lock file would be left among the user's own files, and an atomic write replaces
     # the file, so that a lock on the old one would exclude no one.
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -234,8 +239,8 @@ class AnchoredFolder:
 
     An agent may run as the owner of the folder and replace it with a link. Checking the path first is not
     enough: the agent could replace the folder between the check and the write. So each folder on the path is
-    opened relative to the descriptor of the one above. Links that existed before the agent started belong to
-    the user, and are resolved once.
+    opened relative to the descriptor of the folder above. Links that existed before the agent started
+    belong to the user, and are resolved once.
     """
 
     path: Path
@@ -247,10 +252,13 @@ class AnchoredFolder:
 
     @classmethod
     def open_anchor(cls, root: Path, path: Path) -> "AnchoredFolder":
-        """Open `root`, or the parent of `path` if `path` is not below `root`. Call before the agent starts.
+        """Return the folder at `path`, with `root` opened as its ancestor.
+
+        If `path` is not below `root`, the parent of `path` is opened instead. The folder itself need not
+        exist. Call this before the agent starts.
 
         Raises:
-            OSError: the folder to open does not exist.
+            OSError: the ancestor does not exist, or cannot be opened.
         """
         real, top = path.resolve(), root.resolve()
         if real == top or not real.is_relative_to(top):
@@ -330,6 +338,7 @@ def copy_file(source: BinaryIO, folder: int, names: Iterator[str], owner: Owner 
     """Copy a file into an open folder, atomically, under the first of `names` that is not taken.
 
     Raises:
+        StopIteration: all of `names` are taken.
         OSError: a file cannot be read or written; no temporary file is left behind.
     """
     name = next(names)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def pause_gc() -> Iterator[None]:
-    """Disable garbage collection in the block: it triples the time to build millions of objects.
+    """Disable garbage collection in the block: collections triple the time to build millions of objects.
 
     Objects built in the block count as old afterwards, so that the next collection of young objects skips
     them.

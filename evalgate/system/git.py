@@ -27,7 +27,7 @@ _GITHUB_EVENTS = {
 
 @frozen
 class PullRequestContext:
-    """The unmerged change that a CI job tests. The CI service sets all fields, never the change itself."""
+    """The unmerged change that a CI job tests. No field is read from the change itself."""
 
     kind: str
     """Kind of change with its article, such as `a merge request`."""
@@ -40,11 +40,18 @@ class PullRequestContext:
     last_commit: str = ""
     """Full or abbreviated hash of a commit on the target branch, which is tried last as the base."""
     merge_commit: str = ""
-    """Hash of the CI service's merge of the change into the base, which is its first parent."""
+    """Hash of the commit in which the CI service merged the change into the base; "" if there is none.
+
+    The first parent of this commit is the base.
+    """
 
 
 def read_pull_request(environ: Mapping[str, str]) -> PullRequestContext | None:
-    """Return the pull request that this job tests; None if the job tests a permanent branch."""
+    """Return the pull request that this job tests.
+
+    Return None if the job tests a permanent branch, or runs in no supported CI service
+    (`is_known_service`).
+    """
     readers = (_read_github, _read_gitlab, _read_azure, _read_bitbucket, _read_jenkins, _read_buildkite)
     return next(filter(None, (read(environ) for read in readers)), None)
 
@@ -52,7 +59,7 @@ def read_pull_request(environ: Mapping[str, str]) -> PullRequestContext | None:
 def is_known_service(environ: Mapping[str, str]) -> bool:
     """Return True if the job runs in a CI service that `read_pull_request` supports.
 
-    Only in such a job does the absence of a pull request's variables mean a permanent branch.
+    In any other job, None from `read_pull_request` does not mean that the job tests a permanent branch.
     """
     found = (
         environ.get("GITHUB_EVENT_NAME"),
@@ -168,7 +175,10 @@ SAFE_SETTINGS = (
 
 
 def describe_unmerged_change(environ: Mapping[str, str]) -> str:
-    """Return the kind of change that a CI job tests, such as `a pull request`; "" on a permanent branch."""
+    """Return the kind of change that a CI job tests, such as `a pull request`.
+
+    Return "" if `read_pull_request` finds none.
+    """
     found = read_pull_request(environ)
     return found.kind if found else ""
 
@@ -200,13 +210,16 @@ def read_branch(folder: Path, environ: Mapping[str, str]) -> str | None:
 
 
 def read_commit_time(folder: Path) -> datetime | None:
-    """Return the time of the commit in `folder`; None if git knows none."""
+    """Return when the commit that is checked out was committed, in UTC; None if git knows no commit."""
     seconds = run_git(folder, "show", "-s", "--format=%ct", "HEAD")
     return datetime.fromtimestamp(int(seconds), UTC) if seconds.isdecimal() else None
 
 
 def count_commits_since(folder: Path, commit: str) -> int | None:
-    """Return how many commits HEAD has since `commit`; None if git cannot know, as in a shallow clone."""
+    """Return the number of commits in the history of HEAD that are not in the history of `commit`.
+
+    Return None if git cannot count them: it does not know `commit`, or the clone is shallow.
+    """
     if run_git(folder, "rev-parse", "--is-shallow-repository") != "false":
         return None
     found = find_commit(folder, commit)
@@ -215,7 +228,10 @@ def count_commits_since(folder: Path, commit: str) -> int | None:
 
 
 def read_text_at_base(folder: Path, path: str, environ: Mapping[str, str]) -> str | None:
-    """Return a file's text at the base commit; "" without such a file, None if git does not know the base."""
+    """Return a file's text at the base commit, without its last line end.
+
+    Return "" if the base commit has no such file, and None if `find_base_commit` finds no base.
+    """
     base = find_base_commit(folder, environ)
     return read_blob(folder, base, path).decode("utf-8", "replace").removesuffix("\n") if base else None
 
@@ -223,7 +239,7 @@ def read_text_at_base(folder: Path, path: str, environ: Mapping[str, str]) -> st
 def read_blob(folder: Path, commit: str, path: str) -> bytes:
     """Return the content of a file at a commit; b"" if there is none. `path` is relative to `folder`.
 
-    A symbolic link is followed within the repository, as in a checkout of the commit.
+    A symbolic link at `path` is followed within the repository, as in a checkout of the commit.
     """
     for _ in range(_MOST_LINKS):
         mode = run_git(folder, "ls-tree", commit, "--", path).partition(" ")[0]
@@ -235,7 +251,10 @@ def read_blob(folder: Path, commit: str, path: str) -> bytes:
 
 
 def find_base_commit(folder: Path, environ: Mapping[str, str]) -> str:
-    """Return the hash of the base commit on a change's target branch; "" if git does not know it."""
+    """Return the hash of the commit that the tested change is compared with, on its target branch.
+
+    Return "" if git knows no such commit, or the job tests no pull request.
+    """
     request = read_pull_request(environ)
     found = (find_commit(folder, each) for each in (_iter_base_revisions(folder, request) if request else ()))
     return next(filter(None, found), "")
@@ -285,7 +304,7 @@ def _is_merge(folder: Path, made: str) -> bool:
 
 
 def run_git(folder: Path, *words: str) -> str:
-    """Return git's output in `folder` without the last line end; "" if it fails or is not installed."""
+    """Return git's output in `folder` without the last line end; "" if git fails or is not installed."""
     return run_git_bytes(folder, *words).decode("utf-8", "replace").removesuffix("\n")
 
 
@@ -307,11 +326,12 @@ class GitError(Exception):
 def execute_git(folder: Path, *words: str, given: bytes = b"", with_own_settings: bool = False) -> bytes:
     """Return git's stdout for `given` on stdin.
 
-    Git runs as the agent's user and without the gate's secrets, because the agent can write the files that
-    git reads. The configuration of the machine and of the user is read only if `with_own_settings` is True.
+    Git runs in `folder`, as the agent's user and without the gate's secrets, because the agent can write
+    the files that git reads. The configuration of the machine and of the user is read only if
+    `with_own_settings` is True.
 
     Raises:
-        GitError: git fails or is not installed.
+        GitError: git fails, is not installed, or takes longer than 20 seconds.
     """
     unread = {} if with_own_settings else {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
     never = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_REPLACE_OBJECTS": "1"}

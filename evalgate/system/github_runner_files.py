@@ -2,9 +2,10 @@
 
 In a container action the agent runs as the runner's user, who owns these files. So the gate opens the files
 before the first process of an agent starts: it reads the event once, and writes to a command file only
-through the descriptor from that time. At the end each command file is checked: it must contain its earlier
-content and the gate's output, and nothing else. Otherwise an agent could name another pull request, set
-outputs, or put `LD_PRELOAD` into the environment of later steps. The gate follows no link at a path that the
+through the descriptor from that time. At the end the gate puts back every command file that was replaced. A
+file that only the gate may write must contain its earlier content and the gate's output, and nothing else.
+Otherwise an agent could name another pull request, set outputs, or put `LD_PRELOAD` into the environment of
+later steps. The gate follows no link at a path that the
 runner named, and waits for no pipe.
 """
 
@@ -92,10 +93,10 @@ _HELD = _HeldFiles()
 
 
 def hold_runner_files(environ: Mapping[str, str]) -> None:
-    """Read the event and open the command files, before anything of the agent runs.
+    """Read the event and open the command files. Call this before anything of the agent runs.
 
-    If the gate is root and the runner's user is not, the command files belong to root until
-    `release_runner_files`. A file that cannot be opened is skipped.
+    Do nothing outside GitHub Actions. If the gate is root and the runner's user is not, the command files
+    belong to root until `release_runner_files`. A file that cannot be opened and read is skipped.
     """
     if not is_github_actions(environ):
         return
@@ -109,7 +110,10 @@ def hold_runner_files(environ: Mapping[str, str]) -> None:
 
 
 def read_event(environ: Mapping[str, str]) -> bytes | None:
-    """Return the event's payload that `hold_runner_files` read, else the current one; None without any."""
+    """Return the event's payload that `hold_runner_files` read, else that of the current file.
+
+    Return None if there is no such file, or it could not be read.
+    """
     path = environ.get(_EVENT, "")
     if path in _HELD.events:
         return _HELD.events[path]
@@ -143,9 +147,14 @@ def measure_command_file(path: str) -> int:
 
 
 def release_runner_files() -> list[str]:
-    """Close the command files, with only their earlier content and the gate's output in them.
+    """Restore the command files and close them.
 
-    Return a sentence for each file that another process had changed, or that cannot be restored.
+    Process 1 of a container first kills all other processes, if any command file was opened. A file that
+    was replaced is written again. A file that only the gate may write (`_CommandFile.is_private`) gets
+    exactly its earlier content and the gate's output. In a forked copy of the process, do nothing.
+
+    Returns:
+        A sentence for each file that was restored, or that cannot be restored.
     """
     if _HELD.process != os.getpid():
         return []  # a copy of the process: the files are its parent's
@@ -201,7 +210,7 @@ def _hold_file(variable: str, path: str) -> _CommandFile | None:
 
 
 def _restore_file(held: _CommandFile) -> bool:
-    """Restore the expected content of the file; return True if something else had changed it."""
+    """Restore the file if it was replaced, or is private and was changed; return True if so."""
     is_same_file = _is_at_its_place(held)
     wanted = bytes(held.content)
     size = os.fstat(held.descriptor).st_size

@@ -58,7 +58,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def post_json(target: HttpTarget, body: object) -> str:
     """Post a body as JSON and return the answer's text, at most 64 KiB of it.
 
-    A server that is busy (408, 429, 502, 503, 504) or not reachable is asked three times.
+    If the server is busy (408, 429, 502, 503, 504) or cannot be reached, the request is sent up to three
+    times, with pauses of at most five seconds.
 
     Raises:
         HttpPostError: the server did not accept the request.

@@ -50,7 +50,7 @@ def choose_agent_user(owner: UserIds, environ: Mapping[str, str]) -> UserIds:
 
 
 def find_reachable_sockets(user: UserIds, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the paths of engine sockets that the permissions of the file let `user` open."""
+    """Return the paths of container engines' sockets that `user` may open by owner, group and mode."""
     return tuple(path for path, status in _stat_sockets(user[0], environ) if _may_write(user, status))
 
 
@@ -123,9 +123,9 @@ def is_isolation_requested() -> bool:
 def isolate_process() -> None:
     """Isolate this process from others of the same user. Call this before an agent's first process starts.
 
-    Its environment, memory and open files are hidden (`/proc`, ptrace) from processes that may not trace any
-    process. Processes that lose their parent become children of this one. Does nothing if isolation was not
-    requested, or on a second call.
+    Its environment, memory and open files are hidden (`/proc`, ptrace) from processes without the
+    capability CAP_SYS_PTRACE. Descendants of this process that lose their parent become its children. Do
+    nothing if isolation was not requested, or on a second call.
     """
     if not _ISOLATION.is_wanted or _ISOLATION.children_before is not None:
         return
@@ -141,8 +141,8 @@ def isolate_process() -> None:
 def find_reparented_children() -> list[int]:
     """Return the ids of an agent's leftover processes that became children of this process.
 
-    They are found by their session: of all processes that the gate starts, only agents leave its session. So
-    call this only when no agent is alive.
+    They are found by their session: of all processes that the gate starts, only agents leave the gate's
+    session. So call this only when no agent is alive. Return no id if this process is not isolated.
     """
     if _ISOLATION.children_before is None:
         return []
@@ -155,7 +155,7 @@ def find_reparented_children() -> list[int]:
 
 
 def list_children(pid: int) -> list[int]:
-    """Return the children of a process; empty if it is gone or `/proc` does not list them."""
+    """Return the ids of a process's children; none if the process is gone or `/proc` does not list them."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  ten times a second

@@ -17,7 +17,10 @@ _LATE_S = 0.05
 
 
 class LoopTimer:
-    """Timer that calls `act` after `seconds`; if a blocked loop delays it, it waits that long again."""
+    """Timer that calls `act` after `seconds`.
+
+    If a blocked loop delays the timer, the timer waits again, for as long as the delay was.
+    """
 
     __slots__ = ("_act", "_handle", "_loop", "_rounds", "due")
 
@@ -51,7 +54,7 @@ class LoopTimer:
 
 
 class LoopTimeout:
-    """`asyncio.timeout` with a `LoopTimer`: the block ends with TimeoutError when it takes too long."""
+    """`asyncio.timeout` with a `LoopTimer`: the block ends with TimeoutError if it takes over `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

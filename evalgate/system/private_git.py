@@ -1,10 +1,10 @@
 """A private repository of the gate, to fetch from a remote and push to it with git.
 
 The agent can write the repository in the workspace: its configuration may name programs (`core.sshCommand`,
-hooks, filters, credential helpers, `ext::` addresses) and other servers (`url.*.insteadOf`). So git never
-runs there. The address and the headers that a checkout left are read as data, and used in a new bare
-repository outside of the workspace, which only the gate's user can read. Git gets an allow-listed environment
-with no secret in it; credentials are in a file, never in an argument.
+hooks, filters, credential helpers, `ext::` addresses) and other servers (`url.*.insteadOf`). So the gate
+runs only `git config` there, to read the address and the headers that a checkout left. The gate uses them
+in a new bare repository outside of the workspace. Only the user that git runs as can read this repository.
+Git gets an allow-listed environment with no secret in it; credentials are in a file, never in an argument.
 """
 
 import base64
@@ -37,7 +37,7 @@ Setting = tuple[str, str]
 
 
 class GitError(Exception):
-    """A git command failed; the text is its error output."""
+    """A git command failed or cannot be run, or the remote is missing. The message says why."""
 
 
 @frozen
@@ -55,10 +55,12 @@ class PrivateRepository:
     def run_git(
         self, *arguments: str, stdin: str = "", env: Mapping[str, str] | None = None, missing: int = 0
     ) -> str:
-        """Run git and return its stdout; "" if git ends with the exit code `missing`.
+        """Run git and return its stdout; "" if git ends with the exit code `missing`, unless that is 0.
+
+        `env` has variables to add to `environ`.
 
         Raises:
-            GitError: git cannot be run, or fails.
+            GitError: git cannot be run, fails, or takes longer than two minutes.
         """
         settings = (*SAFE_SETTINGS, "gc.auto=0")
         command = ("git", *(word for each in settings for word in ("-c", each)), *arguments)
@@ -91,7 +93,9 @@ class PrivateRepository:
 def open_private_repository(
     folder: Path, remote: str, environ: Mapping[str, str]
 ) -> Iterator[PrivateRepository]:
-    """Create an empty repository with a remote of the repository in `folder`; remove it after the block.
+    """Create an empty private repository with the addresses of a remote of the repository in `folder`.
+
+    The private repository is removed after the block. `remote` is the name of the remote, such as `origin`.
 
     A remote that is a folder of this machine may run programs, such as hooks. For such a remote, git runs as
     the agent's user and without credentials, if the gate is root and the workspace belongs to another user.
@@ -139,7 +143,7 @@ def _build_git_env(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: bool) -> Iterator[Setting]:
-    """Yield git's credentials: the credentials that the checkout left, else the job's token.
+    """Yield the settings with git's credentials that the checkout left; else, on GitHub, the job's token.
 
     Outside GitHub the user's own configuration may name a helper that knows the password. That
     configuration is not read if the agent runs as another user than the gate.
@@ -157,10 +161,11 @@ def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: b
 
 
 def _split_address(url: str, folder: Path) -> tuple[str, Setting | None]:
-    """Return the address without user and password, and the git setting that holds both, or None.
+    """Return the address for git, and the git setting that holds user and password.
 
-    Every user of the machine can read the arguments of a process, so they must not hold a password. A path as
-    address is relative to `folder`.
+    If an HTTP address has a password, the returned address has neither user nor password. The setting is
+    None for all other addresses. Every user of the machine can read the arguments of a process, so an
+    argument must not hold a password. A path as address is relative to `folder`.
     """
     if not _NETWORK.match(url):
         return str(folder / url.removeprefix("file://")), None

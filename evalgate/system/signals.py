@@ -69,7 +69,7 @@ class InterruptHandler:
 
     @contextmanager
     def handle_signals(self) -> Iterator[None]:
-        """Handle the signals within the block."""
+        """Handle the signals within the block. Outside the main thread no handler is installed."""
         with _use_handler(self):
             self._mark_ready()
             yield
@@ -109,9 +109,13 @@ def ignore_end_signals() -> None:
 
 @contextmanager
 def cancel_on_signals(on_signal: Callable[[int], None] | None = None) -> Iterator[None]:
-    """Cancel the current task at the first end signal in the block, then restore the handlers.
+    """Cancel the current task at the first end signal in the block; restore the handlers after the block.
 
-    `on_signal` gets the number of each signal, before the task is cancelled.
+    `on_signal` is called with the number of each signal, before the task is cancelled. Outside the main
+    thread no handler is installed.
+
+    Raises:
+        RuntimeError: no task of asyncio is running.
     """
     import asyncio
 

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class BestEffortFile(io.RawIOBase):
-    """File that writes to a descriptor until that fails, and drops everything from then on.
+    """File that writes to a descriptor until a write fails, and drops everything from then on.
 
-    A closed pipe, a full disk and a closed descriptor are handled alike. It never raises, and it does not
-    close the descriptor.
+    A closed pipe, a full disk and a closed descriptor are handled alike. The file never raises an error,
+    and does not close the descriptor.
     """
 
     def __init__(self, descriptor: int) -> None:

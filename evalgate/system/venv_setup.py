@@ -47,7 +47,7 @@ class SetupResult:
     python: str
     """Name or path of the interpreter that can import the packages."""
     env: Mapping[str, str]
-    """The agent's environment, with that interpreter first on PATH."""
+    """The agent's environment. If `python` is a path, its folder is the first on PATH."""
 
 
 def run_setup(
@@ -65,7 +65,8 @@ def run_setup(
     was created completely. If `python` is given, that interpreter is used and no environment is created.
 
     Raises:
-        NoVerdictError: the command or the creation of the environment failed; has the end of the output.
+        NoVerdictError: the command or the creation of the environment failed. The message has the end of
+            the output.
     """
     if python is None:
         key = hashlib.sha256(f"{sys.version}\0{sys.prefix}\0{cwd}".encode()).hexdigest()[:16]

@@ -58,7 +58,12 @@ _ONLY_BY_EXACT_NAME = _NamePatterns(("GITHUB_TOKEN", "GH_TOKEN", "RUNNER_*"))
 
 
 def build_agent_environment(source: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """Return the agent's variables: the allow-list and `names`; a trailing `*` matches any ending."""
+    """Return the variables of `source` that the agent gets: those in the allow-list and in `names`.
+
+    In `names` a trailing `*` matches any ending, but GITHUB_TOKEN, GH_TOKEN and RUNNER_* must be named
+    exactly. Variables that let a process act as the workflow, such as GITHUB_OUTPUT, ACTIONS_* and INPUT_*,
+    are never returned.
+    """
     patterns = _NamePatterns((*_ALLOWED, *names))
     return {name: source[name] for name in sorted(source) if _is_given(name, patterns)}
 
@@ -95,7 +100,7 @@ class Workspace:
 
     folder: Path
     owner: tuple[int, int] | None = None
-    """uid and gid of the folder's owner when the gate is root and the folder is not root's.
+    """uid and gid of the folder's owner if the gate is root and the folder is not root's; else None.
 
     In a container action the gate is root, but the workspace is the runner's: files left behind as root
     break the next checkout, and an agent that runs as root could read the gate's own environment.
@@ -105,17 +110,20 @@ class Workspace:
     def agent_user(self) -> tuple[int, int] | None:
         """Return the uid and gid that the agent and its commands run as; None: those of the gate.
 
-        Both are the owner's, but a group that could open a container engine's socket is replaced.
+        Both are the owner's, but the group is replaced if a container engine's socket belongs to it.
         """
         return None if self.owner is None else choose_agent_user(self.owner, os.environ)
 
     def format_path(self, path: Path) -> str:
-        """Return `path` as a user in the folder would type it."""
+        """Return `path` relative to the folder if it lies inside, else unchanged."""
         absolute = self.folder / path
         return os.path.relpath(absolute, self.folder) if absolute.is_relative_to(self.folder) else str(path)
 
     def choose_home(self, environ: Mapping[str, str]) -> Path:
-        """Return a home folder that the agent can write to, a temporary one if necessary."""
+        """Return `HOME` if the folder belongs to the agent's user, else a new temporary folder.
+
+        Nothing removes the temporary folder.
+        """
         home = environ.get("HOME", "")
         uid = self.owner[0] if self.owner else os.geteuid()
         if home and _has_owner(Path(home), uid):
@@ -130,7 +138,7 @@ def open_workspace(folder: Path) -> Workspace:
     """Return the workspace at `folder`, with its owner if the gate is root and the folder is not root's.
 
     Raises:
-        NotADirectoryError, FileNotFoundError: there is no such folder.
+        OSError: there is no such folder, or it may not be entered.
     """
     folder = folder.resolve(strict=True)
     if not folder.is_dir():

@@ -1,6 +1,7 @@
 """Client of agents that speak A2A over JSON-RPC.
 
-The agent card names the address. A task that an answer leaves unfinished is polled until it ends.
+The agent card names the address. A task that an answer leaves unfinished is polled until it ends or waits
+for the user.
 """
 
 import asyncio
@@ -60,7 +61,7 @@ class A2aDialect:
         return A2aConversation(self, case)
 
     async def resolve_endpoint(self) -> A2aEndpoint:
-        """Return the endpoint that the agent's card names; fetch the card at the first call only.
+        """Return the endpoint that the agent's card names; fetch the card unless an earlier call did.
 
         Raises:
             AgentError: the card cannot be fetched or read, or its address would send headers in plain text.
@@ -77,7 +78,7 @@ class A2aDialect:
         """Send a message and add each result of the agent to `turn`.
 
         Raises:
-            AgentError: the request failed, or the answer is not A2A.
+            AgentError: the request failed, or the answer reports an error or is not A2A.
         """
         endpoint = await self.resolve_endpoint()
         streams = endpoint.streaming if self._stream is None else self._stream
@@ -102,7 +103,7 @@ class A2aDialect:
         """Return the current state of a task; in release 1.0, its history is left out.
 
         Raises:
-            AgentError: the request failed, or the answer is not A2A.
+            AgentError: the request failed, or the answer reports an error or is not A2A.
         """
         endpoint = await self.resolve_endpoint()
         params = {"id": id_, "historyLength": 0} if endpoint.release == "1.0" else {"id": id_}
@@ -222,7 +223,8 @@ class _A2aTurn:
         response is the last message.
 
         Raises:
-            AgentError: the task failed, or the stream ended before any answer.
+            AgentError: the task is in another state than `completed` and `input-required`, or the stream
+                ended before any answer.
         """
         if self.state is not None and self.state not in _ANSWERED_STATES:
             why = shorten_text("".join(_join_texts(parts, "\n") for parts in self._messages[-1:]), 1_000)

@@ -34,6 +34,8 @@ class A2aEndpoint:
 def parse_agent_card(card: object, base_url: str) -> A2aEndpoint:
     """Return the JSON-RPC endpoint for the newest release that an agent card offers.
 
+    `base_url` is the address of the endpoint if a card of release 1.0 names none.
+
     Raises:
         AgentError: the card offers no JSON-RPC endpoint of release 1.0 or 0.3.
     """
@@ -122,7 +124,8 @@ def parse_result(result: object) -> A2aResult:
     """Return the content of a result or of an event of a stream.
 
     Raises:
-        AgentError: the result is neither a task nor a message nor an update of a task.
+        AgentError: the result is neither a task nor a message nor an update of a task, or the task is in a
+            state that A2A does not have.
     """
     if not isinstance(result, dict):
         raise build_format_error("the agent's result is not a JSON object")

@@ -37,7 +37,7 @@ def read_adk_reply(events: Iterable[object]) -> tuple[Reply, Usage | None]:
 
     The response is the text of the last final event that has text. If none has text, the last final event
     (a long-running call) counts, with an empty response. All other events come before the response.
-    `partial` events are ignored, since the whole text follows them.
+    `partial` events are ignored, since the whole text follows them, and so are events of the author `user`.
 
     Raises:
         AgentError: an event is malformed, or the events end with an error and no response.
@@ -185,7 +185,7 @@ class AdkServerOptions:
     """Options of the dialect: the app of the server, and streaming."""
 
     app: str | None = None
-    """App of the server; None for the app that the case names if the server has it, else for the only app."""
+    """App of the server. None: the app that the case names if the server has it, else the only app."""
     stream: bool = False
 
 
@@ -202,10 +202,11 @@ class AdkServerDialect:
         return AdkServerConversation(self._connection, self._options, self, case)
 
     async def choose_app(self, case: EvalCase) -> str:
-        """Return the name of the app for a case; request the server's list of apps once, when it is needed.
+        """Return the name of the app for a case; request the server's list of apps only if necessary.
 
         Raises:
-            AgentError: the case names no app of the server, which has several or none; or the request failed.
+            AgentError: the case names no app of the server, and the server has several apps or none; or the
+                request failed.
         """
         if self._options.app is not None:
             return self._options.app
@@ -277,7 +278,7 @@ class AdkServerConversation:
         return TurnAnswer(reply, usage, state if isinstance(state, dict) else None)
 
     def take_spans(self) -> Sequence[TraceSpan]:
-        """Return the steps of the last turn, from the spans that the server of `adk web` keeps."""
+        """Return the steps of the last turn, from the spans that `adk web` keeps, and forget them."""
         return () if self._trace is None else self._trace.take_spans()
 
     async def end_conversation(self) -> None:

@@ -21,14 +21,17 @@ class AdkServerTrace:
         self._seen: set[str] = set()
         self._spans: list[Span] = []
         self._is_missing = False
-        """True once the server had no spans, as `adk api_server` has none."""
+        """True once a request for spans failed, as with `adk api_server`, which keeps none."""
 
     def begin_turn(self) -> None:
-        """Note the time at which a turn begins."""
+        """Note the time at which a turn begins, and forget the spans of the turn before."""
         self._began_at, self._spans = time.time_ns(), []
 
     async def request_spans(self, app: str, session_id: str) -> None:
-        """Request the spans of the session, and keep those that are new; errors of the server are ignored."""
+        """Request the spans of the session, and keep the spans that are new.
+
+        An error of the server is ignored, and no spans are requested after it.
+        """
         if self._is_missing:
             return
         path = f"/dev/apps/{quote(app, safe='')}/debug/trace/session/{quote(session_id, safe='')}"
@@ -44,7 +47,7 @@ class AdkServerTrace:
         self._seen.update(span.span_id for span in spans)
 
     def take_spans(self) -> Sequence[TraceSpan]:
-        """Return the steps of the last turn, without the server's own spans."""
+        """Return the steps of the last turn, without the server's own spans, and forget them."""
         spans, self._spans = self._spans, []
         steps = convert_turn_spans(spans, self._began_at)
         return [step for step in steps if step.kind != "other"]

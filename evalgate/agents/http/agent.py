@@ -70,7 +70,7 @@ class RemoteAgent:
         return RemoteSession(self, self._dialect.open_conversation(case), self._options.timeout_s)
 
     def redact_failure(self, failure: Failure) -> Failure:
-        """Return the failure with the values of secret placeholders hidden."""
+        """Return the failure with the server's secret values hidden in its texts."""
         hide = self._connection.hide_secrets
         return replace(failure, message=hide(failure.message), detail=hide(failure.detail))
 
@@ -86,7 +86,11 @@ class RemoteAgent:
         await asyncio.shield(self._startup)
 
     async def is_healthy(self) -> bool:
-        """Return True if the server passes its health check within a second."""
+        """Return True if the server passes its health check within a second.
+
+        Raises:
+            AgentUnreachableError: the server's certificate is not trusted.
+        """
         try:
             async with asyncio.timeout(_HEALTH_TIMEOUT_S):
                 return not await self._connection.probe_url(self._options.health)
@@ -148,7 +152,7 @@ class RemoteSession:
         return getattr(self._conversation, "user_id", "")
 
     def take_spans(self) -> Sequence[TraceSpan]:
-        """Return the steps of the last turn that the dialect knows; see `RecordsSpans`."""
+        """Return the steps of the last turn, and forget them; none if the dialect records no spans."""
         conversation = self._conversation
         return conversation.take_spans() if isinstance(conversation, RecordsSpans) else ()
 

@@ -85,7 +85,8 @@ class ChatConversation:
         """Request completions and answer their tool calls, until a completion has no calls; return its text.
 
         Raises:
-            AgentError: a request failed, a mock is missing, or the agent exceeds `max_rounds`.
+            AgentError: a request failed, an attachment cannot be sent, a mocked tool has no result for a
+                call, or the agent exceeds `max_rounds`.
         """
         self._messages.append({"role": "user", "content": _build_content(message)})
         turns = self._case.turns
@@ -174,7 +175,9 @@ class Completion:
 
     @property
     def text(self) -> str | None:
-        """Return the text of the message, or its refusal if it has no text; None if it has neither.
+        """Return the text of the message, or its refusal if `content` is missing or an empty text.
+
+        Return None if `content` and `refusal` are both missing.
 
         Raises:
             AgentError: `content` is neither a text nor a list of parts.

@@ -230,7 +230,8 @@ class AgentConnection:
     def relocate_url(self, address: str) -> str:
         """Return the URL at which the gate reaches `address`, which the server reported as its own.
 
-        A server in a container reports its host and port inside the container; those of `url` replace them.
+        The address is returned unchanged unless the server is `relocated`. A server in a container reports
+        its host and port inside the container: scheme, host and port of `url` replace them.
         """
         if not self._server.relocated:
             return address
@@ -278,7 +279,8 @@ class AgentConnection:
         """Send a request and return the JSON of the answer, or None if the answer is empty.
 
         Raises:
-            AgentError: there is no answer, its status is not 2xx, or it is not JSON.
+            AgentError: there is no answer, or the answer has another status than 2xx, is too large or is
+                not JSON.
         """
         async with self.open_response(method, url, body, headers) as response:
             body = await read_body(response)
@@ -327,10 +329,10 @@ class AgentConnection:
     async def _try_request(
         self, method: Method, url: str, data: bytes | None, headers: Mapping[str, str], *, last: bool
     ) -> "ClientResponse | None":
-        """Return the response; None if the request failed and may be repeated, which excludes the `last` one.
+        """Return the response; None if the request failed and may be repeated.
 
-        A request may be repeated if it did not reach the server, or if its method is not POST: a POST may
-        already have started a turn of the agent.
+        If the `last` attempt fails, raise the error. A request may be repeated if it did not reach the
+        server, or if its method is not POST: a POST may already have started a turn of the agent.
         """
         import aiohttp
 

@@ -34,7 +34,10 @@ _TRANSIENT_STATUSES: Mapping[int, str] = {
 
 
 def get_retry_after(response: "ClientResponse") -> float | None:
-    """Return the seconds of a busy server's Retry-After; None for other statuses or without the header."""
+    """Return the seconds that a busy server asks to wait.
+
+    Return None for a status other than 429, 503 and 529, or without a readable header.
+    """
     if response.status not in _TRANSIENT_STATUSES:
         return None
     headers = {name.lower(): value for name, value in response.headers.items()}

@@ -104,11 +104,11 @@ class _TurnResponse:
         self._done: TurnAnswer | None = None
 
     def read_whole(self, body: bytes) -> None:
-        """Read a body that is the whole answer; raise AgentError if the body is malformed."""
+        """Read a body that is the whole answer; raise AgentError if it is malformed or reports an error."""
         self.accept_answer(parse_json_body(body))
 
     def read_event(self, data: bytes | str) -> None:
-        """Read the JSON of one event; raise AgentError if the event is malformed."""
+        """Read the JSON of one event; raise AgentError if it is malformed or reports an error."""
         self.accept_event(parse_json_body(data))
 
     def accept_answer(self, found: object) -> None:

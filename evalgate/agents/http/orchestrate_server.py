@@ -40,7 +40,10 @@ class OrchestrateDialect:
     """`Dialect` of watsonx Orchestrate, with the server's list of agents."""
 
     def __init__(self, connection: AgentConnection, agent: str | None = None) -> None:
-        """Store the connection, and the name of the agent; None for the agent that each case names."""
+        """Store the connection and the name of the agent.
+
+        Without a name, each case is sent to the agent that the case names, else to the server's only agent.
+        """
         self._connection = connection
         self._agent = agent
         self._ids: dict[str, str] | None = None
@@ -51,7 +54,7 @@ class OrchestrateDialect:
         return OrchestrateConversation(self._connection, self, case)
 
     async def find_agent_id(self, case: EvalCase) -> str:
-        """Return the id of the agent for a case; request the server's list of agents once.
+        """Return the id of the agent for a case; request the server's list of agents if it is unknown.
 
         Raises:
             AgentError: there is no agent of that name; no name is given, and the server has several agents or
@@ -87,7 +90,7 @@ class OrchestrateConversation:
         """Id that the server gave the thread; "" before the first answer."""
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
-        """Start a run with the message and read its events until it is over. The server reports no usage.
+        """Start a run with the message and read its events to the last. The server reports no usage.
 
         Raises:
             AgentError: a request failed, the events are malformed or report an error, or the case has

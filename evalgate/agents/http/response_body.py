@@ -105,7 +105,7 @@ async def iter_events(response: "ClientResponse", is_over: IsOver = lambda: Fals
 
 
 async def iter_lines(response: "ClientResponse", is_over: IsOver) -> AsyncIterator[bytes]:
-    """Yield each line that is not blank until the stream ends, or 1 s after `is_over` is True.
+    """Yield each stripped line that is not blank, until the stream ends, or 1 s after `is_over` is True.
 
     Raises:
         AgentError: as for `read_body`.

@@ -13,7 +13,11 @@ NO_ARGUMENTS = {"error": "the arguments are not a JSON object"}
 
 
 class CaseTools:
-    """Source of the tool results in one case, turn by turn. For a mocked tool, only its mocks count."""
+    """Source of the tool results in one case, turn by turn.
+
+    A tool with mocks or a recording in this turn has the result of the first mock that matches, else of the
+    case's recording. All other tools have the results in the turn's expected reply.
+    """
 
     def __init__(self, case: EvalCase) -> None:
         found = case.tool_recording
@@ -22,7 +26,7 @@ class CaseTools:
         self._recorded = RecordedTools(Reply())
 
     def begin_turn(self, expected: Reply) -> None:
-        """Start the next turn, with the tool results of its expected reply."""
+        """Start the next turn; `expected` is the reply that the case expects in it."""
         self._mocks.begin_turn()
         self._recorded = RecordedTools(expected)
 
@@ -30,7 +34,8 @@ class CaseTools:
         """Return the result of a call.
 
         Raises:
-            AgentError: the tool is mocked and no mock matches the arguments; the outcome is `faulted`.
+            AgentError: the tool is mocked or recorded, and there is no result for the arguments; the
+                outcome is `faulted`.
         """
         if not self._mocks.is_mocked(call.name):
             return self._recorded.get_result(call)

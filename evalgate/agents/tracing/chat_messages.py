@@ -50,7 +50,10 @@ _LISTS = (
 
 
 def decode_json(found: object) -> Any:
-    """Return the value of a JSON text, and anything else unchanged: spans hold most objects as text."""
+    """Return the value of the JSON text of an object, a list or a string, and anything else unchanged.
+
+    Spans hold most objects as text.
+    """
     if not isinstance(found, str) or found.lstrip()[:1] not in {"{", "[", '"'}:
         return found
     try:
@@ -93,7 +96,10 @@ def build_text_message(role: str, text: str) -> ChatMessage:
 
 
 def merge_parts(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Join neighbouring messages of the assistant: some APIs write each call as an item of its own."""
+    """Return the messages, with consecutive messages of the assistant joined into one.
+
+    Some APIs write each call as an item of its own.
+    """
     merged: list[ChatMessage] = []
     for message in messages:
         if merged and message["role"] == "assistant" == merged[-1]["role"]:

@@ -97,7 +97,10 @@ class SpanCollector:
             await self._runner.cleanup()
 
     async def add_spans(self, spans: Iterable[Span]) -> None:
-        """Add spans to the unclaimed ones and wake the turns that wait for theirs."""
+        """Add spans to the unclaimed spans, and wake the turns that wait for spans.
+
+        If there are more than 200,000 unclaimed spans, the oldest are dropped.
+        """
         async with self._arrived:
             self._spans += spans
             self.forgotten += max(0, len(self._spans) - _MAX_SPANS)
@@ -163,7 +166,7 @@ def resolve_otel_settings(option: OtelOption) -> OtelSettings | None:
 
 
 class _SpanCounts:
-    """Numbers of spans that arrived in the whole gate run."""
+    """Numbers of the spans of all answered turns in the whole gate run."""
 
     def __init__(self) -> None:
         self.spans = 0
@@ -349,7 +352,7 @@ class TracedSession:
         return merge_replies(reply or Reply(), transcript.reply)
 
     def take_spans(self) -> Sequence[TraceSpan]:
-        """Return the steps in the last turn's spans, or without spans, the steps that the agent reported."""
+        """Return the steps in the last turn's spans, else those that the agent reported; forget them."""
         from evalgate.agents.tracing.span_steps import convert_turn_spans
 
         reported = self._inner.take_spans() if isinstance(self._inner, RecordsSpans) else ()

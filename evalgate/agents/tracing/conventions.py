@@ -1,8 +1,8 @@
 """Conversion of spans of every common convention to the GenAI semantic conventions of OpenTelemetry.
 
-`genai.read_transcript` then reads them. It covers the GenAI conventions before 1.37 (messages as events of
-the span), OpenInference, OpenLLMetry, the Vercel AI SDK, Google ADK, Pydantic AI and Langfuse's own
-attributes.
+`genai.read_transcript` reads the converted spans. The conversion covers the GenAI conventions before 1.37
+(messages as events of the span), OpenInference, OpenLLMetry, the Vercel AI SDK, Google ADK, Pydantic AI and
+Langfuse's own attributes.
 """
 
 import re
@@ -100,7 +100,7 @@ def find_conversation_id(span: Span) -> str:
 
 
 def convert_span(span: Span) -> Span:
-    """Return the span with GenAI attributes added, converted from the attributes of its convention."""
+    """Return the span with GenAI attributes added or replaced, from the attributes of its convention."""
     operation = _find_operation(span)
     added: dict[str, object] = {"gen_ai.operation.name": operation} if operation else {}
     if operation == "execute_tool":
@@ -245,7 +245,11 @@ def _iter_outputs(span: Span) -> Iterator[list[ChatMessage]]:
 
 
 def _read_logged_events(span: Span, *, is_output: bool) -> list[ChatMessage]:
-    """Return the messages in the attribute `events`, as Pydantic AI and Logfire write them."""
+    """Return the messages that Pydantic AI and Logfire write into the attribute `events`.
+
+    With `is_output`, return the model's answer, else the messages sent to the model. Without the attribute
+    `events`, read the attribute `all_messages_events`.
+    """
     if "events" not in span.attributes and "all_messages_events" not in span.attributes:
         return []
     events = decode_json(span.attributes.get("events") or span.attributes.get("all_messages_events"))
@@ -267,7 +271,10 @@ def _split_answer(messages: list[ChatMessage]) -> tuple[list[ChatMessage], list[
 
 
 def _drop_unreadable(messages: list[ChatMessage]) -> list[ChatMessage]:
-    """Return the messages, except those with only JSON objects as text, which are inputs of an agent."""
+    """Return the messages, except those in which every part is a text that holds a JSON object or list.
+
+    Such a text is the input or output of an agent's code, and no message of a person or a model.
+    """
     return [
         message
         for message in messages

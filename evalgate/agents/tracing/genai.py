@@ -74,7 +74,7 @@ def read_transcript(spans: Iterable[Span]) -> SpanTranscript:
 
 
 def is_genai(span: Span) -> bool:
-    """Return True if the span is of a tool, a model or an agent."""
+    """Return True if the span is of a tool or a model, or names any GenAI operation, such as an agent's."""
     return _is_tool(span) or _is_model(span) or bool(_get_operation(span))
 
 

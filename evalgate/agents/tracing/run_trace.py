@@ -19,7 +19,7 @@ PriceUsage = Callable[[Usage], Usage]
 
 
 class RunTrace:
-    """Collector of the steps of one run, turn by turn."""
+    """Collector of the steps of one run, turn by turn: `MOST_SPANS` steps, and of further turns the roots."""
 
     def __init__(self, price_usage: PriceUsage = lambda usage: usage) -> None:
         self._price_usage = price_usage
@@ -40,7 +40,7 @@ class RunTrace:
     ) -> None:
         """Add the next turn; its steps have times relative to the turn's beginning.
 
-        A turn gets one root: its only step of an agent without a parent, else a new step of the whole turn.
+        A turn gets one root: the step of an agent without a parent if there is exactly one, else a new step.
 
         Args:
             spans: Steps of the turn, in any order.
@@ -98,7 +98,10 @@ class RunTrace:
         )
 
     def build_spans(self) -> tuple[TraceSpan, ...]:
-        """Return all steps, turn by turn, each after its parent and in the order of their beginning."""
+        """Return the steps, turn by turn: each parent before its children, and siblings by their beginning.
+
+        If steps were left out, the first step has their number as the attribute `evalgate.steps_left_out`.
+        """
         if self._left_out and self._spans:
             first = self._spans[0]
             noted = {**first.attributes, "evalgate.steps_left_out": self._left_out}

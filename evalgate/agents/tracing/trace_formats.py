@@ -18,7 +18,7 @@ _MARKS = (b'"resourceSpans"', b'"traceID"')
 
 @frozen
 class SpanEvent:
-    """Timestamped event within a span, such as a message of a conversation."""
+    """Event within a span, such as a message of a conversation. Its time is not kept."""
 
     name: str
     attributes: JsonObject
@@ -172,7 +172,7 @@ def _read_nanoseconds(found: object) -> int:
 
 
 def is_jaeger(found: object) -> bool:
-    """Return True if the JSON value is a list of traces as Jaeger exports it."""
+    """Return True if a JSON value is an object with a list of traces, as Jaeger exports them."""
     data = found.get("data") if isinstance(found, dict) else None
     return isinstance(data, list) and all(isinstance(each, dict) and "spans" in each for each in data)
 

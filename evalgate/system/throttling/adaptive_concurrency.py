@@ -13,11 +13,12 @@ _RAMP_STEP_S = 0.05
 
 
 class AdaptiveConcurrency:
-    """A limit of slots that halves when a task is throttled, and grows by one per round of finished tasks.
+    """A limit of slots that falls when a task is throttled, and grows by one per round of finished tasks.
 
     Additive increase, multiplicative decrease (Chiu and Jain 1989, "Analysis of the Increase and Decrease
-    Algorithms for Congestion Avoidance"). A task that was already running when the limit was halved does not
-    halve it again. With `ramp_up_s`, the limit starts at 1 and reaches `most` after that many seconds.
+    Algorithms for Congestion Avoidance"). A task that was already running when the limit was lowered does
+    not lower it again. The limit is never above `most`. With `ramp_up_s`, it starts at 1 and reaches `most`
+    after that many seconds.
     """
 
     def __init__(self, most: int, *, ramp_up_s: float = 0.0, clock: Clock = REAL_CLOCK) -> None:
@@ -62,19 +63,23 @@ class AdaptiveConcurrency:
         return self._clock.now()
 
     def release_slot(self) -> None:
-        """Release a slot, and assign it to the first waiting task."""
+        """Release a slot, and assign it to the first waiting task if the limit allows."""
         self._taken -= 1
         self._wake_waiters()
 
     def on_success(self) -> None:
-        """Raise the limit after a task that finished."""
+        """Raise the limit, after a task that finished, by one divided by the limit."""
         if self._limit < self._most:
             # A full round of `limit` finished tasks adds one slot in all.
             self._limit = min(self._most, self._limit + 1 / self._limit)
             self._wake_waiters()
 
     def on_throttled(self, since: float) -> None:
-        """Lower the limit to half of the used slots, unless it fell after `since`, the start of the task."""
+        """Lower the limit to half of its value, or to half of the used slots if those are fewer.
+
+        The limit stays at least 1. Do nothing if the limit was lowered after `since`, the time at which the
+        throttled task began.
+        """
         # All tasks that were running at that time report the same overload. Were each of them to halve the
         # limit, one overload of 64 tasks would leave a single slot.
         if since > self._lowered_at:

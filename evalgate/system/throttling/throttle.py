@@ -74,7 +74,8 @@ class Throttle:
     def on_rate_limited(self, slot: Slot, wanted_s: float | None) -> None:
         """Lower the concurrency limit, and pause all turns for the seconds that the service asked for.
 
-        `slot` is that of the rejected request. A pause longer than `LONGEST_RETRY_AFTER_S` is ignored.
+        `slot` is the slot of the conversation with the rejected request. No turn is paused if the service
+        asked for no pause (None), or for a pause longer than `LONGEST_RETRY_AFTER_S`.
         """
         self._concurrency.on_throttled(slot.since)
         if wanted_s is not None and wanted_s <= LONGEST_RETRY_AFTER_S:
@@ -82,7 +83,10 @@ class Throttle:
             self._limiter.pause_until(self._paused_until)
 
     async def wait_without_slot(self, slot: Slot, wanted_s: float, *, is_rate_limited: bool) -> float:
-        """Wait `wanted_s` seconds without the slot, then wait for a slot. Return the total seconds."""
+        """Wait `wanted_s` seconds without the slot, then wait for a slot. Return the total seconds.
+
+        With `is_rate_limited`, first do the same as `on_rate_limited`.
+        """
         began = self._clock.now()
         if is_rate_limited:
             self.on_rate_limited(slot, wanted_s)
@@ -93,7 +97,8 @@ class Throttle:
     def compute_retry_delay(self, fault: int, wanted_s: float | None) -> float | None:
         """Return the seconds before the retry of a case after fault number `fault` (1-based).
 
-        Return None if it is not retried: all retries are used, or the service asked for too long a pause.
+        Return None if the case is not retried: all retries are used, or the service asked for a pause
+        longer than `LONGEST_RETRY_AFTER_S`. `wanted_s` is the pause that the service asked for.
         """
         if fault > self._policy.retries or (wanted_s or 0.0) > LONGEST_RETRY_AFTER_S:
             return None
