@@ -81,13 +81,15 @@ class SuiteScope:
     eval_sets: tuple[str, ...]
     """Arguments of the command line that name the suite's eval sets."""
     files: frozenset[str]
-    """Files of its eval sets, and what lies next to them for them."""
+    """Files of the suite's eval sets, and of the notes about their cases."""
     affects: tuple[str, ...] = ()
     """Globs that the thresholds file declares."""
     opened: frozenset[str] = frozenset()
     """Files that the agent opened in stored runs of its eval sets."""
     blind: str = ""
-    """Reason why every change concerns the suite, as `has no …`; "" if the suite's files are known."""
+    """Reason why every change concerns the suite, as `has no …`; "" if the suite's files are known.
+
+    Changes of only ignored files that no suite names do not concern the suite."""
     is_planned: bool = True
     """False: the suite is not part of this run, which only needs to know the suite's files."""
 
@@ -99,9 +101,9 @@ class FileEffect:
     path: str
     suites: tuple[str, ...]
     reason: str
-    """Part of a sentence whose subject is the file."""
+    """Rest of a sentence that begins with the path."""
     is_global: bool = False
-    """True: it concerns every suite, as a file of no suite, of the rules or of the environment does."""
+    """True: the file concerns every suite as it has rules, may change the environment, or is unknown."""
 
     @property
     def sentence(self) -> str:
@@ -137,15 +139,15 @@ class AffectedSuites:
 
     rules: ChangeRules
     effects: tuple[FileEffect, ...] = ()
-    """One for each changed file."""
+    """One for each changed file; () if `everything` is set."""
     everything: str = ""
     """Sentence on why every suite is concerned without a look at single files; "" if files decide."""
     base: str = ""
-    """Revision that the change is compared with."""
+    """Revision that the change is compared with, for reports; "" if none is known."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the suites that are concerned, in their order."""
+        """Return the names of this run's suites that are concerned, in the order of the rules."""
         if self.everything:
             return self.rules.names
         found = {name for effect in self.effects for name in effect.suites}
@@ -153,11 +155,14 @@ class AffectedSuites:
 
     @property
     def is_everything(self) -> bool:
-        """Return True if every suite is concerned."""
+        """Return True if every suite of this run is concerned."""
         return len(self.names) == len(self.rules.names)
 
     def list_reasons(self, suite: str) -> tuple[str, ...]:
-        """Return sentences on why the change concerns a suite; () if it does not. The weightiest is first."""
+        """Return sentences on why the change concerns a suite; () if the change does not concern the suite.
+
+        Sentences about files that concern every suite come first.
+        """
         if self.everything:
             return (self.everything,)
         found = [effect for effect in self.effects if suite in effect.suites]
@@ -185,7 +190,7 @@ def find_affected_suites(rules: ChangeRules, changed: Iterable[str], base: str) 
 
 
 def explain_file(rules: ChangeRules, path: str) -> FileEffect:
-    """Return the suites that a change of the file concerns, and why."""
+    """Return the suites of this run that a change of the file concerns, and why."""
     if _is_below(path, rules.rule_files):
         return FileEffect(
             path, rules.names, "decides how the agent runs or how the gate judges", is_global=True
@@ -226,16 +231,20 @@ def _explain_suite(suite: SuiteScope, path: str) -> str:
 
 
 def _is_below(path: str, files: frozenset[str]) -> bool:
-    """Return True if the path is one of the files or a folder above a file, such as a replaced link.
+    """Return True if the path is one of the files or a folder above one of the files.
 
-    Upper and lower case are the same, as on some file systems.
+    A folder that was replaced by a link is a changed path for git. Upper and lower case are the same, as on
+    some file systems.
     """
     return path.casefold() in _fold_with_parents(files)
 
 
 @lru_cache(maxsize=4_096)
 def _fold_with_parents(files: frozenset[str]) -> frozenset[str]:
-    """Return the paths and all folders above them, in lower case: a change may touch thousands of files."""
+    """Return the paths and all folders above them, in lower case.
+
+    The result is cached, because a change may touch thousands of files.
+    """
     parts = (path.casefold().split("/") for path in files)
     return frozenset("/".join(each[:count]) for each in parts for count in range(1, len(each) + 1))
 
@@ -253,8 +262,9 @@ def _get_kind(path: str) -> tuple[str, str]:
 def matches_pattern(path: str, pattern: str, *, ignore_case: bool = False) -> bool:
     """Return True if a glob matches a path, both with slashes.
 
-    `*`, `?` and `[…]` match within a folder, `**` matches any number of folders. None of them matches `..`. A
-    pattern that ends without them stands for the file and for everything below a folder of that name.
+    `*`, `?` and `[…]` match within a folder. `**` matches any number of folders, and at the end of the
+    pattern everything below them. None of these wildcards matches `..`. A pattern without a wildcard in its
+    last part stands for the file and for everything below a folder of that name.
     """
     if ignore_case:
         path, pattern = path.casefold(), pattern.casefold()
@@ -296,9 +306,10 @@ def build_json(found: AffectedSuites) -> Mapping[str, object]:
 
 
 def build_matrix(found: AffectedSuites) -> Mapping[str, object]:
-    """Return a matrix for GitHub's `fromJSON`, which refuses an empty one.
+    """Return a matrix of jobs for GitHub's `fromJSON`, with one leg for each concerned suite.
 
-    If nothing is concerned, it has one leg for all suites, so that `run --affected` reports `skipped` there.
+    GitHub refuses a matrix without legs. So if nothing is concerned, the matrix has one leg without eval
+    sets, in which `run --affected` reports `skipped`.
     """
     legs = [suite for suite in found.rules.planned if suite.name in found.names]
     include = [{"suite": each.name, "eval_sets": "\n".join(each.eval_sets)} for each in legs]

@@ -45,13 +45,14 @@ _NO_BASE = "no commit to compare with is named: this is no pull request, and the
 
 
 def find_affected(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy, revision: str) -> AffectedSuites:
-    """Return the suites of the plan that the change affects.
+    """Return the suites of the plan that the change affects: all suites if git cannot say what changed.
 
     Args:
         plan: The plan with all eval sets.
         rules: The thresholds file that applies.
         base: The policy that the plan was made with, which knows the files with rules.
-        revision: The commit to compare with; "" for the target branch of a pull request.
+        revision: The commit to compare with; "" if only the target branch of a pull request counts. A pull
+            request is compared with its target branch in either case.
     """
     rule_files = _list_rule_files(plan, rules, base)
     known = ChangeRules(tuple(_build_scopes(plan, rules)), rules.config.affected.ignored, rule_files)
@@ -67,9 +68,10 @@ def find_affected(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy, revis
 
 
 def find_unmatched_globs(rules: Thresholds, folder: Path) -> Iterator[str]:
-    """Yield a sentence, with its place, for each glob of `affects` that matches no file of the repository.
+    """Yield a sentence for each glob of `affects` that matches no file of the repository.
 
-    Without a repository nothing is yielded.
+    A sentence begins with the place of the glob, as `file:line`. Files that git ignores do not count as
+    files of the repository. Without a git repository nothing is yielded.
     """
     globs = [
         (name, at, pattern)
@@ -88,9 +90,14 @@ def find_unmatched_globs(rules: Thresholds, folder: Path) -> Iterator[str]:
 
 
 def _iter_revisions(base: BaseBranchPolicy, revision: str) -> Iterator[str]:
-    """Yield the revisions to compare with; all differences count together.
+    """Yield the revisions to compare with. The differences from all of them count together.
 
-    A pull request is always compared with its target branch too, as it may have edited the command line.
+    A pull request is compared with its target branch even if `revision` is given, because the pull request
+    may have edited the command line.
+
+    Raises:
+        UnknownChangeError: there is nothing to compare with, git does not know the target branch, or the
+            commit that is checked out does not differ from the target branch.
     """
     if revision:
         yield revision
@@ -107,10 +114,11 @@ def _iter_revisions(base: BaseBranchPolicy, revision: str) -> Iterator[str]:
 
 
 def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) -> ChangeRules:
-    """Return the rules, with `blind` set for suites with a file that is newer than the list of opened files.
+    """Return the rules, with `blind` set for suites with an opened file that changed since it was listed.
 
-    An edited file may open other files, which are not listed until the next run is stored. Files that the
-    change itself edits concern the suite anyway.
+    An edited file may open other files, which are not listed until the next run is stored.
+    Files that the change itself edits are left out, because they concern the suite anyway, and so are files
+    that git does not track.
 
     Raises:
         UnknownChangeError: git fails.
@@ -142,6 +150,8 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
 def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
     """Return the rules, with `blind` set for suites in which the agent opens files that git does not track.
 
+    Files that a glob of `ignored` matches do not count.
+
     Raises:
         UnknownChangeError: git fails.
     """
@@ -160,7 +170,10 @@ def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
 
 
 def _list_rule_files(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy) -> frozenset[str]:
-    """Return the files that decide how the agent runs in all suites, or how the gate judges."""
+    """Return the paths of files that decide how the agent runs in all suites, or how the gate judges.
+
+    Some of the paths may name no file.
+    """
     found = {rules.file, *base.rule_files, *plan.agent.settings.env_file, *_iter_agent_files(plan.agent)}
     found |= {rules.config.session.file or ""} if rules.config.session else set()
     found |= {plan.policy.baseline or "", plan.policy.quarantine or ""}
@@ -187,7 +200,7 @@ def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
 
 
 def _iter_texts(value: object) -> Iterator[str]:
-    """Yield all texts of an agent's options, and the path of the Dockerfile that `dockerfile` names."""
+    """Yield all texts in the values of an agent's options, and `context` joined with `dockerfile`."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -227,7 +240,10 @@ def _build_scopes(plan: "Plan", rules: Thresholds) -> Iterator[SuiteScope]:
 
 
 def _read_tracked_files(plan: "Plan") -> Mapping[str, frozenset[str]] | None:
-    """Return the files that the agent opened in stored runs, by eval set; None if they are not tracked."""
+    """Return the files that the agent opened in stored runs, by eval set; None if `track_files` is off.
+
+    Eval sets of which the newest run tracked no files are left out.
+    """
     if not plan.agent.settings.track_files:
         return None
     found = plan.baseline.read() if plan.baseline else None
@@ -282,7 +298,10 @@ def select_affected_cases(plan: "Plan", found: AffectedSuites) -> frozenset[Case
 
 
 def collect_tracked_files(plan: "Plan", agent: Agent, record: Record) -> tuple[TrackedFiles, ...]:
-    """Return the files that the agent opened, for whole eval sets in which every case has an answered run."""
+    """Return the files that the agent opened, by eval set; () if the agent does not track them.
+
+    Left out are eval sets with unselected cases, and eval sets with a case that has no answered run.
+    """
     if not isinstance(agent, TracksFiles):
         return ()
     opened, cases = agent.opened_files, record.group_cases()
@@ -300,7 +319,10 @@ def _digest_files(plan: "Plan", paths: Iterable[str]) -> Mapping[str, str]:
 
 
 def _digest_file(path: Path) -> str:
-    """Return the start of the SHA-256 of a file's content, or of a link's target; "" if it cannot be read."""
+    """Return 16 hexadecimal digits of the SHA-256 of a file's content, or of a link's target.
+
+    Return "" if the file or the link cannot be read.
+    """
     try:
         if path.is_symlink():
             found = hashlib.sha256(os.fsencode(path.readlink()))

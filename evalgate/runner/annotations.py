@@ -13,9 +13,9 @@ from evalgate.reporting.findings import Finding, describe_faults, list_findings,
 
 
 def list_annotated_findings(record: Record) -> list[Finding]:
-    """Return the failing cases: first one case of each failure group, then a second of each, and so on.
+    """Return the failing cases that gate: first one of each failure group, then a second of each group.
 
-    A reader who sees only the first annotations sees every kind of failure.
+    So the first annotations show as many kinds of failure as possible. Cases of no group come last.
     """
     findings = {finding.case.key: finding for finding in list_findings(record)}
     rounds = zip_longest(*[group.cases for group in list_failure_groups(record)])
@@ -24,7 +24,10 @@ def list_annotated_findings(record: Record) -> list[Finding]:
 
 
 def build_annotations(findings: Iterable[Finding], folder: str = "") -> Iterator[Annotation]:
-    """Yield an annotation for each finding, on the line of its case in the eval set."""
+    """Yield an annotation for each finding, on the line of its case in the eval set.
+
+    `folder` is the folder that paths in the findings start from, relative to the repository's root.
+    """
     for finding in findings:
         message = "\n".join(to_one_line(fault, 500) for fault in describe_faults(finding.case)) or "failed"
         path = resolve_from_root(folder, finding.case.path)
@@ -32,7 +35,11 @@ def build_annotations(findings: Iterable[Finding], folder: str = "") -> Iterator
 
 
 def build_check_annotations(record: Record, folder: str = "") -> tuple[Annotation, ...]:
-    """Return the annotations of a check run; if there are too many, the last one counts the rest."""
+    """Return the annotations of a check run, at most `MOST_ANNOTATIONS_A_REQUEST`.
+
+    With more failing cases, the last annotation says how many cases have no annotation of their own.
+    `folder` is the folder that paths in the record start from, relative to the repository's root.
+    """
     findings = list_annotated_findings(record)
     if len(findings) <= MOST_ANNOTATIONS_A_REQUEST:
         return tuple(build_annotations(findings, folder))

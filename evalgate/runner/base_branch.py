@@ -47,7 +47,11 @@ _SHOWN_OF_COMMIT = 12
 
 @dataclass
 class BaseBranchPolicy:
-    """Resolver of the files that hold rules, used while a plan is made."""
+    """Resolver of the files that hold rules, used while a plan is made.
+
+    It is a context manager. At the end of the block the copies to which paths of `resolve_path` lead are
+    removed.
+    """
 
     folder: Path
     environ: Mapping[str, str]
@@ -65,7 +69,8 @@ class BaseBranchPolicy:
         """Check that the rules that apply can be determined.
 
         Raises:
-            InvalidInputError: `--policy base` is given, and no CI variable names a base branch.
+            InvalidInputError: `--policy base` is given, and no variable of a CI service says whether a pull
+                request is tested.
         """
         if self.policy == "base" and not (
             git.describe_unmerged_change(self.environ) or is_known_service(self.environ)
@@ -103,7 +108,10 @@ class BaseBranchPolicy:
         return git.find_base_commit(self.folder, self.environ)
 
     def find_target_commit(self) -> str:
-        """Return the commit of the change's target branch, under any policy; "" if git does not know it."""
+        """Return the commit of the change's target branch, under any policy.
+
+        Return "" if git does not know the commit, or no pull request is tested.
+        """
         return git.find_base_commit(self.folder, self.environ)
 
     def describe_fetch(self) -> str:
@@ -111,13 +119,13 @@ class BaseBranchPolicy:
         return git.describe_base_fetch(self.environ)
 
     def has_file(self, path: Path) -> bool:
-        """Return True if the file exists, in the folder or on the base branch if its rules apply."""
+        """Return True if the file exists in the folder, or `has_base_file` finds it on the base branch."""
         if is_readable_name(self.folder / path):
             return True
         return self.has_base_file(path)
 
     def has_base_file(self, path: Path) -> bool:
-        """Return True if the base branch's rules apply and the base branch has the file."""
+        """Return True if the base branch's rules apply and the base branch has the file, not empty."""
         return bool(self.commit and git.read_blob(self.folder, self.commit, self.format_path(path)))
 
     def note_unverified(self, path: str) -> None:
@@ -127,7 +135,9 @@ class BaseBranchPolicy:
     def find_thresholds_file(self) -> Path | None:
         """Return the path of the thresholds file with a usual name; None if there is none.
 
-        A file of the base branch comes first: a change cannot replace it by one with an earlier name.
+        If the base branch's rules apply, a file that the base branch has comes first. So a change cannot
+        replace the thresholds file by adding a file with a name that is earlier in `DEFAULT_NAMES`. The
+        file may exist only on the base branch.
         """
         for name in DEFAULT_NAMES if self.commit else ():
             then = git.read_blob(self.folder, self.commit or "", name)
@@ -136,7 +146,13 @@ class BaseBranchPolicy:
         return find_thresholds_file(self.folder)
 
     def load_thresholds(self, path: Path, shown_as: str) -> Thresholds:
-        """Read the base branch's version of a thresholds file, or the change's own if the base has none."""
+        """Read the version of a thresholds file that `resolve_path` chooses.
+
+        `shown_as` is the name of the file in messages.
+
+        Raises:
+            InvalidInputError: the file cannot be read or has a problem, or as `resolve_path` raises it.
+        """
         return replace(load_thresholds(self.resolve_path(path), shown_as), base=path.parent)
 
     def load_chosen_thresholds(self, given: str | None) -> Thresholds:
@@ -144,6 +160,9 @@ class BaseBranchPolicy:
 
         A folder in place of a file holds the criteria of each eval set, as tRPC-Agent-Go's base folder of
         metrics does.
+
+        Raises:
+            InvalidInputError: as `load_thresholds` raises it.
         """
         if given is not None and (self.folder / given).is_dir():
             return Thresholds(DEFAULT_CONFIG, self.folder, criteria_folder=given)
@@ -157,10 +176,12 @@ class BaseBranchPolicy:
     def resolve_path(self, path: Path) -> Path:
         """Return the path to read for a file with rules: `path` itself, or a copy of the base's version.
 
-        A file that the base does not have is the change's own; a notice says so.
+        If the base has no version of the file, `path` is returned, with a notice if git tracks the file.
+        The copy exists until the end of the block.
 
         Raises:
-            InvalidInputError: `--policy base` is given, and the base's rules are not available.
+            InvalidInputError: `--policy base` is given and git does not know the base commit, or the copy
+                cannot be written.
         """
         self.rule_files.add(self.format_path(path))
         found = self._copy_base_version(path)
@@ -178,7 +199,14 @@ class BaseBranchPolicy:
         return os.path.relpath(self.folder / path, self.folder)
 
     def read_metric_code(self, entry: str, roots: Sequence[str]) -> MetricCode:
-        """Read the code of a custom metric and of its imports, from the base branch if it has the metric."""
+        """Read the code of a custom metric and of its imports, from the base branch if that has the metric.
+
+        `entry` is the entry point of the metric. `roots` are further folders in which Python looks for
+        modules.
+
+        Raises:
+            InvalidInputError: `--policy base` is given and git does not know the base commit.
+        """
         from evalgate.metrics.metric_code import read_metric_code
         from evalgate.system.committed_files import CommittedFiles, FolderFiles
 
@@ -222,7 +250,11 @@ class BaseBranchPolicy:
             )
 
     def check_eval_sets(self, paths: Iterable[str]) -> None:
-        """Add a notice about eval sets that the change edits or adds: the change's own contents are used."""
+        """Add a notice about eval sets that the change edits or adds: the change's own contents are used.
+
+        No notice is added if the rules of the base branch do not apply, or about files that git does not
+        track.
+        """
         named = sorted({path for path in paths if path})
         if not self.commit or not named:
             return
@@ -252,9 +284,12 @@ class BaseBranchPolicy:
                 )
 
     def _copy_base_version(self, path: Path) -> Path | None:
-        """Copy the base branch's version; return the copy's path, where no file is if the base has none.
+        """Copy the base branch's version of a file and return the path of the copy.
 
-        Return None if the checked-out file is to be used, as for a file that git does not track because an
+        If the base has no version but git tracks the file, no file exists at this path.
+
+        Return None if the checked-out file is to be used: the rules of the base branch do not apply, git
+        does not know the base commit, or neither the base branch nor git's index has the file, as if an
         earlier step downloaded it.
         """
         if self.commit is None:
@@ -283,7 +318,12 @@ class BaseBranchPolicy:
         return copy
 
     def open_baseline(self, path: str, owner: tuple[int, int] | None) -> BaselineStore:
-        """Open the baseline in a file; the base branch's version is read-only."""
+        """Open the baseline in a file; the base branch's version is read at once, and read-only.
+
+        Raises:
+            InvalidInputError: the base branch's version is no valid baseline, or cannot be found or copied,
+                as `resolve_path` describes.
+        """
         from evalgate.baselines.stores.file import FileStore
 
         self.rule_files.add(self.format_path(self.folder / path))
@@ -354,7 +394,7 @@ def _diff_lines(then: str, now: str) -> Iterator[str]:
 
 
 def open_store(name: str | None, workspace: Workspace, base: BaseBranchPolicy) -> BaselineStore | None:
-    """Open the baseline that `gate.baseline` or `--baseline` names; None if nothing does."""
+    """Open the baseline `name` of `gate.baseline` or `--baseline`; return None if `name` is None."""
     if name is None:
         return None
     context = StoreContext(workspace.folder, base.environ, workspace.owner)

@@ -20,7 +20,7 @@ _SCOPE_KEYS = ("ids", "tags")
 def add_case_checks(
     suites: Sequence[Suite], rules: Thresholds, context: MetricContext, environment: MetricEnvironment
 ) -> tuple[Suite, ...]:
-    """Return the suites with the checks of their case notes, each for its own case only.
+    """Return the suites with the checks of their case notes added, each check for its own case only.
 
     Raises:
         InvalidInputError: with every wrong check, at its line in the notes.
@@ -40,7 +40,10 @@ def add_case_checks(
 def _iter_case_rules(
     eval_set: EvalSet, rules: Thresholds, context: MetricContext, problems: list[Problem]
 ) -> Iterator[tuple[str, Thresholds]]:
-    """Yield the id and the checks of each selected case that has checks."""
+    """Yield the id and the checks of each selected case that has checks.
+
+    Wrong checks are appended to `problems`; a case with checks that cannot be parsed is left out.
+    """
     if eval_set.checks is None:
         return
     selected = None if eval_set.is_whole else {case.eval_id for case in eval_set.cases}
@@ -92,7 +95,11 @@ def _bind_checks(
     environment: MetricEnvironment,
     problems: list[Problem],
 ) -> list[BoundMetric]:
-    """Return the metrics of all checks; equal checks of several cases are one metric."""
+    """Return the metrics of all checks; equal checks of several cases are one metric.
+
+    Wrong checks are appended to `problems`. No metric is built for the new checks of a case with a wrong
+    one.
+    """
     built: dict[tuple[str, str], BoundMetric] = {}
     cases: dict[tuple[str, str], set[CaseKey]] = {}
     for eval_id, rules in case_rules:

@@ -51,8 +51,8 @@ def check_target(out: str, to: str | None, eval_id: str | None, workspace: Works
     """Check that a case can be added to a file later; a file that does not exist yet is accepted.
 
     Raises:
-        InvalidInputError: the id is invalid, or the file is no eval set that can be edited, has another
-            format than `to`, or has a case `eval_id` already.
+        InvalidInputError: the id is invalid, or the file is no eval set that can be edited, cannot be read
+            in the format `to`, or has a case `eval_id` already.
     """
     if eval_id is not None and not is_valid_id(eval_id):
         raise InvalidInputError(f"the id of a case must not be empty or hold control characters: {eval_id!r}")
@@ -65,11 +65,12 @@ def save_cases(
 ) -> SavedCases:
     """Write cases without secrets to a new file, or add them to an eval set; return what was written.
 
-    `to` is the name of the format; None: that of the file, or Google ADK's for a new file.
+    Cases that the format cannot hold are left out. `to` is the name of the format; None: the format of the
+    file, or Google ADK's for a new file. A file keeps its format if it can also be read in the format `to`.
 
     Raises:
-        InvalidInputError: the file cannot be written, is of another format or no eval set, has a case of the
-            same id, or can hold none of the cases.
+        InvalidInputError: the file cannot be written, is no eval set, cannot be read in the format `to`,
+            has a case of the same id, or can hold none of the cases.
     """
     redacted = redactor.redact_tree(tuple(cases))
     is_redacted = redacted != tuple(cases)

@@ -12,19 +12,20 @@ from evalgate.core.types import CaseKey, CasePolicy, EvalSet, ScopedThreshold
 from evalgate.datasets.cases import describe_idle_names, select_cases
 
 CasePolicies: TypeAlias = Mapping[tuple[str, str], CasePolicy]
-"""(Eval set, case) to its policy; cases that no rule matches are left out."""
+"""(Eval set, case) to its policy; cases without tags that no rule changes are left out."""
 
 
 def resolve_case_policies(
     rules: Thresholds, case_rules: Sequence[CaseRule], eval_sets: Iterable[EvalSet], *, is_part: bool = False
 ) -> CasePolicies:
-    """Return the policy of each case; if rules disagree the later one wins, and tags add up.
+    """Return the policies of cases, from their own tags and the rules; the later of two rules wins.
 
-    `is_part`: the user selected some of the cases, so a rule may name others.
+    The tags of a case and of its rules add up. `is_part`: the user selected some of the cases, so a rule
+    may name others.
 
     Raises:
-        InvalidInputError: a rule, or a name in it, matches no case, or it names a metric that is not
-            among the criteria.
+        InvalidInputError: a rule, or a name in it, matches no case (unless `is_part`), or a rule names a
+            metric that is not among the criteria.
     """
     eval_sets = tuple(eval_sets)
     tagged = ((each, case) for each in eval_sets for case in each.cases if case.tags)

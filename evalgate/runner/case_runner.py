@@ -67,7 +67,11 @@ class AttemptHistory:
         """Usage of the simulated users in these attempts."""
 
     def add_attempt(self, run: CaseRun) -> None:
-        """Append a failed attempt and its usage."""
+        """Append a failed attempt and its usage.
+
+        Raises:
+            ValueError: the run has no failure.
+        """
         if run.failure is None:
             raise ValueError("an attempt without a failure is not given up")
         self._attempts.append(Attempt(run.outcome, run.failure, run.duration_s, run.usage))
@@ -99,7 +103,8 @@ class CaseRunner:
             agent: The agent, which has been entered.
             create_user: Function that creates the user of a run.
             throttle: Limits of how fast and how often cases are begun.
-            stop_reason: Function that is called before a retry, and prevents it by returning a failure.
+            stop_reason: Function that prevents a retry by returning a failure. It is called before each
+                retry, except before one alone in a worker.
             create_trace: Function that creates the trace of a run; None: runs keep none.
         """
         self._agent = agent
@@ -111,13 +116,14 @@ class CaseRunner:
     async def make_run(self, case: EvalCase, run: int, earlier: AttemptHistory | None = None) -> CaseRun:
         """Make a run of a case, and retry it if something other than the agent failed.
 
-        If its worker died, a case is run once more, alone in a worker. After a fault that may pass, it is run
-        again after a pause. If its machine was lost, it is run again at once, at most `_MOST_MOVES` times.
+        If its worker died, a case is run once more, alone in a worker. After a fault that may pass, the
+        case is run again after a pause, as often as the throttle allows. If its machine was lost, the case
+        is run again at once, at most `_MOST_MOVES` times.
 
         `earlier` collects the failed attempts, so that they are available even if the call is cancelled.
 
         Raises:
-            AgentUnreachableError: as the agent raises it.
+            AgentUnreachableError: the agent cannot be reached.
         """
         earlier = AttemptHistory() if earlier is None else earlier
         alone, faults, moves = False, 0, 0
@@ -142,7 +148,10 @@ class CaseRunner:
                 await self._throttle.wait_seconds(pause)
 
     async def _run_attempt(self, case: EvalCase, run: int, slot: Slot, *, alone: bool) -> _AttemptResult:
-        """Run a case once, in a slot that is taken, and tell the throttle how it ended."""
+        """Run a case once, in a slot that is taken, and tell the throttle how it ended.
+
+        A case with recorded replies is not run: its replies are the result.
+        """
         if case.recorded is not None:
             said = tuple(turn.user for turn in case.turns)
             ended = _AttemptResult(CaseRun(run, "answered", case.recorded, said=said))
@@ -210,7 +219,7 @@ _UNSUPPORTED_RECORDING = (
 
 
 class _ConversationDriver:
-    """One conversation between a user and the agent; its turns survive the failure of a later one."""
+    """One conversation between a user and the agent. Its turns are kept if a later turn fails."""
 
     def __init__(self, user: User, throttle: Throttle, slot: Slot) -> None:
         self.session: AgentSession | None = None

@@ -1,4 +1,4 @@
-"""Select cases of a plan by the options `--tag`, `-k`, `--failed` and `--sample`."""
+"""Select cases of a plan by the options `--affected`, `--tag`, `-k`, `--failed` and `--sample`."""
 
 import shlex
 from collections.abc import Collection, Iterable, Sequence
@@ -79,7 +79,13 @@ def _list_candidates(plan: "Plan") -> list[Candidate]:
 def select_candidates(
     every: Sequence[Candidate], options: SelectionOptions, folder: Path
 ) -> Sequence[Candidate]:
-    """Return the cases that all options select, in their order."""
+    """Return the cases that every given option selects, in the order of `every`.
+
+    `--sample` draws from the cases that the other options select. `--affected` is not applied here.
+
+    Raises:
+        InvalidInputError: an option is wrong, or no case is left.
+    """
     found: Sequence[Candidate] = every
     if options.tags:
         found = _select_tagged(found, options.tags)
@@ -95,7 +101,10 @@ def select_candidates(
 
 
 def _select_tagged(cases: Sequence[Candidate], tags: Iterable[str]) -> Sequence[Candidate]:
-    """Return the cases with one of the tags, but without any tag that is given behind a `!`."""
+    """Return the cases with a wanted tag and without any unwanted tag, which is given behind a `!`.
+
+    If no tag is wanted, all cases without an unwanted tag are returned.
+    """
     known = {tag for case in cases for tag in case.tags}
     wanted = {tag for tag in tags if not tag.startswith("!")}
     unwanted = {tag.removeprefix("!") for tag in tags if tag.startswith("!")}
@@ -120,7 +129,11 @@ def _select_matching(cases: Sequence[Candidate], keyword: str) -> Sequence[Candi
 
 
 def _select_failed(cases: Sequence[Candidate], results: str, folder: Path) -> Sequence[Candidate]:
-    """Return the cases that did not pass in a `results.json`: they failed, or have no result."""
+    """Return the cases with another status than `passed` in a `results.json`.
+
+    Cases that the file does not have are left out. Without the file, the record that the last run kept
+    beside it is read.
+    """
     previous = f"{results}{PREVIOUS_SUFFIX}"
     if not (folder / results).exists() and (folder / previous).exists():
         results = previous  # a run was killed before it wrote its own
@@ -164,7 +177,10 @@ def draw_sample(cases: Sequence[Candidate], size: int, seed: int) -> Sequence[Ca
 
 
 def allocate_sample(sizes: Collection[int], wanted: int) -> list[int]:
-    """Return the part of `wanted` for each stratum, in proportion to its size; the sum is `wanted`."""
+    """Return the share of each stratum, in proportion to its size; the sum of the shares is `wanted`.
+
+    At least one of the `sizes` must be above 0, and `wanted` must not be above their sum.
+    """
     total = sum(sizes)
     shares = [size * wanted // total for size in sizes]
     remainders = [size * wanted % total for size in sizes]

@@ -15,11 +15,12 @@ def complete_sessions(
 ) -> tuple[EvalSet, ...]:
     """Return the eval sets with the section `session` applied to their cases.
 
-    `folder`: the working directory. `is_part`: the user selected some of the eval sets, so the file may be
-    for others.
+    A case keeps its own names of app and user. `folder`: the working directory. `is_part`: the user
+    selected some of the eval sets, so the session file may be for others.
 
     Raises:
-        InvalidInputError: the file is no session, or no eval set has the old format that needs it.
+        InvalidInputError: the session file is no session, or no eval set has the old format that needs it
+            (unless `is_part`).
     """
     if config.file is not None:
         eval_sets = _set_initial_session(eval_sets, config.file, folder, is_part=is_part)

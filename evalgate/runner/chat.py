@@ -105,7 +105,9 @@ def resolve_agent_setup(
 
 
 def read_state(path: Path, shown_as: str) -> JsonObject:
-    """Return the session state in a JSON file: the object itself, or its key `state` as ADK's sessions have.
+    """Return the session state in a JSON file: the object in its key `state`, else the whole object.
+
+    The sessions of Google ADK have such a key.
 
     Raises:
         InvalidInputError: the file cannot be read, or holds no object.
@@ -143,7 +145,9 @@ class Chat:
     """Conversation of a person with an agent that has been entered; it can begin again.
 
     An agent cannot take a turn back, or go on from half of a turn. So a turn that failed or was cancelled
-    ends the conversation. `turns` are kept, and `is_cut_off` is True until another conversation begins.
+    ends the conversation. Earlier `turns` are kept, and if there are any, `is_cut_off` is True. Then call
+    `begin_again` or `repeat_turns`: `send_message` alone would begin a conversation that does not know
+    them.
     """
 
     def __init__(
@@ -158,7 +162,7 @@ class Chat:
         self._last = SessionResult()
         self.turns: list[ChatTurn] = []
         self.failed_trace: tuple[TraceSpan, ...] = ()
-        """Steps of the last turn if it has no reply, with times from its beginning."""
+        """Steps of the last turn if the turn failed, with times from its beginning; () otherwise."""
 
     @property
     def session_input(self) -> SessionInput:
@@ -167,7 +171,7 @@ class Chat:
 
     @property
     def is_cut_off(self) -> bool:
-        """Return True if there are turns that the agent's present conversation does not know."""
+        """Return True if there are turns and the conversation that they belong to is over."""
         return bool(self.turns) and self._session is None
 
     @property
@@ -176,7 +180,10 @@ class Chat:
         return self._last.final_state
 
     async def send_message(self, text: str, on_event: Callable[[Event], None] = lambda _: None) -> ChatTurn:
-        """Send a message and return the turn; `on_event` gets the events that are known before its end.
+        """Send a message and return the turn.
+
+        `on_event` gets the events that are known before the turn's end, if the agent's sessions stream
+        events.
 
         Raises:
             ChatError: there is no reply.
@@ -319,10 +326,13 @@ def choose_case_id(text: str, taken: Sequence[str] = ()) -> str:
 
 
 def select_turns(text: str, count: int) -> tuple[int, ...]:
-    """Return the 0-based indices of the turns that a person picks, as in `1-3,5`; all of them for "".
+    """Return the 0-based indices of the turns that a person picks, as in `1-3,5`; all for blank text.
+
+    `count` is the number of turns. The text counts turns from 1. The indices are sorted, without
+    repetitions.
 
     Raises:
-        ValueError: the text is no such list, or names a turn beyond `count`.
+        ValueError: the text is no list of numbers and ranges, or names a turn outside of 1 to `count`.
     """
     if not text.strip():
         return tuple(range(count))

@@ -19,13 +19,13 @@ def limit_checks(
     *,
     is_part: bool,
 ) -> tuple[BoundMetric, ...]:
-    """Return the metrics; a check that names cases is limited to these.
+    """Return the metrics, with each check that names cases limited to the named cases.
 
     `policies` hold the tags of cases. `is_part`: the user selected some of the cases, so a check may name
-    others; it is then left out.
+    others; a check that matches none of the selected cases is left out.
 
     Raises:
-        InvalidInputError: a check, or a name in it, matches no case.
+        InvalidInputError: a check, or a name in it, matches no case (unless `is_part`).
     """
 
     def find_tags(key: CaseKey) -> Sequence[str]:

@@ -31,7 +31,10 @@ class UsageEstimate:
 
     @property
     def lacks_price(self) -> bool:
-        """Return True if the cost of some tokens is unknown; older baselines store an unknown cost as 0."""
+        """Return True if the cost of some tokens is unknown.
+
+        A cost of 0 for tokens counts as unknown too: older baselines store an unknown cost as 0.
+        """
         return self.unpriced or (self.tokens > 0 and self.usd == 0)
 
 
@@ -46,11 +49,11 @@ class CostEstimate:
     seconds: float
     """Duration of the conversations at the given concurrency."""
     source: str
-    """Branch and commit such as `main@1a2b3c4`, as far as they are known."""
+    """Branch and commit such as `main@1a2b3c4`, as far as known; the baseline's path if neither is."""
     unknown: int = 0
-    """Number of cases that the baseline does not have; each counts as the average of the others."""
+    """Number of cases without stored runs; each counts as the average of the others."""
     agent_is_silent: bool = False
-    """True: the agent did not report its usage."""
+    """True: the agent reported its usage in none of the stored runs."""
 
     @property
     def whole(self) -> UsageEstimate:
@@ -70,7 +73,11 @@ class _TypicalRun:
 
 
 def estimate_cost(wanted: Mapping[CaseKey, int], baseline: Baseline, concurrency: int) -> CostEstimate | None:
-    """Estimate the given number of runs of each case; return None if the baseline has none of the cases."""
+    """Estimate the usage of runs from stored runs; return None if the baseline has runs of no wanted case.
+
+    `wanted` maps each case to its number of runs. `concurrency` is the number of conversations at the same
+    time, at least 1.
+    """
     known = {case.key: _summarize_case(case) for case in baseline.cases if case.runs}
     asked = {key: known[key] for key in wanted if key in known}
     if not asked:
@@ -223,7 +230,7 @@ def _round_two_digits(value: float) -> str:
 
 
 def format_money(usd: float) -> str:
-    """Return an amount such as `$1.20`, or `$0.0034` with two digits if it is below a cent."""
+    """Return an amount such as `$1.20`, or `$0.0034` with at most two significant digits below a cent."""
     if usd >= 0.01 or not usd:
         return f"${usd:,.2f}"
     places = 1 - math.floor(math.log10(usd))
@@ -231,7 +238,7 @@ def format_money(usd: float) -> str:
 
 
 def format_time(seconds: float) -> str:
-    """Return a duration such as `40 s`, `12 min` or `3.5 h`."""
+    """Return a duration such as `less than a second`, `40 s`, `12 min` or `3.5 h`."""
     if seconds < 1:
         return "less than a second"
     if seconds < 90:

@@ -9,9 +9,11 @@ from evalgate.runner.reevaluation import BaselineTarget
 
 
 def load_current_limits(target: BaselineTarget, thresholds: str | None) -> BaselineLimits:
-    """Return the limits of the target's thresholds file; `thresholds` is the name that the user gave it.
+    """Return the limits of the target's thresholds file.
 
-    The eval sets are read only if the file has thresholds for some of their cases.
+    `thresholds` is the path of the file as the user named it; None if the user named none. The eval sets
+    are read only if the file has thresholds for some of their cases. If the eval sets cannot be read, only
+    the limits of all cases are returned, with the reason as `remark`.
     """
     common = {each.metric: each.threshold if each.gates else None for each in target.criteria}
     if not any(rule.criteria for rule in target.config.cases):

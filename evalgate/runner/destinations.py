@@ -43,7 +43,9 @@ def resolve_destinations(
     webhook: str | None = None,
     webhook_format: WebhookFormat = "json",
 ) -> Destinations:
-    """Check the addresses of the command line, and complete them with the variables of OpenTelemetry.
+    """Check the addresses of the command line, and complete `otlp` with the variables of OpenTelemetry.
+
+    `otlp` is an address, or `env` to take the address from these variables.
 
     Raises:
         InvalidInputError: an address is not one of http or https, or a variable is missing or wrong.
@@ -60,9 +62,10 @@ def resolve_destinations(
 def send_record(
     record: Record, destinations: Destinations, folder: Path, environ: Mapping[str, str]
 ) -> Iterator[str]:
-    """Send a redacted record, and yield a notice about each server that did not take all of it.
+    """Send a redacted record, and yield a notice for each failure to send all of it.
 
-    One part of a sharded run is not sent: `evalgate merge` sends the whole run.
+    The record is sent while the notices are iterated, not before. The record of a shard is not sent:
+    `evalgate merge` sends the whole run.
     """
     if record.shard is not None:
         return
@@ -131,7 +134,10 @@ def _build_otlp_target(otlp: str, environ: Mapping[str, str]) -> HttpTarget:
 
 
 def _read_setting(name: str, environ: Mapping[str, str]) -> str:
-    """Return the variable of the signal `logs` if it is set, else the variable `name`; "" without both."""
+    """Return the value of the variable `name` for the signal `logs` if it is set, else that of `name`.
+
+    Return "" if neither is set.
+    """
     own = name.replace("_OTLP_", "_OTLP_LOGS_")
     return (environ.get(own) or environ.get(name) or "").strip()
 

@@ -92,7 +92,8 @@ class Evaluation:
     def count_planned_runs(self, sampler: SamplingStrategy) -> Mapping[tuple[str, str], int]:
         """Return the number of planned first runs of each case, by (eval set id, case id).
 
-        These runs are made before any result is known. Runs that exist already do not count.
+        These runs are made before any result is known. Runs that exist already do not count. Cases without
+        planned runs are left out.
         """
         wanted = self._select_missing_runs(sampler.plan_first_runs(len(self._case_index)))
         named = ((suite.eval_set.eval_set_id, case.eval_id) for suite, case in self._case_index.iter_cases())
@@ -106,10 +107,18 @@ class Evaluation:
         begin: Callable[[], None] = lambda: None,
         then: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Make every run that the sampler wants, until it is interrupted.
+        """Start the agent and make every missing run that the sampler wants.
 
-        `begin` is called before the agent's first turn, once it is certain that the agent exists. `then` is
-        awaited after the last run, while the agent still runs.
+        Fewer runs are made if a judge is unreliable, the agent cannot be reached or the budget is spent. A
+        cancellation is not raised: `interrupted` is True then.
+
+        Args:
+            agent: The agent, not entered.
+            sampler: The strategy that plans the runs.
+            while_starting: Function that is called while the agent starts.
+            begin: Function that is called before the agent's first turn, once it is certain that the agent
+                exists.
+            then: Function that is awaited after the last run, while the agent still runs.
 
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.
@@ -132,7 +141,8 @@ class Evaluation:
     ) -> None:
         """Score runs that were made earlier, by the index of their case, instead of making any.
 
-        `hide` redacts the secrets of a case, as they are redacted in the runs.
+        Nothing is scored if a judge is unreliable. `hide` redacts the secrets of a case, as they are
+        redacted in the runs.
         """
         async with self._plan.judge_resolver.judges, close_metrics(self._plan):
             if not await self.is_judge_reliable():
@@ -174,7 +184,7 @@ class Evaluation:
         await self._make_wanted_runs(agent, sampler, self._plan_missing_runs(sampler, index), index)
 
     async def make_runs(self, agent: Agent, sampler: SamplingStrategy) -> None:
-        """Make every run that the sampler wants with an agent that was started."""
+        """Make every missing run that the sampler wants, with an agent that was started."""
         await self._make_wanted_runs(agent, sampler, self._plan_missing_runs(sampler))
 
     async def _make_wanted_runs(
@@ -315,8 +325,8 @@ class Evaluation:
     def _record_usage(self) -> None:
         """Write the usage to the journal before the runs that caused it, because these may never end.
 
-        Calls in progress count with an unknown cost: if the gate is killed, the provider may still charge for
-        them. The next usage line replaces this one.
+        Calls in progress count with an unknown cost: if the gate is killed, the provider may still charge
+        for them. The next usage line replaces this one.
         """
         if self._scope.store is not None:
             judges = self._plan.judge_resolver.judges
@@ -329,7 +339,10 @@ class Evaluation:
             )
 
     def collect_results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
-        """Return every case in file order. Runs beyond `rounds` are in no mean; None: all runs count."""
+        """Return the result of every case, in the order of the plan.
+
+        Runs with a number above `rounds` are marked as follow-ups and are in no mean; None: all runs count.
+        """
         known = self._known.get(rounds)
         if known is None:
             known = self._known[rounds] = tuple(self._iter_case_results(rounds))
@@ -340,7 +353,7 @@ class Evaluation:
         return self._results[index]
 
     def build_case_result(self, index: int) -> CaseResult:
-        """Return one case over its runs until now, without its fingerprint."""
+        """Return the result of one case from its runs until now, without the case's fingerprint."""
         return self._score_case_runs(
             index, self._case_index.get_suite(index), self._case_index.get_case(index)
         )

@@ -54,9 +54,11 @@ class JudgeAssessment:
 def assess_judges(
     store: LabelStore, floors: Mapping[str, float], used: Mapping[str, Sequence[str]] | None = None
 ) -> list[JudgeAssessment]:
-    """Compare the judge of each metric with people: the judge that its newest sample was drawn for.
+    """Compare judges with people.
 
-    `used` chooses the judges of a run instead: fingerprints of judges by the names of the run's metrics.
+    By default these are the judges that each metric's newest sample was drawn for. `used` chooses the
+    judges of a run instead: fingerprints of judges by the names of the run's metrics. Judges without a
+    sample are left out. `floors` maps the name of a figure to its floor.
     """
     newest = {(each.metric, each.fingerprint): each for each in store.samples}
     if used is None:
@@ -190,7 +192,7 @@ class LabelCheck:
 
     assessments: tuple[JudgeAssessment, ...]
     unlabelled: tuple[str, ...]
-    """Judged metrics without a sample of answers of their judge in the run."""
+    """Judged metrics with a judge of which no answers were drawn for people to label."""
 
     @property
     def unreliable(self) -> tuple[str, ...]:
@@ -203,7 +205,10 @@ class LabelCheck:
         )
 
     def iter_notices(self) -> Iterator[str]:
-        """Yield a sentence about each judge that meets its floors, and each with too few labels."""
+        """Yield a sentence about each judge that meets its floors, and about each with too few labels.
+
+        One more sentence names the metrics in `unlabelled`. Judges that miss a floor are in `unreliable`.
+        """
         for each in self.assessments:
             if each.missed:
                 continue

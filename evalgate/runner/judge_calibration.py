@@ -78,10 +78,11 @@ class AnchorSet:
 
 
 def read_anchors(path: Path, shown_as: str, floor: float, metrics: Sequence[BoundMetric]) -> AnchorSet:
-    """Read the anchors of a file.
+    """Read the anchors of a file; `floor` is the share that the judge must meet, 0 to 1.
 
     Raises:
-        InvalidInputError: with every problem of the file.
+        InvalidInputError: the file cannot be read or is wrong, or an anchor names no judged metric of
+            `metrics`.
     """
     document = read_config_document(path, shown_as)
     try:

@@ -1,4 +1,8 @@
-"""Run the gate from start to end: load, run, score, compare, decide, report."""
+"""Make the runs of a plan and build their record: score, compare, decide.
+
+The baseline is read, and the agent and the journal are set up here. Eval sets are in the plan already, and
+`publish` writes the reports.
+"""
 
 import asyncio
 import time
@@ -115,7 +119,10 @@ class GateRun:
         )
 
     def build_record(self) -> Record:
-        """Compare the runs with the baseline, decide the verdict and return the whole record."""
+        """Compare the runs with the baseline, decide the verdict and return the whole record.
+
+        The record of a shard has only the results, without a comparison and a verdict on the agent.
+        """
         from evalgate.runner.record_builder import RunTiming, build_record
 
         duration = round(time.monotonic() - self._clock, 3)
@@ -148,7 +155,9 @@ def prepare_run(
     options: RunOptions = WHOLE,
     tell: Callable[[str], object] = lambda _: None,
 ) -> Iterator[GateRun]:
-    """Read the baseline, open the journal and build the agent; `tell` gets notices for the user.
+    """Read the baseline, lock the journal and build the agent; all is closed after the block.
+
+    `tell` gets sentences about the expected usage before anything is spent.
 
     Raises:
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.
@@ -197,6 +206,9 @@ def run_gate(
 ) -> Record:
     """Run every case of the plan, decide the verdict and return the whole record.
 
+    If the plan has no suite that the change affects, nothing is run, and the verdict is `skipped`. Not for
+    use within an event loop.
+
     `begin` and `while_starting` are called as by `GateRun.make_runs`, and `tell` as by `prepare_run`.
 
     Raises:
@@ -220,8 +232,8 @@ def run_gate(
 def _read_baseline(plan: Plan) -> Baseline | None:
     """Return the baseline, or None if there is none yet.
 
-    A case that broke on the default branch keeps only its runs since the break, so that later changes are not
-    blamed for it.
+    A case that broke on the default branch keeps only its runs since the break, so that later changes are
+    not blamed for it.
 
     Raises:
         InvalidInputError: the baseline cannot be read, or is named on the command line and does not exist.
@@ -310,10 +322,13 @@ _NO_CONTROL_OF_SHARDS = (
 
 
 def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: ProgressListener) -> Record:
-    """Merge the records of all shards of a run; `records` are file names and contents.
+    """Merge the records of all shards of a run and decide the verdict.
+
+    `records` holds the file name and the record of each shard, at least one.
 
     Raises:
-        InvalidInputError: with every problem: a shard is doubled, of another run, or contradicts itself.
+        InvalidInputError: a shard is doubled, of another run, or contradicts itself; or the baseline or the
+            anchor cannot be used.
         NoVerdictError: a shard is missing or did not come to its end.
     """
     from evalgate.runner.record_builder import RunTiming
@@ -346,7 +361,7 @@ def build_record_from_runs(
     """Compare runs that were made elsewhere with the baseline, decide the verdict and return the record.
 
     Raises:
-        InvalidInputError: the baseline cannot be read.
+        InvalidInputError: the baseline or the anchor cannot be used.
     """
     from evalgate.runner.record_builder import RunTiming
 

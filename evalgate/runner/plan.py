@@ -1,7 +1,8 @@
 """Build the plan of a run from the command line and the thresholds file.
 
-All errors in files, names, options and folders are found here, before anything runs. Later steps read only
-the `Plan`, never the user's input.
+Errors in files, names and options are found here, before anything runs. Errors of the baseline, the
+journal, the folder of the reports and the agent's own code are found when the run begins. Later steps read
+only the `Plan`, never the user's input.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -128,7 +129,8 @@ class Plan:
     def apply_default_runs(self, baseline: Baseline | None) -> "Plan":
         """Return the plan with `runs: auto` if the user gave no number and the baseline has enough runs.
 
-        A recording or a deterministic agent answers the same each time: one run is enough.
+        Enough are `MEASURED_RUNS` runs of at least half of the cases. A recording or a deterministic agent
+        answers the same each time: one run is enough.
         """
         repeats_itself = self.agent.settings.kind == "replay" or self.policy.deterministic
         if self.runs_given or baseline is None or repeats_itself:
@@ -158,7 +160,7 @@ class Plan:
     def thresholds(self) -> Mapping[tuple[str, str], Mapping[str, float | None]]:
         """Return the score that a run must reach, by (eval set, case) and then by metric.
 
-        It is None for metrics that are only reported.
+        The score is None for metrics that are only reported.
         """
         return {
             (suite.eval_set.eval_set_id, case.eval_id): {

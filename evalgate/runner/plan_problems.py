@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def load_rules(load: Callable[[], Thresholds], overrides: Overrides) -> Iterator[Thresholds]:
-    """Load the thresholds file, and add all of its problems to an error in the block.
+    """Load the thresholds file, and add the problems of its agent and criteria to an InvalidInputError.
 
-    So users can fix all problems in one go. Otherwise the first error would end the check: each section is
-    checked by the code that uses it, one section after the other.
+    The error may be raised by `load` or in the block. So users can fix these problems in one go. Otherwise
+    the first error would end the check: each section is checked by the code that uses it, one after the
+    other.
     """
     rules: Thresholds | None = None
     try:
@@ -82,7 +83,10 @@ def check_judges(judge_resolver: JudgeResolver, rules: Thresholds) -> None:
 
 
 def iter_notices(suites: Sequence[Suite]) -> Iterator[str]:
-    """Yield notices about ignored contents of eval sets, and about metrics without expectations."""
+    """Yield the notices of thresholds files and eval sets.
+
+    They are about ignored contents, metrics without expectations, and old formats.
+    """
     from evalgate.datasets.lints.thresholds import find_empty_trajectories
 
     for rules in {id(suite.rules): suite.rules for suite in suites}.values():
@@ -114,7 +118,7 @@ def _index_metrics(suite: Suite) -> dict[str, Metric]:
 
 
 def iter_plan_notices(config: Config, suites: Sequence[Suite]) -> Iterator[str]:
-    """Yield the notices of a run: about criteria, eval sets, and recordings that answer tools."""
+    """Yield the notices of a run: about criteria, eval sets, recorded tools and `agent.track_files`."""
     yield from filter(None, map(describe_default_criteria, suites))
     yield from iter_notices(suites)
     yield from _describe_recordings(config, suites)

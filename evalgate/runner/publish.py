@@ -1,4 +1,7 @@
-"""Publish a record, without changing the verdict: report files, terminal, and posts to pull requests."""
+"""Publish a record: report files, terminal, posts to pull requests, and messages to other systems.
+
+Only a report that cannot be written changes the verdict: it withdraws an open one.
+"""
 
 import os
 import shutil
@@ -55,7 +58,8 @@ def post_record(
 ) -> Iterator["PostNotice"]:
     """Post what `options` ask for to the pull or merge request, and yield a notice about each post.
 
-    The arguments are those of `build_post_content`.
+    Each post is sent while the notices are iterated, not before. `record`, `comment`, `redact` and `folder`
+    are those of `build_post_content`.
     """
     from evalgate.ci.github_pull_request import post_pull_request
     from evalgate.ci.gitlab import is_gitlab_ci, post_merge_request
@@ -122,7 +126,10 @@ def build_empty_record() -> Record:
 
 
 def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
-    """Set the outputs of a command without a record: verdict `error`, the exit code, all others empty."""
+    """Set the outputs of a GitHub Actions step if its command ended without a record.
+
+    They are the verdict `error` and the exit code; all others are empty. Elsewhere nothing is done.
+    """
     if is_github_actions(environ):
         from evalgate.ci.github_actions import OUTPUTS, set_outputs
 
@@ -141,7 +148,7 @@ def post_no_verdict(
 ) -> None:
     """Post at the pull request that a command ended without a record, and why.
 
-    The post replaces that of an earlier run, which shows the verdict on another commit.
+    The post replaces the post of an earlier run, which shows the verdict on another commit.
     """
     for notice in post_record(_build_error_record(error), options, CommentReport(), redact, environ=environ):
         show_post(notice, environ=environ, stdout=stdout, stderr=stderr)
@@ -164,7 +171,11 @@ _LONGEST_SENTENCE = 4_000  # a notice may hold a command, which must not be cut 
 
 @dataclass
 class Publisher:
-    """Publisher of a run's progress and record. It is created before the run, to check that it can write."""
+    """Publisher of a run's progress and record.
+
+    Create it before the run: it creates the folder of the reports, and raises InvalidInputError if the
+    folder cannot be written.
+    """
 
     workspace: Workspace
     out: str
@@ -180,7 +191,7 @@ class Publisher:
     requested: Collection[str] = ()
     """Names of reporters in `registry.ON_REQUEST` that are used, too."""
     keep_results: int | None = None
-    """Results of the newest runs to keep; None: `DEFAULT_KEPT`, and none where the variable CI is set."""
+    """Number of newest results to keep; None: `DEFAULT_KEPT`, or 0 if the variable CI is set."""
     details: bool = False
     """True: the terminal shows every case, and the invocations of each metric that fails."""
     destinations: "Destinations | None" = None
@@ -201,7 +212,7 @@ class Publisher:
 
     @property
     def has_record(self) -> bool:
-        """Return True if the record is in the folder of the reports."""
+        """Return True if the folder of the reports has a `results.json`, of this or an earlier run."""
         return (self._folder / "results.json").is_file()
 
     @property
@@ -246,7 +257,9 @@ class Publisher:
         return registry.get_reporters(self.requested)
 
     def publish(self, record: Record) -> int:
-        """Write the reports, print the result and set the step's outputs; return the exit code.
+        """Write the reports, print the result, post and send what was asked for, and return the exit code.
+
+        In GitHub Actions the summary, the outputs and the annotations of the step are written, too.
 
         The exit code is the record's. If the gate would be open but a report cannot be written, the exit
         code is that of an error, because readers of the reports would not know the verdict. Reports,
@@ -379,13 +392,14 @@ def rerender_reports(
     requested: Collection[str] = (),
     details: bool = False,
 ) -> int:
-    """Render every report from a stored record, and return the record's exit code.
+    """Render every report from a stored record, print the result, and return the record's exit code.
 
-    Of the reports on request, the page and those in `requested` are rendered. If a report cannot be
-    written, an error is printed, and the exit code is 2 instead of 0. `details` is that of `TerminalReport`.
+    Earlier reports in the folder `out` are removed. Of the reports on request, the page and those in
+    `requested` are rendered. If a report cannot be written, an error is printed, and the exit code is 2
+    instead of 0. `details` is that of `TerminalReport`.
 
     Raises:
-        InvalidInputError: the record cannot be read, or `out` cannot be written.
+        InvalidInputError: the record cannot be read or contradicts itself, or `out` cannot be written.
     """
     from evalgate.datasets.results_io import read_record
     from evalgate.gating.verdict import find_inconsistencies

@@ -27,9 +27,10 @@ def build_conversations(
     *,
     hide: Callable[[str], str] = str,
 ) -> list[EvalCase]:
-    """Return a case without expectations for each conversation, with an id that is not in `taken`.
+    """Return a case without expectations for each conversation, which must have a message.
 
-    `eval_id` is the id if there is one conversation; None: made of each first message, redacted by `hide`.
+    `eval_id` is the id of the case if there is one conversation. None: the ids are made of the first
+    messages, redacted by `hide`, and differ from each other and from those in `taken`.
     """
     cases: list[EvalCase] = []
     for messages in conversations:
@@ -40,7 +41,14 @@ def build_conversations(
 
 
 def run_conversations(setup: AgentSetup, cases: Sequence[EvalCase]) -> list[CaseRun]:
-    """Run each case once, as many at the same time as the agent's `concurrency`, and return the runs."""
+    """Run each case once, as many at the same time as the agent's `concurrency`.
+
+    Return the runs in the order of the cases. Not for use within an event loop.
+
+    Raises:
+        EvalgateError: the agent cannot be set up.
+        asyncio.CancelledError: a signal interrupted the runs.
+    """
     return asyncio.run(_run_conversations(setup, cases))
 
 
@@ -71,7 +79,7 @@ def is_whole(case: EvalCase, run: CaseRun) -> bool:
 
 
 def expect_replies(case: EvalCase, run: CaseRun) -> EvalCase:
-    """Return the case that expects what the agent did in the run."""
+    """Return the case that expects what the agent did in the run. Messages without a reply are left out."""
     turns = (
         CaseTurn(message, reply)
         for message, reply in zip(run.said, run.replies, strict=False)
@@ -86,9 +94,9 @@ def expect_replies(case: EvalCase, run: CaseRun) -> EvalCase:
 def read_messages(path: Path, shown_as: str) -> tuple[tuple[str, ...], ...]:
     """Return the messages of each conversation in a file, at least one.
 
-    A file `.yaml`, `.yml` or `.json` holds a list of conversations, each a list of messages, or the messages
-    of one conversation. Any other file has a message on each line, and a blank line or `---` between
-    conversations. `-` is standard input, read line by line.
+    A file `.yaml`, `.yml` or `.json` holds a list of conversations, each a list of messages, or the
+    messages of one conversation. Any other file has a message on each line, and a blank line or `---`
+    between conversations. `-` is standard input, which is read to its end and split in the same way.
 
     Raises:
         InvalidInputError: the file cannot be read, holds something else, or no message.

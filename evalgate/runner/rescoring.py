@@ -37,6 +37,7 @@ def collect_stored_runs(
     """Return the runs of every case of the suites, by the index of the case; follow-up runs are left out.
 
     A case that the record does not have gets one run with the outcome `not_run` and a failure that says so.
+    A run in which the user said something else than in the case now gets the same outcome.
     """
     stored = {case.key: case.runs for case in record.cases}
     found: dict[int, Sequence[CaseRun]] = {}

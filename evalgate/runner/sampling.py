@@ -98,7 +98,7 @@ class AdaptiveRuns:
         return {index[name]: numbers for name, numbers in step.runs.items()} | wanted
 
     def _has_broken_case(self, cases: Sequence[CaseResult]) -> bool:
-        """Return True if a case broke, unless `fail_fast` is off."""
+        """Return True if a case broke; False if `fail_fast` is off."""
         from evalgate.gating.follow_ups import classify_failures
 
         if not self.policy.parameters.fail_fast:
@@ -117,7 +117,10 @@ def _has_failing_average(decision: "Decision") -> bool:
 
 
 def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPolicy | None":
-    """Return the settings of the statistics, or None if comparing plain means is enough."""
+    """Return the settings of the statistics, or None if plain means are enough.
+
+    Plain means are enough if there is no baseline, no `runs: auto` and no criterion that needs statistics.
+    """
     criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
     statistical = any(each.rule == "statistical" or each.options.get("p95") is not None for each in criteria)
     if baseline is None and not statistical and plan.runs != "auto":

@@ -58,15 +58,17 @@ async def run_requests(
     while other cases go on.
 
     `throttle` controls how fast and how often cases are begun; by default as fast as possible, and once.
-    Pass the same one when calling again.
+    Pass the same throttle when calling again.
 
-    `create_trace` creates the trace of each run; None: runs keep none.
+    `create_user` creates the user of each run, unless the agent provides users itself. `create_trace`
+    creates the trace of each run; None: runs keep none.
 
     If the agent is unreachable, every case without an outcome is `not_run` with that failure.
 
-    `stop_reason` is asked before a case begins and after each that finished; `time_limit` is in seconds. As
-    soon as one of them returns a failure, running cases are cancelled. These and every remaining request
-    are then `not_run` with that failure.
+    `stop_reason` is asked before a case begins or is retried, and after each case that finished.
+    `time_limit` is a number of seconds and the failure after them. As soon as `stop_reason` returns a
+    failure or the time is over, running cases are cancelled. These and every remaining request are then
+    `not_run` with the failure.
 
     If the calling task is cancelled, running cases are cancelled. These and every remaining request go to
     `on_finished` as `not_run`, kind `interrupted`; an `on_finished` in progress may end. Then
