@@ -77,5 +77,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Return the public names."""
+    """Return the public names and `__version__`, sorted."""
     return sorted([*_PUBLIC_NAMES, "__version__"])

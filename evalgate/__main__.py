@@ -73,7 +73,7 @@ def _publish_no_verdict(code: int) -> int:
 
 
 def _report_error(error: BaseException) -> int:
-    """Explain the error, even if there is not enough memory left to load the code for it."""
+    """Print an error on stderr and return its exit code, also if memory is too short to load code."""
     try:
         return _publish_no_verdict(_explain_error(error))
     except MemoryError:
@@ -138,7 +138,7 @@ def _print_message(text: str) -> None:
 
 
 def entry_point() -> None:
-    """Run the installed `evalgate` script."""
+    """Run the command with the arguments of the process, and end the process with the exit code."""
     interrupts = InterruptHandler()
     try:
         interrupts.install_handlers()

@@ -1,6 +1,6 @@
-"""Names that a plugin imports. They stay here when evalgate's own modules move.
+"""Names that a plugin imports. These names stay in this module when evalgate's own modules move.
 
-The protocols say what each kind of plugin implements, the types what it is given and returns.
+The protocols say what each kind of plugin implements; the types say what a plugin is given and returns.
 """
 
 from evalgate.core.errors import InvalidInputError, Problem

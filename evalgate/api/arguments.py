@@ -32,7 +32,11 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 
 def check_arguments(given: Mapping[str, object], *, required: frozenset[str] = frozenset()) -> None:
-    """Raise an error that names every argument of a wrong type; None stands for an absent argument.
+    """Raise an error that names every argument of a wrong type or with an unusable text.
+
+    Args:
+        given: Name of an argument, a key of `_TYPES`, to its value; None stands for an absent argument.
+        required: Names of the arguments that must not be None.
 
     Raises:
         InvalidInputError: with a problem for each wrong argument.

@@ -1,4 +1,4 @@
-"""Conversations of cases with an agent, without scores, for interfaces that have other evaluators."""
+"""Conversations of cases with an agent, without scores, for interfaces with evaluators of their own."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -17,9 +17,9 @@ async def hold_conversations(
     concurrency: int | None = None,
     progress: ProgressListener | None = None,
 ) -> types.Record:
-    """Run every case once in the current event loop and return what was said, in the order of the cases.
+    """Run every case once in the current event loop and return a record without scores.
 
-    Secrets are not removed: evaluators score what the agent said.
+    Secrets are not removed from the record: evaluators score what the agent said.
 
     Raises:
         EvalgateError: the agent cannot be set up.
@@ -49,7 +49,7 @@ class _QueueProgress(SilentProgress):
 async def iter_conversations(
     eval_set: EvalSet, agent: object, *, concurrency: int | None = None
 ) -> AsyncIterator[tuple[str, RunResult]]:
-    """Run every case once, and yield its id and its run as soon as it is over.
+    """Run every case once, and yield the id of a case and its run as soon as the run is over.
 
     Raises:
         EvalgateError: as for `hold_conversations`.

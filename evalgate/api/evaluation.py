@@ -46,10 +46,10 @@ def evaluate(
 ) -> Record:
     """Run eval sets against an agent and return the record, also if the gate is closed.
 
-    Works where an event loop already runs, such as a notebook: the evaluation then has a loop and a thread of
-    its own, and this call waits. An asynchronous agent of this process always runs in a thread of its own, so
-    that it can be left behind. Use `evaluate_async` for an agent that needs the caller's
-    event loop.
+    Works where an event loop already runs, such as a notebook: the evaluation then has a loop and a thread
+    of its own, and this call waits. An asynchronous agent of this process always runs in a thread of its
+    own, so that an agent that does not end can be abandoned. Use `evaluate_async` for an agent that needs
+    the caller's event loop.
 
     Args:
         eval_sets: Files, folders or globs, eval sets, cases, decoded JSON of any format, or Google ADK's own
@@ -58,8 +58,9 @@ def evaluate(
             object, or an agent of a framework, which runs in this process. None: that of the thresholds file.
         criteria: Name of a metric to its threshold, or to a mapping with its options.
         checks: Name of a check to its conditions, as in the section `checks` of a thresholds file.
-        thresholds: A thresholds file, or its sections as a mapping. Absent, with `criteria` and `checks`
-            absent too: the file in `folder` that the command line would use.
+        thresholds: A thresholds file, or its sections as a mapping. A file cannot be combined with
+            `criteria` or `checks`. If all three are absent: the file in `folder` that the command line
+            would use.
         runs: Runs of each case, or "auto" for as many as the comparison with the baseline needs.
         baseline: File or address of the baseline.
         concurrency: Conversations at once.
@@ -71,7 +72,8 @@ def evaluate(
         progress: Whether to show progress on standard error.
         trace: Whether each run keeps the calls of models, with requests and responses, and of tools and
             agents, with times, as `trace`.
-        tags: Tags of which a case must have one to be run; none of those that begin with `!`.
+        tags: A case is run only if it has one of these tags, and no tag that is given with a `!` before it.
+            With nothing but `!` tags, all other cases are run.
         k: Expression that selects cases by their ids, eval sets and tags, as `-k` of the command line.
 
     Raises:
@@ -181,7 +183,10 @@ def _build_progress(*, shown: bool) -> _ClosableProgress:
 
 
 def run_blocking(evaluation: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """Run a coroutine to its end, also where an event loop runs already, as in a notebook."""
+    """Run the coroutine that `evaluation` creates to its end, and return its result.
+
+    Works also where an event loop runs already, as in a notebook: then a thread runs the coroutine.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -192,7 +197,10 @@ def run_blocking(evaluation: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
 
 
 def _run_in_thread(evaluation: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """Run a coroutine in a thread with its own event loop; an interrupt of the caller ends it in order."""
+    """Run a coroutine in a thread with its own event loop, wait for its end and return its result.
+
+    A KeyboardInterrupt of the caller cancels the coroutine, and is raised again after the thread has ended.
+    """
     done: Future[_T] = Future()
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[_T]]] = Future()
 

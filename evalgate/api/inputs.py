@@ -32,7 +32,7 @@ from evalgate.runner.suites import GivenObjects
 _OPTION = re.compile(
     r"--(eval-sets|agent|runs|baseline|concurrency|timeout|judge|env|format|thresholds|tag)\b|(?<!\S)-(k)\b"
 )
-"""Options that are arguments here, of the same name but for `tags`."""
+"""Options of the command line that are arguments here: `--tag` is `tags`, all others have the same name."""
 
 
 @frozen
@@ -52,7 +52,7 @@ class EvaluationOptions:
     rules: Thresholds | None = None
     """Thresholds that are built already, in place of `criteria` and `thresholds`."""
     scores: bool = True
-    """False: the conversations are wanted only."""
+    """False: conversations are held, but nothing is scored."""
     trace: bool = False
     """True: the record keeps a trace of each run."""
     checks: Mapping[str, object] | None = None
@@ -133,10 +133,10 @@ def _format_argument(option: re.Match[str]) -> str:
 
 
 def load_sources(sources: object, format_name: str | None, folder: Path) -> tuple[EvalSet, ...]:
-    """Load eval sets from files and objects.
+    """Load eval sets from files and objects; those of files come first.
 
     Raises:
-        InvalidInputError: with every problem of all of them.
+        InvalidInputError: with every problem of the first wrong object, or else of all files.
     """
     patterns, objects = split_sources(sources, format_name)
     formats = registry.get_formats()
@@ -147,8 +147,10 @@ def load_sources(sources: object, format_name: str | None, folder: Path) -> tupl
 def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, ...], tuple[EvalSet, ...]]:
     """Return the patterns of files, and the eval sets of all other sources.
 
+    All single cases come first, in one set with the id `cases`.
+
     Raises:
-        InvalidInputError: an object is no eval set, or two eval sets have the same id.
+        InvalidInputError: an object is no valid eval set, or two of these eval sets have the same id.
     """
     if isinstance(sources, tuple) and not _is_list_of_sources(sources):
         sources = list(sources)
@@ -227,7 +229,7 @@ def build_agent_config(kind: str, options: EvaluationOptions) -> AgentConfig:
 
 
 def _build_rules(options: EvaluationOptions, folder: Path) -> Thresholds | None:
-    """Return the thresholds of a mapping, or None if a file holds them.
+    """Return the thresholds of the mappings in `options`; None if no mapping is given.
 
     Raises:
         InvalidInputError: with every problem of the mapping; or a file and criteria or checks are given.

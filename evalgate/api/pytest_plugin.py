@@ -73,7 +73,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Skip tests of outcomes unless they are asked for, as they cost a run of the agent."""
+    """Skip marked tests that take `outcome` while evaluations are off, as they cost a run of the agent."""
     if is_enabled(metafunc.config) or "outcome" not in metafunc.fixturenames:
         return
     if metafunc.definition.get_closest_marker("evalgate") is not None:

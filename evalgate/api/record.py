@@ -63,7 +63,7 @@ class Record(types.Record):
         """Read a `results.json` of this or an older version.
 
         Raises:
-            InvalidInputError: it cannot be read, or is no record.
+            InvalidInputError: the file cannot be read, or is no record.
         """
         from evalgate.api.arguments import check_arguments
         from evalgate.datasets.results_io import read_record
@@ -78,10 +78,7 @@ class Record(types.Record):
 
     @property
     def failures(self) -> tuple[CaseResult, ...]:
-        """Return the cases that failed or have no result, without those that do not gate.
-
-        Newly failing cases are first.
-        """
+        """Return the gating cases with the status `failed` or `errored`, newly failing ones first."""
         from evalgate.reporting.findings import list_findings
 
         return tuple(finding.case for finding in list_findings(self))
@@ -128,14 +125,14 @@ class Record(types.Record):
         return self._render("html")
 
     def write(self, folder: str | Path, reports: Sequence[str] = ()) -> tuple[Path, ...]:
-        """Write every report into a folder, which is created if needed, and return the files.
+        """Write the standard reports, the HTML page and those of plugins; return the paths of the files.
 
         Args:
-            folder: The folder; a report of several files has a folder of its own in it.
+            folder: The folder, which is created if needed; a report of several files gets a folder in it.
             reports: Further reports, in the formats of other tools: "adk", "adk-rs", "trpc", "orchestrate".
 
         Raises:
-            InvalidInputError: the folder cannot be written, or a report is not known.
+            InvalidInputError: the folder cannot be written, or a report is not known or its plugin fails.
             ReportWriteError: some files could not be written; the message names each of them.
         """
         from evalgate.api.arguments import check_arguments
@@ -152,7 +149,7 @@ class Record(types.Record):
         return write_reports(self, check_writable(Path(folder)), found)
 
     def to_dataframe(self) -> "DataFrame":
-        """Return a pandas DataFrame with one row per run of a case and one column per metric.
+        """Return a pandas DataFrame with one row per run of a case, and the scores in a column per metric.
 
         Raises:
             ImportError: pandas is not installed.
@@ -252,7 +249,7 @@ class Outcome(CaseResult):
 
     @property
     def scores(self) -> Mapping[str, float | None]:
-        """Return the score of each metric over all runs; None if it has none."""
+        """Return the score of each metric over all runs; None for a metric without a score."""
         return {metric.name: metric.score for metric in self.metrics}
 
 

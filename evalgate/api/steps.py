@@ -43,16 +43,18 @@ def load(
     format: str | None = None,  # noqa: A002  the name of the option everywhere else
     folder: str | Path = ".",
 ) -> tuple[EvalSet, ...]:
-    """Load eval sets of any format.
+    """Load eval sets of any format; those of files come before those of objects.
+
+    Cases without an eval set come together in a set with the id `cases`.
 
     Args:
         sources: Files, folders or globs, eval sets, cases, decoded JSON, or Google ADK's own `EvalSet`; one
             or a list.
-        format: Format of all of them; detected from the content if absent.
+        format: Format of all sources; detected from the content if absent.
         folder: Folder that paths are relative to.
 
     Raises:
-        InvalidInputError: with every problem of all of them.
+        InvalidInputError: with every problem of the first wrong object, or else of all files.
 
     >>> [eval_set] = load({"eval_set_id": "greetings", "eval_cases": []})
     >>> eval_set.eval_set_id
@@ -115,8 +117,8 @@ def score(
     Follow-up runs are left out, as they were made because of the scores that a case had before.
 
     Args:
-        record: What `run` or `evaluate` returned, or `Record.read` read.
-        eval_sets: What the cases expect; see `load`. Empty: the eval sets of the thresholds file.
+        record: A record that `run`, `evaluate` or `Record.read` returned.
+        eval_sets: The cases with their expectations; see `load`. Empty: those of the thresholds file.
         criteria: Name of a metric to its threshold, or to a mapping with its options.
         checks: Name of a check to its conditions, as in the section `checks` of a thresholds file.
         thresholds: A thresholds file, or its sections as a mapping.
@@ -170,6 +172,7 @@ def compare(
 
     Raises:
         InvalidInputError: there is no such baseline, or the thresholds are wrong.
+        NoVerdictError: the service that stores the baseline does not answer.
 
     >>> from evalgate import evaluate
     >>> case, criteria = {"query": "Hi", "reference": "Hello"}, {"response_match_score": 0.5}
@@ -200,12 +203,13 @@ def compare(
 def decide(record: types.Record, gate: Mapping[str, object] | None = None) -> Verdict:
     """Return the verdict on a record under other settings of the gate.
 
-    What its comparisons found stays, also those with `gate.anchor` and with control runs.
+    The results of the record's comparisons with a baseline, with `gate.anchor` and with control runs are
+    used as they are.
 
     Args:
         record: A record with scores.
-        gate: The settings, as in the `gate` section of a thresholds file; absent: the defaults. Those of the
-            comparison, such as `max_regression` and `statistics`, are arguments of `compare`.
+        gate: The settings, as in the `gate` section of a thresholds file; absent: the defaults. Settings of
+            the comparison, such as `max_regression` and `statistics`, belong in `thresholds` of `compare`.
 
     Raises:
         InvalidInputError: with every problem of the settings.
@@ -241,7 +245,8 @@ def render(record: types.Record, report: str = "comment") -> str:
         report: `comment` (Markdown), `junit`, `json`, `html`, `codequality`, or the name of a plugin.
 
     Raises:
-        InvalidInputError: there is no such report, or a plugin's report raised an exception.
+        InvalidInputError: there is no such report, the report has several files, or the report of a plugin
+            raised an exception.
 
     >>> from evalgate import evaluate
     >>> case = {"query": "Hi", "reference": "Hello"}

@@ -1,8 +1,8 @@
-"""Find cases that passed until a commit and have failed since, and measure how flaky cases are.
+"""Find breaks (cases that passed until a commit and have failed since), and measure how flaky cases are.
 
-Such a break is neither luck nor flakiness. A later run is compared with the runs since the break alone, so
-that the next change is not blamed for it. The case stores the commit, because the baseline drops the passed
-runs in time.
+A break is neither luck nor flakiness. A later run is compared only with the runs since the break, so that
+the next change is not blamed for the break. The stored case keeps the commit of its break, because the
+baseline drops the passed runs in time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,11 +31,11 @@ Limits: TypeAlias = Mapping[str, float | None]
 
 @frozen
 class BaselineLimits:
-    """The limits of all cases, and those of the cases that have some of their own."""
+    """The limits that hold for all cases, and the limits of single cases."""
 
     common: Limits
     own: Mapping[CaseKey, Limits] = field(default_factory=dict)
-    """Only what differs from the limits of all cases."""
+    """By case, only the limits that differ from `common`."""
     remark: str = ""
     """Sentence about limits of single cases that are not known; "" if all are known."""
 
@@ -47,10 +47,12 @@ class BaselineLimits:
 def measure_baseline_flakiness(
     baseline: Baseline, limits: BaselineLimits, pass_score: float
 ) -> dict[tuple[str, str], Flakiness]:
-    """Return the flakiness of each case with at least two runs, by ids of eval set and case.
+    """Return the flakiness of each case with at least two runs that count, by ids of eval set and case.
 
-    A run passes if the agent answered and every score meets its threshold; `pass_score` is the threshold of
-    metrics without one. An answered run without scores does not count, nor do metrics that do not gate.
+    A run passes if the agent answered and every score meets its limit. A metric without a limit must reach
+    `pass_score`, a share of the metric's range from 0 to 1; if a lower score is better, the metric does not
+    count. A metric with the limit None does not count either. An answered run without a score that counts
+    is left out.
     """
     history = {
         case.key: [score_run_pass(run, own, pass_score) for run in case.runs]
@@ -62,7 +64,10 @@ def measure_baseline_flakiness(
 
 
 def score_run_pass(run: BaselineRun, thresholds: Limits, pass_score: float) -> float | None:
-    """Return 1.0 for a run that passed, 0.0 for one that failed, None for one without a score that counts."""
+    """Return 1.0 for a run that passed, 0.0 for a failed run, None for an answered run that does not count.
+
+    The rule is that of `measure_baseline_flakiness`.
+    """
     if run.outcome != "answered":
         return 0.0
     met = [
@@ -78,9 +83,10 @@ def score_run_pass(run: BaselineRun, thresholds: Limits, pass_score: float) -> f
 
 
 def describe_assumed_limits(baseline: Baseline, thresholds: Limits, pass_score: float) -> str:
-    """Return a sentence about metrics that fail runs although their thresholds are unknown; "" without any.
+    """Return a sentence about metrics that fail runs although their thresholds are unknown.
 
-    The thresholds file of a single eval set is not read here.
+    Return "" if there are none. Checks and the final session state are never named. The thresholds file of
+    a single eval set is not read.
     """
     scores = (item for case in baseline.cases for run in case.runs for item in run.scores.items())
     names = {
@@ -101,7 +107,7 @@ def describe_assumed_limits(baseline: Baseline, thresholds: Limits, pass_score: 
 
 
 _LUCK = 0.05
-"""Failures at the end are a break if luck would put all of them there less often than this."""
+"""Failures at the end are a break if luck would put all of them there at most this often."""
 
 _FEWEST = 2
 """Fewest failed runs of a break: any case may fail once."""
@@ -114,7 +120,7 @@ Thresholds: TypeAlias = Mapping[tuple[str, str], Limits]
 
 
 def collect_thresholds(cases: Sequence[CaseResult]) -> Thresholds:
-    """Return the thresholds of all cases of a record."""
+    """Return the thresholds of each case of a record; None for a metric that does not gate."""
     return {
         case.key: {each.name: each.threshold if each.gates else None for each in case.metrics}
         for case in cases
@@ -129,8 +135,10 @@ def find_break(
 ) -> FailingSince | None:
     """Return the gate run since which a case fails on the default branch; None if the case did not break.
 
-    A break is at least two failed runs, which are all runs of the newest gate runs, after others that passed.
-    In a random order of all runs, failures would fill these places with a probability of at most 5 %.
+    A case broke if every run of its newest gate runs failed, if these are at least two runs, and if an
+    older run passed. In a random order of all runs, failures would take the places of the newest gate runs
+    with a probability of at most 5 %. A break that the case already stores stays as long as every run since
+    the break has failed. Answered runs without a score that counts are left out.
     """
     by_source = _group_outcomes(case.runs, thresholds, pass_score)
     streak = _find_failing_sources(by_source)
@@ -153,10 +161,11 @@ def find_break(
 
 
 def mark_breaks(after: Baseline, before: Baseline, thresholds: Thresholds) -> Baseline:
-    """Return `after` with every case that broke marked; `after` holds one more gate run than `before`.
+    """Return `after` with `failing_since` set for each case in `thresholds`: its break, or None.
 
-    A known break of a case stays as long as the case fails, even after the baseline dropped the runs that
-    passed.
+    `after` holds one more gate run than `before`. A break that `before` knows stays as long as the case is
+    unchanged and fails, even after the baseline dropped the runs that passed. Cases that are not in
+    `thresholds` stay as they are.
     """
     known = before.index_cases()
 
@@ -173,7 +182,10 @@ def mark_breaks(after: Baseline, before: Baseline, thresholds: Thresholds) -> Ba
 
 
 def drop_runs_before_breaks(baseline: Baseline, thresholds: Thresholds, pass_score: float = 1.0) -> Baseline:
-    """Return the baseline with every case that broke marked, and without the runs before its break."""
+    """Return the baseline with `failing_since` set for each case that broke, without its runs before that.
+
+    All other cases, and cases that are not in `thresholds`, keep their runs and get `failing_since` None.
+    """
 
     def drop_case_runs(case: BaselineCase) -> BaselineCase:
         own = thresholds.get(case.key)
@@ -188,7 +200,10 @@ def drop_runs_before_breaks(baseline: Baseline, thresholds: Thresholds, pass_sco
 
 
 def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
-    """Yield a sentence for each commit that broke failing cases on the default branch, with these cases."""
+    """Yield a sentence for each break on the default branch, with at most five ids of the cases it broke.
+
+    Only the `cases` of this run that failed or errored count.
+    """
     known = {case.key: case.failing_since for case in baseline.cases}
     found: dict[FailingSince, list[str]] = {}
     quote = build_case_quote(case.key for case in cases)
@@ -215,7 +230,10 @@ def format_failing_since(since: FailingSince) -> str:
 def _group_outcomes(
     runs: Sequence[BaselineRun], thresholds: Limits, pass_score: float
 ) -> dict[int, list[bool]]:
-    """Return, by source, whether each run passed; runs without a score are left out."""
+    """Return, by index of the source, whether each run passed; the oldest source is first.
+
+    Answered runs without a score that counts are left out.
+    """
     found: dict[int, list[bool]] = {}
     for run in runs:
         if (passed := score_run_pass(run, thresholds, pass_score)) is not None:
@@ -224,7 +242,7 @@ def _group_outcomes(
 
 
 def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
-    """Return the indexes of the newest sources in which every run failed, the oldest first."""
+    """Return the indexes of all sources after the last source in which a run passed, the oldest first."""
     found: list[int] = []
     for at in reversed(list(by_source)):
         if any(by_source[at]):
@@ -236,5 +254,5 @@ def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
 def _find_sources_since(
     known: FailingSince, by_source: Mapping[int, object], sources: Sequence[BaselineSource]
 ) -> Iterator[int]:
-    """Yield the index of the source in which the case broke, and the indexes of all later sources."""
+    """Yield the indexes in `by_source` of the source in which the case broke, and of all later sources."""
     return (at for at in by_source if (sources[at].created_at or "") >= (known.created_at or ""))

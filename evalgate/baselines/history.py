@@ -37,8 +37,13 @@ _LONGEST_REPLIES = 4096
 def build_baseline(record: Record, source: BaselineSource | None = None, path: str = "") -> Baseline:
     """Build a baseline from the runs of `record` alone.
 
-    Follow-up runs are left out, because they were made only of cases that looked bad. So are runs that do
-    not reflect the agent.
+    Follow-up runs are left out, because they were made only of cases that looked bad. Runs with an outcome
+    of `NON_AGENT_OUTCOMES` are left out, too. A case without a run that is left keeps its place.
+
+    Args:
+        record: The record of a gate run.
+        source: The gate run; None: only its time is known, from the record.
+        path: The name of the baseline for reports.
     """
     criteria = record.index_criteria()
     cases = tuple(build_baseline_case(case, criteria) for case in record.cases)
@@ -46,9 +51,9 @@ def build_baseline(record: Record, source: BaselineSource | None = None, path: s
 
 
 def hash_record(record: Record) -> str:
-    """Return a hash that differs for every record with other runs or another time."""
+    """Return the identity of a gate run: 16 hexadecimal digits from its time, duration and stored cases."""
     cases = [asdict(replace(case, replies=())) for case in build_baseline(record).cases]
-    # A record has the same hash as before baselines kept it: the run is stored once all the same.
+    # A record has the same hash as before baselines kept the divergence, so its run is stored only once.
     for case in cases:
         for run in case["runs"]:
             del run["divergence"]
@@ -59,11 +64,15 @@ def hash_record(record: Record) -> str:
 def add_run(
     before: Baseline | None, record: Record, source: BaselineSource, *, keep: int = DEFAULT_KEEP
 ) -> Baseline:
-    """Return the baseline with the runs of one more record, or `before` if it holds these runs already.
+    """Return the baseline with one more gate run, or `before` if it has a source with the same digest.
 
-    A case with other questions than before starts anew, and so does a metric with other options. Cases that
-    the record does not have stay as they were. Of each eval set the newest `keep` gate runs are kept, by
-    their time.
+    If the fingerprint of a case changed, its older runs are dropped. If a metric of a case changed, the
+    older runs lose the scores of this metric. A record that is older than the newest stored run of a case
+    adds no runs to the case if the case or one of its metrics changed.
+
+    Of each eval set only the newest `keep` gate runs are kept, by their time; then cases without runs are
+    dropped. Breaks are marked in the cases of the record (`mark_breaks`). If `before` is None, the baseline
+    of the record alone is returned.
     """
     fresh = build_baseline(record, source)
     if before is None:
@@ -76,7 +85,7 @@ def add_run(
 
 
 def split_baseline(baseline: Baseline) -> tuple[Baseline, ...]:
-    """Return one baseline per gate run, in the order of the runs; `join_baselines` combines them again."""
+    """Return one baseline per gate run, in the order of `sources`; `join_baselines` combines them again."""
     newest = find_newest_sources(baseline)
     return tuple(
         Baseline(
@@ -93,10 +102,9 @@ def split_baseline(baseline: Baseline) -> tuple[Baseline, ...]:
 
 
 def join_baselines(parts: Iterable[Baseline]) -> Baseline | None:
-    """Combine baselines of one gate run each, or return None if there are none.
+    """Combine baselines of one gate run each into one with all their runs; return None without baselines.
 
-    Changed cases and metrics are treated as if `add_run` had added the runs one after the other, by their
-    time.
+    Changed cases and metrics are treated as if `add_run` had added the gate runs in order of their time.
     """
     found: Baseline | None = None
     for part in sorted(parts, key=lambda each: (each.sources[0].created_at or "", each.sources[0].digest)):
@@ -105,12 +113,15 @@ def join_baselines(parts: Iterable[Baseline]) -> Baseline | None:
 
 
 def replace_runs(record: Record, source: BaselineSource, reason: str) -> Baseline:
-    """Build a baseline from the record alone, marked as accepted by a person for `reason`."""
+    """Build a baseline from the record alone; `reason` is a person's reason to accept it."""
     return build_baseline(record, replace(source, accepted=reason))
 
 
 def prune_runs(baseline: Baseline, *, keep: int) -> Baseline:
-    """Return the baseline with the newest `keep` gate runs of each eval set, and only cases with runs."""
+    """Return the baseline with the newest `keep` gate runs of each eval set, and only cases with runs.
+
+    Sources and runs are sorted by time. Sources without runs are dropped, but one source always stays.
+    """
     order = sorted(range(len(baseline.sources)), key=lambda at: (baseline.sources[at].created_at or "", at))
     age = {at: number for number, at in enumerate(order)}
     kept = _find_kept_sources(baseline.cases, age, keep)
@@ -131,7 +142,7 @@ def prune_runs(baseline: Baseline, *, keep: int) -> Baseline:
 
 
 def select_earlier_runs(baseline: Baseline, created_at: str) -> Baseline | None:
-    """Return the part of the baseline that is older than `created_at`, or None if there is none."""
+    """Return the baseline with only the gate runs before `created_at` (ISO 8601); None if none is left."""
     old = {at for at, source in enumerate(baseline.sources) if (source.created_at or "") < created_at}
     cases = [
         replace(case, runs=tuple(run for run in case.runs if run.source in old)) for case in baseline.cases
@@ -142,7 +153,10 @@ def select_earlier_runs(baseline: Baseline, created_at: str) -> Baseline | None:
 
 
 def find_newest_sources(baseline: Baseline) -> Mapping[str, int]:
-    """Return for each eval set the index of the newest source that has one of its cases."""
+    """Return, by eval set id, the index of the last source that has a run of the set.
+
+    Sets without runs are left out.
+    """
     found: dict[str, int] = {}
     for case in baseline.cases:
         for run in case.runs:
@@ -151,7 +165,11 @@ def find_newest_sources(baseline: Baseline) -> Mapping[str, int]:
 
 
 def compute_age_days(sources: Iterable[BaselineSource], now: datetime) -> int | None:
-    """Return whole days since the newest gate run of a baseline, or None if that is not known."""
+    """Return the whole days from the newest gate run to `now`, at least 0.
+
+    Return None if no source has a time, or if a time cannot be read or compared with `now`, as without a
+    time zone.
+    """
     try:
         times = [datetime.fromisoformat(each.created_at) for each in sources if each.created_at]
         return max((now - max(times)).days, 0) if times else None
@@ -160,7 +178,7 @@ def compute_age_days(sources: Iterable[BaselineSource], now: datetime) -> int | 
 
 
 def describe_staleness(baseline: Baseline, now: datetime) -> Iterator[str]:
-    """Yield notices about an old or manually accepted baseline."""
+    """Yield a notice if the newest run is older than `STALE_DAYS`, and one if a person accepted the run."""
     days = compute_age_days(baseline.sources, now)
     if days is not None and days > STALE_DAYS:
         yield (
@@ -173,7 +191,10 @@ def describe_staleness(baseline: Baseline, now: datetime) -> Iterator[str]:
 
 
 def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
-    """Return `before` with the one gate run of `fresh`, or unchanged if it holds that gate run already."""
+    """Return `before` with the one gate run of `fresh`; return `before` itself if it has this gate run.
+
+    The digest of the source identifies a gate run; a gate run without a digest is always added.
+    """
     [source] = fresh.sources
     if source.digest and any(each.digest == source.digest for each in before.sources):
         return before
@@ -192,7 +213,10 @@ def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
 
 
 def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
-    """Return the tracked files of both baselines, without eval sets that `fresh` ran and did not track."""
+    """Return the tracked files of both baselines; digests of a set are those of `fresh` if it has the set.
+
+    Eval sets that `fresh` ran but did not track completely are left out.
+    """
     run = {case.eval_set_id for case in fresh.cases}
     new = {each.eval_set_id: each for each in fresh.files}
     old = {each.eval_set_id: each for each in before.files}
@@ -205,7 +229,10 @@ def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
 
 
 def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
-    """Return the case with only the runs of the gate run at index `at`."""
+    """Return the case with only the runs of the gate run at index `at`, which becomes index 0.
+
+    The case must have such a run. Replies and `failing_since` are kept only in the case's newest gate run.
+    """
     runs = tuple(replace(run, source=0) for run in case.runs if run.source == at)
     asked = {name for run in runs for name in run.scores}
     prints = {name: found for name, found in case.metric_fingerprints.items() if name in asked}
@@ -216,7 +243,7 @@ def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
 
 
 def build_baseline_case(case: CaseResult, criteria: Criteria) -> BaselineCase:
-    """Build the stored form of a case, as `build_baseline` keeps it; `criteria` are the record's."""
+    """Build the stored form of a case for `build_baseline`; `criteria` is `Record.index_criteria()`."""
     return BaselineCase(
         eval_set_id=case.eval_set_id,
         eval_id=case.eval_id,
@@ -233,7 +260,7 @@ def build_baseline_case(case: CaseResult, criteria: Criteria) -> BaselineCase:
 
 
 def _get_replies(case: CaseResult) -> tuple[Reply | None, ...]:
-    """Return the replies of the first answered run; () if they are too long."""
+    """Return the replies of the first answered run; () if there is none, or if they are too long."""
     run = next((run for run in case.runs if run.outcome == "answered"), None)
     replies = tuple(turn.actual for turn in run.turns) if run is not None else ()
     return replies if len(repr(replies)) <= _LONGEST_REPLIES else ()
@@ -249,7 +276,7 @@ def _build_baseline_run(run: RunResult, case: CaseResult, criteria: Criteria) ->
 
 
 def _is_late(old: BaselineCase, before: Baseline, source: BaselineSource) -> bool:
-    """Return True if the baseline has a newer gate run of the case, from a job that overtook this one."""
+    """Return True if a stored run of the case is newer than `source`, as if a later job saved first."""
     times = [before.sources[run.source].created_at or "" for run in old.runs]
     return max(times, default="") > (source.created_at or "")
 
@@ -278,7 +305,10 @@ def _build_score_filter(names: Sequence[str]) -> Callable[[BaselineRun], Baselin
 def _find_kept_sources(
     cases: Iterable[BaselineCase], age: Mapping[int, int], keep: int
 ) -> frozenset[tuple[str, int]]:
-    """Return eval set id and source index of the newest `keep` gate runs of each eval set."""
+    """Return eval set id and source index of the newest `keep` gate runs of each eval set.
+
+    `age` is the rank of each source index by time; the oldest source has rank 0.
+    """
     by_set: dict[str, set[int]] = {}
     for case in cases:
         by_set.setdefault(case.eval_set_id, set()).update(run.source for run in case.runs)

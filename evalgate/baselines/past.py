@@ -1,8 +1,9 @@
 """Read a baseline as it was at a tag, a commit or a date: `SOURCE@WHEN` of `gate.anchor`.
 
-A file of the repository is read from the commit of the tag, or from the last commit of the day. The branch
-of baselines has a commit for each save: the save with the gate run of the tag's commit is read, or the last
-save of the day. WHEN cannot be a branch, because branches move.
+A file of the repository is read at the tag or commit, or at the last commit until the date. The branch of
+baselines has a commit for each save. For a tag or a commit of the agent, the save with the gate run of this
+commit is read, else the last save until the commit's time; for a date, the last save until the date. A date
+without a time means the end of the day in UTC. WHEN cannot be a branch, because branches move.
 """
 
 import re
@@ -26,12 +27,17 @@ _TAG = re.compile(r"(?![-/.])(?!.*(?:\.\.|//|@\{|\.lock(?:/|$)))[\w./+-]{1,200}(
 
 
 def open_past_baseline(source: str, when: str, context: StoreContext, tip: str) -> "PastBaseline":
-    """Open the baseline that `source`, a path or `branch:NAME`, held at `when`.
+    """Build the store of the baseline as it was at a tag, a commit or a date; nothing is read yet.
 
-    `tip` is the commit from which a date is searched in the history of a file.
+    Args:
+        source: A path in the repository, or `branch:NAME`.
+        when: The tag, commit or date.
+        context: The workspace.
+        tip: The commit that ends the history in which a date is looked up for a path.
 
     Raises:
-        InvalidInputError: `source` has no history, or `when` is neither a tag, a commit nor a date.
+        InvalidInputError: `source` has no history or is no valid name of a branch; or `when` is neither a
+            tag, a commit nor a date, or lies in the future.
     """
     kind, colon, what = source.partition(":")
     is_branch = bool(colon) and kind == "branch"
@@ -57,7 +63,7 @@ class PastBaseline:
     source: str
     when: str
     time: datetime | None
-    """Last moment of the date; None for a tag or a commit."""
+    """Time in UTC, for a date alone the last second of the day; None for a tag or a commit."""
     tip: str
     branch: BranchStore | None = None
 
@@ -65,7 +71,8 @@ class PastBaseline:
         """Read the baseline.
 
         Raises:
-            InvalidInputError: git does not know the tag, commit or date, or there was no baseline then.
+            InvalidInputError: git fails, does not know the tag or commit, or has no commit until the date;
+                or there was no baseline at that time, or the baseline is damaged.
         """
         try:
             if self.branch is None:
@@ -112,7 +119,14 @@ class PastBaseline:
             return repository.run_git("cat-file", "blob", f"{commit}:{path}").encode()
 
     def _find_commit(self, repository: PrivateRepository) -> tuple[str, int]:
-        """Return hash and time (Unix seconds) of the commit `when`: the checkout's, else the remote's."""
+        """Return hash and time (Unix seconds) of the commit that `when` names.
+
+        The checkout is searched first. If only the remote has the commit, it is fetched into `repository`.
+
+        Raises:
+            InvalidInputError: there is no such tag.
+            GitError: git cannot fetch the commit.
+        """
         folder, commit = self.context.folder, _find_local_commit(self.context.folder, self.when)
         if commit:
             return commit, int(run_git(folder, "show", "-s", "--format=%ct", commit))
@@ -137,7 +151,10 @@ class PastBaseline:
 
 
 def _find_local_commit(folder: Path, name: str) -> str:
-    """Return the hash of the commit that a tag or a short hash names in the checkout; "" if there is none."""
+    """Return the hash of the commit that a tag or the beginning of a hash names in the checkout.
+
+    Return "" if there is no such commit, or if several objects begin with the hash.
+    """
     found = find_commit(folder, f"refs/tags/{name}")
     if found or not _COMMIT.fullmatch(name):
         return found
@@ -146,7 +163,10 @@ def _find_local_commit(folder: Path, name: str) -> str:
 
 
 def _parse_time(text: str) -> datetime | None:
-    """Return the time in UTC, for a date alone the last second of the day; None if the text is neither."""
+    """Return a date or time in UTC, for a date alone the last second of the day; None for other texts.
+
+    A time without a zone is taken as UTC.
+    """
     if not _DATE.fullmatch(text):
         return None
     try:

@@ -24,7 +24,7 @@ _LEFT_OUT = frozenset({"user_usage", "judge_usage", "replies", "failing_since", 
 
 
 def dump_baseline(baseline: Baseline) -> str:
-    """Return the text of the file: one case per line, so that a save changes only the lines of its cases."""
+    """Return a baseline as JSON text with one line per case; `path` and `version` are left out."""
     head = {
         "schema_version": SCHEMA_VERSION,
         "kind": KIND,
@@ -48,7 +48,7 @@ def load_baseline(document: Document) -> Baseline:
     """Read the baseline in a file that `dump_baseline` wrote.
 
     Raises:
-        InvalidInputError: the file was written by a newer evalgate, or is damaged; with every problem.
+        InvalidInputError: a newer evalgate wrote the file, or its content is no valid baseline.
     """
     _check_version(document)
     try:
@@ -107,10 +107,15 @@ def _build_newer_problem(document: Document, version: int) -> Problem:
 
 
 def load_baseline_or_results(data: bytes, shown_as: str) -> Baseline:
-    """Read a baseline from the content of a file; a result counts as a baseline of one run.
+    """Read a baseline or a `results.json`, which becomes a baseline of one gate run.
+
+    Args:
+        data: The content of the file.
+        shown_as: The name of the file for errors, which becomes the baseline's `path`.
 
     Raises:
-        InvalidInputError: the file is neither a baseline nor a result, or damaged; with every problem.
+        InvalidInputError: the file is neither a baseline nor a `results.json`, is damaged, or was written
+            by a newer evalgate.
     """
     found = _load_results_by_case(data, shown_as)
     if found is not None:

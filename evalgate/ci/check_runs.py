@@ -45,7 +45,10 @@ class Check:
 
     @property
     def actions(self) -> list[dict[str, str]]:
-        """Return the buttons of the check run; at most three, with labels of at most 20 characters."""
+        """Return the buttons of the check run, none or one.
+
+        GitHub accepts at most three buttons, with labels of at most 20 characters.
+        """
         return [RUN_AGAIN] if self.can_run_again else []
 
 
@@ -103,7 +106,8 @@ class CheckRun:
         """Create the check run with all its annotations.
 
         Raises:
-            PostError: GitHub refused the check run, or did not create it in time.
+            PostError: GitHub refused a request, or did not carry it out in time. Then the check run may
+                lack annotations and stay in progress.
         """
         deadline = time.monotonic() + self.timeouts.total_s
         first, *rest = build_outputs(self.check)
@@ -152,7 +156,7 @@ class _AnnotationBatch:
     _was_sent: bool = False
 
     def send_annotations(self) -> None:
-        """Add the annotations, unless an earlier attempt that seemed to fail has added them."""
+        """Add the annotations and the conclusion, unless an earlier attempt that seemed to fail did so."""
         # GitHub appends what it is sent: a batch that was sent twice would show every annotation twice.
         if self._was_sent and self.github.count_annotations(self.number) > self.before:
             return

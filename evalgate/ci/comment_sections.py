@@ -60,12 +60,15 @@ def format_marker(gate: str) -> str:
 
 
 def is_of_gate(body: str, gate: str) -> bool:
-    """Return True if the body is the comment of the gate, even if people edited it."""
+    """Return True if the body begins with the marker of the gate; people may have edited the rest."""
     return body.lstrip().startswith(format_marker(gate))
 
 
 def read_sections(body: str) -> dict[str, CommentSection]:
-    """Return the complete sections of a comment by key. If a key occurs twice, the newest section counts."""
+    """Return the sections of a comment by key, without sections that lack their end marker.
+
+    If a key occurs twice, the newest section counts; of two equally new ones, the last in the comment.
+    """
     found: dict[str, CommentSection] = {}
     for match in _SECTION.finditer(body):
         key, run, attempt, job, text = match.groups()
@@ -92,10 +95,12 @@ def render_body(
     shorter: Mapping[str, Callable[[int], str]] | None = None,
     limit: int = LONGEST_COMMENT,
 ) -> str:
-    """Return the body with every section, in at most `limit` characters (at least 1,000).
+    """Return the body with every section, sorted by key, in at most `limit` characters.
 
-    If the sections do not all fit, the longest ones are shortened to the same length. The function in
-    `shorter` for a section's key renders it within a number of characters; without one, the end is cut.
+    If the sections do not all fit, the longest ones are shortened to the same length. `shorter` has, by
+    key, functions that render a section's text in at most a number of characters; without a function for
+    its key, a section loses its end. `limit` must be at least 1,000. It must also leave room for the
+    markers, which are never cut: about 150 characters for each section.
     """
     ordered = sorted(sections, key=lambda section: section.key)
     newest = max((section.run for section in ordered), default=0)
@@ -112,7 +117,7 @@ def render_body(
 
 
 def strip_markers(text: str) -> str:
-    """Return Markdown without evalgate's markers, so that it can be the text of a section."""
+    """Return Markdown without evalgate's markers: a text that can be put into a section."""
     # In this order, because removing a marker can join the text around it into another one.
     return _OPENING.sub("<! --", _MARKER.sub("", text.replace("\r\n", "\n"))).strip("\n")
 
@@ -144,7 +149,11 @@ def _shorten_section(section: CommentSection, share: int, shorter: Callable[[int
 
 
 def shorten_markdown(text: str, limit: int) -> str:
-    """Return the first lines of Markdown in at most `limit` characters, with open blocks closed again."""
+    """Return Markdown in at most `limit` characters: unchanged if it fits, else its first lines.
+
+    Blocks that are open after these lines are closed, and a remark says that the text is shortened. If the
+    limit is too small for lines, only the remark is left.
+    """
     if len(text) <= limit:
         return text
     # 40 characters close a code block and two `<details>`. If more are open, only the remark is left.

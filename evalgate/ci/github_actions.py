@@ -57,7 +57,8 @@ AnnotationLevel: TypeAlias = Literal["notice", "warning", "error"]
 def register_masks(masks: Iterable[str], *, environ: Mapping[str, str], stream: TextIO) -> None:
     """Ask the runner to hide texts in the log of this job from here on, each line as a mask of its own.
 
-    `stream` must be one that the runner reads, and nothing may have been written to it before.
+    Lines of fewer than `SHORTEST_MASK` characters are left out. Outside of GitHub Actions nothing is
+    written. The runner must read `stream`, and nothing may have been written to `stream` before.
     """
     if not is_github_actions(environ):
         return
@@ -68,7 +69,7 @@ def register_masks(masks: Iterable[str], *, environ: Mapping[str, str], stream: 
 
 
 def add_summary(markdown: str, *, environ: Mapping[str, str], stream: TextIO) -> None:
-    """Append to the step's summary page, or write a warning if that is impossible."""
+    """Append Markdown to the step's summary page, or write a warning to `stream` if that is impossible."""
     path = environ.get("GITHUB_STEP_SUMMARY", "")
     # The runner drops the whole file if it is too long, with all that the step wrote into it before.
     if path and measure_command_file(path) + len(markdown.encode()) + 1 > SUMMARY_LIMIT:
@@ -80,7 +81,10 @@ def add_summary(markdown: str, *, environ: Mapping[str, str], stream: TextIO) ->
 
 
 def set_outputs(outputs: Mapping[str, str], *, environ: Mapping[str, str], stream: TextIO) -> None:
-    """Set the step's outputs. Values may hold any characters; names must be those of `OUTPUTS`."""
+    """Set the step's outputs, or write a warning to `stream` if that is impossible.
+
+    Names must be those of `OUTPUTS`. Values may hold any characters; invisible ones are removed.
+    """
     text = "".join(_format_output(name, value) for name, value in outputs.items())
     _append_text("GITHUB_OUTPUT", environ.get("GITHUB_OUTPUT", ""), text, stream)
 
@@ -105,7 +109,11 @@ def write_annotations(annotations: Iterable[Annotation], total: int, stream: Tex
 def format_workflow_command(
     level: AnnotationLevel, message: str, *, file: str = "", line: int = 0, title: str = ""
 ) -> str:
-    """Return a workflow command that annotates. All texts are escaped, so none can become a command."""
+    """Return a workflow command that annotates, with its line end.
+
+    All texts are escaped, so that none can become a command, and long texts are shortened. `line` 0 stands
+    for an unknown line; without a `file` the line is left out.
+    """
     values = {
         "file": to_one_line(file, 500),
         "line": str(line) if file and line else "",
@@ -182,14 +190,20 @@ class HeadCommit:
     repository: str = ""
     """The repository that the commit was pushed to, as `owner/name`; "" if the event does not name it."""
     branch: str = ""
-    """The branch in that repository. Anyone who knows a commit can push it to a branch of their own."""
+    """The branch in that repository; "" if the event does not name it.
+
+    Anyone who knows a commit can push it to a branch of their own.
+    """
 
 
 Subject: TypeAlias = PullRequest | HeadCommit | NoPullRequest
 
 
 def find_subject(environ: Mapping[str, str]) -> Subject:
-    """Read GITHUB_EVENT_NAME and the file GITHUB_EVENT_PATH, and return the subject of the event."""
+    """Return the pull request or commit of the event that started the job, or the reason why there is none.
+
+    The event is read from GITHUB_EVENT_NAME and the file GITHUB_EVENT_PATH; no request is sent.
+    """
     event = environ.get("GITHUB_EVENT_NAME", "")
     path = environ.get("GITHUB_EVENT_PATH", "")
     if not event or not path:
@@ -207,7 +221,10 @@ def find_subject(environ: Mapping[str, str]) -> Subject:
 
 
 def parse_subject(event: str, payload: Mapping[str, object]) -> Subject:
-    """Return the subject of an event from its name and payload."""
+    """Return the pull request or commit that an event names, or the reason why there is none.
+
+    `event` is the name of the event, as `pull_request`.
+    """
     if event in _WITH_PULL_REQUEST:
         return _parse_pull_request(_get_object(payload, "pull_request")) or _build_no_pull_request(event)
     # A pull request is an issue to this event; only the key `pull_request` tells them apart.
@@ -228,7 +245,8 @@ def parse_subject(event: str, payload: Mapping[str, object]) -> Subject:
 def _parse_workflow_run(run: Mapping[str, object], repository: Mapping[str, object]) -> Subject | None:
     """Return the pull request or commit of another workflow's run; None if the payload names neither.
 
-    For a run of a fork, the payload lists no pull requests, or those of the fork, which do not count.
+    For a run of a fork, the payload lists no pull requests, or those of the fork, which do not count. If it
+    lists several that count, the commit is returned, or the first of them if the commit is unknown.
     """
     sha = _parse_sha(run.get("head_sha"))
     listed = run.get("pull_requests")

@@ -1,6 +1,7 @@
 """A client for one GitHub repository through PyGithub, with its errors classified.
 
-PyGithub is the optional extra `github`. It takes half a second to load, so only posting loads it.
+PyGithub is the optional extra `github`. It takes half a second to load, so it is loaded only when a
+connection is opened.
 """
 
 import re
@@ -78,8 +79,7 @@ def open_connection(account: Account, timeouts: PostTimeouts) -> GitHubConnectio
     """Return a connection to the account's repository. No request is sent yet.
 
     Raises:
-        PostError: The token is empty, the repository has no valid name, or PyGithub is missing. No other
-            exception is raised.
+        PostError: The token is empty, the repository has no valid name, or PyGithub is missing or fails.
     """
     redactor = build_token_redactor(account.token)
     if not account.token.strip():
@@ -161,10 +161,17 @@ def _classify_forbidden(error: "GithubException", answer: str) -> PostError:
 def retry_transient(
     attempt: Callable[[], _T], timeouts: PostTimeouts, deadline: float, *, jitter: Callable[[], float]
 ) -> _T:
-    """Return the result of `attempt`, and repeat it on `TransientError` until `deadline` (monotonic seconds).
+    """Return the result of `attempt`, which is repeated while it raises `TransientError`.
+
+    Args:
+        attempt: The request.
+        timeouts: The limits of the pauses between attempts.
+        deadline: The time of `time.monotonic()` after which no attempt is repeated.
+        jitter: Returns a random number from 0 to 1.
 
     Raises:
-        PostError: The error is not transient, or lasts too long.
+        RetriesExhaustedError: The next attempt could begin only after the deadline.
+        PostError: `attempt` raised an error that is not transient.
     """
     began, pause = time.monotonic(), timeouts.pause_s
     while True:
@@ -181,14 +188,17 @@ def retry_transient(
 
 
 class GitHubClient:
-    """Requests about one repository. Every method raises `PostError`, and no other exception."""
+    """Requests about one repository. If a method or the constructor fails, it raises only `PostError`."""
 
     def __init__(self, account: Account, timeouts: PostTimeouts) -> None:
         connection = open_connection(account, timeouts)
         self._repository, self._translate_errors = connection.repository, connection.translate_errors
 
     def list_open_pulls(self, head: HeadCommit) -> list[int]:
-        """Return the numbers of the open pull requests that have this commit as their newest."""
+        """Return the numbers of the open pull requests that have this commit as their newest.
+
+        Pull requests from another repository or branch than `head` names are left out.
+        """
         with self._translate_errors():
             found = self._repository.get_commit(head.sha).get_pulls()
             return [each.number for each in found if each.state == "open" and _has_head(each.head, head)]

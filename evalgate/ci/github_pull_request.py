@@ -1,6 +1,6 @@
 """Post a comment and a check run to the pull request of a job of GitHub Actions.
 
-The functions return failures as `PostResult` and raise no error of GitHub.
+The functions report failures as `PostResult` or `PostNotice` and raise no error of GitHub.
 """
 
 import random
@@ -58,7 +58,10 @@ def post_pull_request(
     environ: Mapping[str, str],
     timeouts: PostTimeouts | None = None,
 ) -> Iterator[PostNotice]:
-    """Post what `options` ask for, and yield a notice about each post."""
+    """Post what `options` ask for, the comment first, and yield a notice after each post.
+
+    Each post is sent only when its notice is asked for: iterate to the end.
+    """
     account = Account.from_environment(environ, environ.get(options.token_env or _TOKEN_ENV, ""))
     subject = find_subject(environ)
     origin = _describe_origin(subject, account, environ)
@@ -86,7 +89,7 @@ def post_pull_request(
 
 
 def _describe_origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> str:
-    """Return the commit and a link to the run with the files, as HTML; "" if the runner names neither."""
+    """Return Markdown with the commit and a link to the run; "" if neither commit nor run is known."""
     match subject:
         case PullRequest(head_sha=sha) | HeadCommit(sha=sha):
             pass
@@ -108,7 +111,7 @@ def _post_gate_check(
     account: Account,
     timeouts: PostTimeouts | None,
 ) -> PostResult:
-    """Create the check run of a gate, with an annotation on the eval-set line of each failing case."""
+    """Create the check run of a gate with the annotations of `content`, unless no commit is known."""
     match subject:
         case PullRequest(head_sha=sha) | HeadCommit(sha=sha) if sha:
             name = " / ".join(filter(None, (options.name, options.section)))
@@ -136,18 +139,20 @@ def post_comment(
 ) -> PostResult:
     """Post or update the one comment that a gate has under a pull request.
 
+    Return the first result that is failed or skipped, else the first one, with the URLs of all comments.
+
     Args:
         account: The token and the repository.
-        subject: The pull request, as `find_subject` returned it. If it is a commit of a branch, each open
-            pull request from that branch gets a comment: the event does not tell which one was tested.
+        subject: The result of `find_subject`. For a commit, each open pull request from its repository and
+            branch gets a comment, because the event does not tell which one was tested. If repository or
+            branch is unknown, only the oldest open pull request of the commit gets a comment.
         gate: The name of the comment. Gates of different names have comments of their own.
-        section: The section of this job. It replaces only a section of the same key and of this run or an
-            older one.
-        shared: True if other jobs may post to the same comment at the same time. This costs `settle_s`.
+        section: The section of this job, which replaces only a section of the same key that is not newer.
+        shared: True if other jobs may post to the comment at the same time; costs at least `settle_s`.
         shorter: Renders the section's text in at most a number of characters, for a comment that gets too
             long. By default the end is cut.
-        author: The account of the token. Only its comments are edited and deleted.
-        timeouts: The time limits; by default those of `PostTimeouts`.
+        author: The account of the token. Only comments of this account are edited and deleted.
+        timeouts: The time limits for each pull request; by default those of `PostTimeouts`.
     """
     timeouts = timeouts or PostTimeouts()
     pulls, failure = _find_pulls(account, subject, timeouts)
@@ -187,7 +192,10 @@ def post_check(
 def _find_pulls(
     account: Account, subject: Subject, timeouts: PostTimeouts
 ) -> tuple[list[int], PostResult | None]:
-    """Return the open pull requests of the subject, or the result of the post if there is none."""
+    """Return the numbers of the pull requests to post to, and None; or [] and the reason why there is none.
+
+    The pull requests of a commit are asked from GitHub; a pull request that the event names is not checked.
+    """
     if isinstance(subject, NoPullRequest):
         return [], PostResult("skipped", subject.reason)
     if isinstance(subject, PullRequest):

@@ -1,7 +1,7 @@
 """Post a note to the merge request of a job of GitLab CI.
 
-The requests are sent by python-gitlab, the optional extra `gitlab`; only posting loads it. The functions
-return failures as `PostResult` and raise no error of GitLab.
+The requests are sent by python-gitlab, the optional extra `gitlab`; only posting loads this package. The
+functions report failures as `PostResult` or `PostNotice` and raise no error of GitLab.
 """
 
 import re
@@ -67,7 +67,10 @@ def post_merge_request(
     environ: Mapping[str, str],
     timeouts: PostTimeouts | None = None,
 ) -> Iterator[PostNotice]:
-    """Post what `options` ask for, and yield a notice about each post."""
+    """Post the note if `options` ask for it, and yield a notice; nothing is sent before the first `next`.
+
+    If `options` ask for a check run, the last notice says that GitLab has none.
+    """
     if options.comment:
         names = (options.token_env,) if options.token_env else _TOKEN_ENVS
         token = next(filter(None, (environ.get(name, "") for name in names)), "")
@@ -102,7 +105,10 @@ class MergeRequest:
 
 
 def find_merge_request(environ: Mapping[str, str], token: str) -> MergeRequest | NoPullRequest:
-    """Return the merge request of the current pipeline, from the variables that GitLab predefines."""
+    """Return the merge request of the current pipeline, or the reason why there is none.
+
+    The variables that GitLab predefines name the merge request; no request is sent.
+    """
     iid = environ.get("CI_MERGE_REQUEST_IID", "")
     if not iid:
         return NoPullRequest("this pipeline is not for a merge request: run the job for merge_request_event")
@@ -126,7 +132,8 @@ def post_note(
 ) -> PostResult:
     """Post or update the one note that a gate has under a merge request of GitLab.
 
-    The arguments are those of `post_comment` for GitHub. GitLab is asked for the account of the token.
+    `evalgate.ci.github_pull_request.post_comment` explains the arguments. GitLab is asked for the account
+    of the token.
     """
     if isinstance(request, NoPullRequest):
         return PostResult("skipped", request.reason)
@@ -139,7 +146,10 @@ def post_note(
 
 
 class MergeRequestThread:
-    """The notes of one merge request. Implements `evalgate.ci.sticky_comment.CommentThread`."""
+    """The notes of one merge request. Implements `evalgate.ci.sticky_comment.CommentThread`.
+
+    Creating one sends no request. It raises `PostError` if the token is empty or python-gitlab is missing.
+    """
 
     host = "GitLab"
     longest = LONGEST_NOTE

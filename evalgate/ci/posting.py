@@ -50,7 +50,7 @@ class PostOptions:
 
 @frozen
 class Annotation:
-    """A remark on a line of a file of the repository. Its texts may hold any characters."""
+    """A remark on a line of a file of the repository; line 0 is unknown. Texts may hold any characters."""
 
     path: str
     """The path of the file, relative to the root of the repository."""
@@ -67,7 +67,7 @@ class PostContent:
     title: str
     """One line for the list of check runs."""
     render_comment: Callable[[int], str]
-    """Returns the Markdown of the comment in at most a number of characters."""
+    """Renders the comment as Markdown in at most the number of characters that it is given."""
     annotations: tuple[Annotation, ...] = ()
     """One for each failing case, for a check run."""
 
@@ -94,18 +94,21 @@ class PostResult:
     kind: PostStatus
     """`skipped`: the post could not be expected to work, as with a fork's token.
 
-    `failed`: it could, but did not work.
+    `failed`: the post could be expected to work, but did not work.
     """
     reason: str = ""
     """One sentence that is safe to print and holds no secret; "" if the post went as usual."""
     url: str = ""
-    """The URL of the post; "" if nothing was posted."""
+    """The URL of the comment or check run, several separated by blanks.
+
+    It is "" if nothing was posted or the URL is unknown.
+    """
     needs_attention: bool = False
     """True if something has to be fixed although the post exists; `reason` says what."""
 
 
 def to_post_notice(what: str, result: PostResult) -> PostNotice:
-    """Return the message for the log about the result of a post."""
+    """Return the message for the log about the result of a post; `what` names the post, as `check run`."""
     if result.kind in {"skipped", "failed"}:
         level: Literal["notice", "warning"] = "notice" if result.kind == "skipped" else "warning"
         return PostNotice(level, f"The {what} was not posted: {result.reason}. The verdict stands.")
@@ -126,7 +129,7 @@ class PostTimeouts:
     settle_s: float = 4.0
     """The time that a section must stay unchanged before it counts as safe from jobs that write as well.
 
-    It must be longer than any of them takes from reading the comment to writing it.
+    It must be longer than any of these jobs takes from reading the comment to writing it.
     """
     pause_s: float = 0.5
     """The first wait before a retry. It grows with each retry, up to `longest_pause_s`."""
@@ -144,7 +147,7 @@ class PostError(Exception):
 
 
 class TransientError(PostError):
-    """A post that may succeed if it is repeated after at least `wait_s` seconds."""
+    """The failure of a request that may succeed if it is repeated after at least `wait_s` seconds."""
 
     def __init__(self, reason: str, wait_s: float = 0.0) -> None:
         super().__init__(reason)
@@ -167,7 +170,7 @@ _LONGEST_SHOWN_S = 3600
 
 
 def build_token_redactor(token: str) -> Redactor:
-    """Create a redactor that removes the token from messages."""
+    """Build a redactor that removes the token, unless it is shorter than `SHORTEST_MASK`, from messages."""
     # A mask of a few characters would blank half of every message.
     return Redactor((token,) if len(token) >= SHORTEST_MASK else ())
 
@@ -176,7 +179,8 @@ def build_token_redactor(token: str) -> Redactor:
 def translate_errors(classify: Callable[[Exception], PostError], redactor: Redactor) -> Iterator[None]:
     """Raise every exception of a `with` block as the `PostError` that `classify` returns.
 
-    The error's message holds no secret. The error has no cause, because the cause's message may hold one.
+    The message is redacted and cut to 400 characters. The error has no cause, because the cause's message
+    may hold a secret. A `PostError` of the block is raised unchanged.
     """
     try:
         yield
@@ -189,7 +193,7 @@ def translate_errors(classify: Callable[[Exception], PostError], redactor: Redac
 
 
 def describe_giving_up(waited_s: float, next_s: float = 0.0) -> str:
-    """Return `given up after 12 s`, with the time until the next possible attempt if that is the reason."""
+    """Return `given up after 12 s`; if `next_s` is above 0, add that the next attempt may be made then."""
     after = f"after {waited_s:.0f} s" if waited_s >= 1 else "at once"
     if next_s <= 0:
         return f"given up {after}"
@@ -206,7 +210,12 @@ _MOST_GRACE_S = 5.0  # so that a post which notices its own timeout can still sa
 
 
 def run_within_limit(timeouts: PostTimeouts, host: str, post: Callable[[], PostResult]) -> PostResult:
-    """Return the result of `post`, or a failure if it exceeds its time limit and a short grace period."""
+    """Call `post` in a thread and return its result; return a `PostError` that it raises as a result, too.
+
+    The result is `failed` if `post` takes longer than `total_s` and a grace period of at most five seconds.
+    `post` is not stopped then: its daemon thread goes on until the process ends. `host` names the service
+    in the message.
+    """
     limit = timeouts.total_s + min(timeouts.total_s, _MOST_GRACE_S)
     result = PostResult("failed", f"{host} did not answer within {limit:g} s")
 
@@ -227,9 +236,9 @@ def run_within_limit(timeouts: PostTimeouts, host: str, post: Callable[[], PostR
 def build_section(
     options: PostOptions, text: str, environ: Mapping[str, str], names: tuple[str, str]
 ) -> CommentSection:
-    """Return the section of this job.
+    """Return the section of this job with `text` as its Markdown.
 
-    `names` are the variables with the numbers of the run and its attempt.
+    `names` are the environment variables with the numbers of the run and its attempt.
     """
     run, attempt = (read_number(environ, name) for name in names)
     return CommentSection(options.section, text, run, attempt, _hash_job_name(environ))

@@ -1,11 +1,11 @@
 """Keep one comment per gate, although several jobs may post to it at the same time.
 
-Neither GitHub nor GitLab can compare and swap a comment: the last writer wins, and a change made between its
-reading and its writing is lost. So every job merges the sections that it reads with its own section and with
-all that it has seen before. It writes the result and reads it again after a random pause. It repeats this
-until its section has stayed for `settle_s`. As every job does so, the comment ends with all sections. If
-there are several comments, all jobs keep the oldest one, take over the sections of the others and delete
-these.
+Neither GitHub nor GitLab can compare and swap a comment: the last writer wins, and changes that other jobs
+made since this writer read the comment are lost. So every job merges the sections that it reads with its
+own section and with all sections that it has seen before. The job writes the result and reads the comment
+again after a random pause, until its section has stayed for at least `settle_s`. As every job does so, the
+comment ends with all sections. If there are several comments, all jobs keep the oldest one, take over the
+sections of the others and delete the others.
 
 Two jobs of one run may post under the same key, such as the legs of a matrix without `section`. Then each
 writes at most once: the last one stays, and each job that notices says which setting is missing.
@@ -51,7 +51,7 @@ class Comment:
 
 
 class CommentThread(Protocol):
-    """The comments of one pull or merge request. Every method raises `PostError`, and no other exception."""
+    """The comments of one pull or merge request. If a method fails, it raises only `PostError`."""
 
     host: str
     """The name of the service, for messages."""
@@ -59,7 +59,7 @@ class CommentThread(Protocol):
     """The most characters of a comment's body."""
 
     def get_author(self) -> str:
-        """Return the account of the token, as far as it is known before a comment is posted."""
+        """Return the login of the token's account, as far as it is known before a comment is posted."""
         ...
 
     def list_comments(self) -> list[Comment]:
@@ -94,10 +94,10 @@ def post_sticky_comment(
     shared: bool,
     shorter: Callable[[int], str] | None,
 ) -> PostResult:
-    """Post or update the comment of a gate within the time limit; raise no error of the service.
+    """Post or update the comment of a gate within the time limit; return every failure as a result.
 
-    `open_thread` may raise `PostError`. The other arguments are those of
-    `evalgate.ci.github_pull_request.post_comment`.
+    `host` is the name of the service for messages. `open_thread` opens the comments and may raise
+    `PostError`. `evalgate.ci.github_pull_request.post_comment` explains the other arguments.
     """
     section = replace(section, text=strip_markers(section.text))
     return run_within_limit(
@@ -138,7 +138,10 @@ class StickyComment:
         self._limit = self.thread.longest
 
     def post(self) -> PostResult:
-        """Write the section into the comment, and return once it is safe there.
+        """Write the section into the comment; return once no other job can overwrite the section.
+
+        Call this once. The result is `failed` if the time is up, or if the section of another job of this
+        run must stay under the same key. It is `skipped` if a newer run has already reported.
 
         Raises:
             PostError: The service refused the comment.
@@ -177,7 +180,10 @@ class StickyComment:
             self._slowest_s = max(self._slowest_s, time.monotonic() - began)
 
     def _is_safe(self, stood_since: float) -> bool:
-        """Return True if no job that read the comment before this job wrote it can still write."""
+        """Return True if no job that read the comment before this job wrote it can still write.
+
+        `stood_since` is the time of `time.monotonic()` since which the comment needed no change.
+        """
         written_to = self.shared and self._kind != "unchanged"
         # A service that is slow for this job is slow for the others too.
         settled = max(self.timeouts.settle_s, 2 * self._slowest_s)
@@ -186,7 +192,7 @@ class StickyComment:
     def _sync_comment(self) -> Comment | PostResult | None:
         """Return the comment if it needs no change; otherwise write it and return None.
 
-        If the section of another job must stay, return the result of the post.
+        If another section must stay under the key of this job, return the result of the post.
         """
         ours = self._find_own_comments()
         # Oldest comment last: it is the one that stays, so of equally new sections its own count.
@@ -202,7 +208,11 @@ class StickyComment:
         return self._update_comment(ours[0], ours[1:])
 
     def _give_way(self, existing: CommentSection, ours: list[Comment]) -> PostResult | None:
-        """Return the post's result if the section under this key must stay; None if this job may write."""
+        """Return the post's result if `existing` must stay under this key; None if this job may write.
+
+        If another job of this run replaced the section of this job, a second comment that this job created
+        is deleted. If this job replaces the section of another job, its own section gets a note about that.
+        """
         url, rival = ours[0].url if ours else "", self._is_of_another_job(existing)
         if existing.age > self.section.age:
             if rival:
@@ -315,7 +325,10 @@ class StickyComment:
             self._kind = "posted" if self._kind == "posted" else "updated"
 
     def _is_complete(self, comment: Comment) -> bool:
-        """Return True if the comment holds every section seen so far, or a newer version of it."""
+        """Return True if the comment holds every section seen so far, or a newer version of the section.
+
+        The section of this job may be shortened if the comment has more than half of the allowed length.
+        """
         body = comment.body.replace("\r\n", "\n").rstrip()
         if body == self._render_body():
             return True

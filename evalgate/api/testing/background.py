@@ -16,13 +16,14 @@ T = TypeVar("T")
 
 
 class BackgroundEvaluation(Generic[T]):
-    """Evaluation with an agent that stays started until `finish` or `cancel`, so that cases can be run again.
+    """Evaluation with an agent that stays started until `finish` or `cancel`, so that cases can run again.
 
-    Its methods are for one other thread, such as that of pytest.
+    Call `get_result`, `repeat_case`, `finish` and `cancel` in one thread, such as that of pytest. The other
+    methods are called in the thread of the evaluation.
     """
 
     def __init__(self, plan: Plan, conclude: Callable[[GateRun], T], *, all_at_once: bool) -> None:
-        """Start the agent.
+        """Start a thread that starts the agent and runs the cases; do not wait for the thread.
 
         Args:
             plan: The cases and the agent.
@@ -61,6 +62,8 @@ class BackgroundEvaluation(Generic[T]):
 
     def repeat_case(self, key: CaseKey) -> CaseResult:
         """Run a case again and return its result, which replaces the earlier one.
+
+        After the end of the evaluation the case is not run: its earlier result is returned.
 
         Raises:
             EvalgateError: the agent or the baseline cannot be used.
@@ -102,7 +105,7 @@ class BackgroundEvaluation(Generic[T]):
         """Ignore the number of planned runs."""
 
     def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
-        """Settle the case if this was the last of its runs."""
+        """Set the result of the case if the number of runs is fixed and this was its last run."""
         del result
         key, gate_run = (eval_set_id, eval_id), self._gate_run
         made = self._made[key] = self._made.get(key, 0) + 1
@@ -115,7 +118,7 @@ class BackgroundEvaluation(Generic[T]):
             self._results[key].set_result(self._gate_run.evaluation.build_case_result(self._indices[key]))
 
     def _settle_all(self) -> None:
-        """Settle every case without a result, since no further result can come."""
+        """Give every case without a result one from its runs, or the error that ended the evaluation."""
         error = self._done.exception()
         for key, result in self._results.items():
             if result.done():

@@ -1,4 +1,8 @@
-"""The cases of a session that are evaluated together, and the verdict on them."""
+"""The cases of a pytest session that are evaluated together, and the verdict on them.
+
+An item that runs again, as with `--reruns`, runs its case again. A worker of pytest-xdist sends its runs to
+the controller, which scores and decides.
+"""
 
 import os
 import pickle
@@ -52,10 +56,10 @@ class CaseGroup:
     _error: Exception | None = None
 
     def add_set(self, eval_set: EvalSet) -> None:
-        """Add an eval set, once.
+        """Add an eval set, unless the group has an eval set with its id already.
 
         Raises:
-            InvalidInputError: another eval set has the same id.
+            InvalidInputError: the eval set with the same id is of another file.
         """
         known = self.sets.setdefault(eval_set.eval_set_id, eval_set)
         if known.path != eval_set.path:
@@ -76,7 +80,9 @@ class CaseGroup:
         return self.project.build_plan(sets, self.agent, self.options).select_cases(self.selected)
 
     def get_result(self, key: CaseKey, node_id: str) -> CaseResult:
-        """Return the result of a case for an item; if the item had a result before, the case is run again.
+        """Wait for the result of a case and return it without secrets; start the evaluation if necessary.
+
+        If the item `node_id` had a result before, the case is run again.
 
         Raises:
             EvalgateError: the agent, the thresholds or the baseline cannot be used.
@@ -112,7 +118,9 @@ class CaseGroup:
             self._running.cancel()
 
     def finish(self) -> Any:
-        """Return the record of the evaluation; in a worker, its runs.
+        """Wait for the end of the evaluation and return its record; in a worker, return its runs.
+
+        The evaluation is started if it was not begun.
 
         Raises:
             EvalgateError: the agent, the thresholds or the baseline cannot be used.
@@ -126,9 +134,10 @@ class CaseGroup:
         return self._running is not None or self._error is not None
 
     def build_run_command(self, case: CaseResult) -> str:
-        """Return the command of evalgate that runs one case.
+        """Return the command of evalgate that runs one case again.
 
-        Return "" if the command line cannot express the options of the marker.
+        Return "" for a case of a marker, for an agent that is an object of this process, and before the
+        evaluation was begun.
         """
         if self.name or self._plan is None or self._plan.agent.settings.kind == "in_process":
             return ""
@@ -139,7 +148,8 @@ class CaseGroup:
     def build_accept_command(self, case: CaseResult) -> str:
         """Return the command that accepts the agent's behaviour as the case's new expectation.
 
-        Return "" if the behaviour cannot be accepted, or if no report is written to take it from.
+        Return "" for a case of a marker, if the behaviour cannot be accepted, and if no reports are
+        written: the command takes the behaviour from a report.
         """
         folder = self.project.report_folder
         if self.name or not folder:
@@ -154,7 +164,7 @@ def build_redacted_record(gate_run: GateRun) -> Record:
 
 
 def export_runs(gate_run: GateRun) -> MadeRuns:
-    """Return the runs that a worker made."""
+    """Return the encoded runs that a worker made, without cases that have no run."""
     keys = [
         (suite.eval_set.eval_set_id, case.eval_id)
         for suite in gate_run.plan.suites
@@ -179,11 +189,11 @@ class WorkerMessage:
     selected: frozenset[CaseKey]
     runs: MadeRuns
     error: str = ""
-    """Reason why the worker has no runs."""
+    """Reason why the worker has no runs or cannot send its arguments; "" if there is none."""
 
 
 def build_message(group: CaseGroup) -> WorkerMessage:
-    """Stop the evaluation of a worker and return the message for the controller."""
+    """Finish the evaluation of a worker, and return its runs or its error as message for the controller."""
     runs: MadeRuns = {}
     error = ""
     try:
@@ -215,16 +225,19 @@ def _dump_message(message: WorkerMessage) -> bytes:
 
 
 def load_messages(data: Iterable[bytes]) -> list[WorkerMessage]:
-    """Decode the output of `dump_messages`."""
+    """Decode the output of `dump_messages`; only from a worker of this session, as pickle can run code."""
     return [pickle.loads(each) for each in data]  # noqa: S301  of a worker that pytest-xdist started
 
 
 def merge_messages(project: Project, messages: Sequence[WorkerMessage], began: float) -> Record:
-    """Return the record of one group from the messages of all workers; `began` is in Unix seconds.
+    """Return the record of one group from the messages of its workers, at least one.
+
+    If several workers ran the same case, only the runs of the first one count. `began` is the start of the
+    session in Unix seconds.
 
     Raises:
         NoVerdictError: a worker failed, or some cases have no runs.
-        EvalgateError: the thresholds or the baseline cannot be used.
+        EvalgateError: the eval sets, the thresholds or the baseline cannot be used.
     """
     if errors := list(dict.fromkeys(each.error for each in messages if each.error)):
         raise NoVerdictError("; ".join(errors))

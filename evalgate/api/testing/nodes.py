@@ -47,16 +47,16 @@ class SelectedCase:
     line: int
     tags: tuple[str, ...]
     path: Path
-    """File of the eval set, or of the test if it is an object."""
+    """File of the eval set; for an eval set that is an object, the file of the test."""
 
 
 def list_cases(
     group: CaseGroup, eval_set: EvalSet, picked: Iterable[EvalCase], path: Path
 ) -> list[SelectedCase]:
-    """Add an eval set to a group and return its `picked` cases.
+    """Add an eval set to a group and return its `picked` cases; `path` is the file to report for them.
 
     Raises:
-        InvalidInputError: another set of the group has the same id, or a rule for its cases is wrong.
+        InvalidInputError: an eval set of another file has the same id, or a rule for the cases is wrong.
     """
     group.add_set(eval_set)
     policies = group.project.resolve_policies(eval_set)
@@ -74,7 +74,7 @@ TAGS = pytest.StashKey[set[str]]()
 
 
 def add_tags(item: pytest.Item, tags: Iterable[str]) -> None:
-    """Add tags to an item as markers, for `-m`; tags that cannot be markers are keywords, for `-k`."""
+    """Add tags to an item as keywords for `-k`; add those that can be markers as markers for `-m`, too."""
     known = item.config.stash.setdefault(TAGS, set())
     for tag in tags:
         item.extra_keyword_matches.add(tag)
@@ -91,7 +91,11 @@ class EvalSetFile(pytest.File):
     group: CaseGroup
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yield an item for each case that the thresholds file selects."""
+        """Yield an item for each case; if the thresholds file selects cases of the file, only for these.
+
+        Raises:
+            CollectError: the file or the thresholds file is wrong.
+        """
         project = self.group.project
         try:
             selected = project.files.get(self.path)
@@ -133,7 +137,7 @@ class CaseItem(pytest.Item):
         return item
 
     def runtest(self) -> None:
-        """Wait for the result of the case, and fail if it failed."""
+        """Wait for the result of the case; fail, skip or xfail the item as `check_outcome` does."""
         check_outcome(self, self.case, _get_result(self, self.case))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
@@ -147,7 +151,13 @@ OUTCOME = pytest.StashKey[Outcome]()
 
 
 def get_outcome(item: pytest.Item, case: SelectedCase | None) -> Outcome:
-    """Return the outcome of a case for a test function that takes it."""
+    """Wait for the outcome of a case, and return it for a test function that takes `outcome`.
+
+    Case and outcome are stored in the item's stash. `case` is None for a test without the marker.
+
+    Raises:
+        pytest.fail.Exception: `case` is None, or the evaluation is not possible.
+    """
     if case is None:
         pytest.fail("`outcome` needs @pytest.mark.evalgate(EVAL_SETS) on the test", pytrace=False)
     outcome = _get_result(item, case)
@@ -171,10 +181,13 @@ def _get_result(item: pytest.Item, case: SelectedCase) -> Outcome:
 
 
 def check_outcome(item: pytest.Item, case: SelectedCase, outcome: CaseResult) -> None:
-    """Fail the item if the case failed; quarantined and observed cases are expected to fail.
+    """Return if the case passed; otherwise fail, skip or xfail the item.
 
     Raises:
-        pytest.fail.Exception, pytest.skip.Exception, pytest.xfail.Exception: the case did not pass.
+        pytest.xfail.Exception: the case does not gate, as a quarantined or observed one.
+        pytest.skip.Exception: the case gates and was not evaluated, and no run has one of
+            `NON_AGENT_OUTCOMES`.
+        pytest.fail.Exception: any other case that did not pass.
     """
     if outcome.status == "passed":
         return

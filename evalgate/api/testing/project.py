@@ -32,7 +32,8 @@ class Project:
         self._config = config
         thresholds = self.get_option("thresholds")
         self.folder = self._find_folder(thresholds)
-        """Paths are relative to it: the current folder if it has the thresholds file, else the rootdir."""
+        """Folder that paths are relative to: the first of current folder and rootdir with the thresholds
+        file; without this file the rootdir if pytest has an ini file, else the current folder."""
         runs = self.get_option("runs")
         self.options = EvaluationOptions(
             thresholds=thresholds,
@@ -114,13 +115,13 @@ class Project:
         return pattern if problems else str(folder / pattern)
 
     def build_plan(self, sources: object, agent: object, options: EvaluationOptions) -> Plan:
-        """Build the plan of an evaluation; problems name the options of pytest.
+        """Build the plan of an evaluation; a problem for a missing agent names the options of pytest.
 
         Raises:
             InvalidInputError: with every problem of the input that was found.
         """
         try:
-            # They replace those of the project; together with an own file they are an error.
+            # They replace those of the project; together with another thresholds file they are an error.
             is_given = isinstance(options.criteria, Mapping) or isinstance(options.checks, Mapping)
             if is_given and options.thresholds == self.options.thresholds:
                 options = replace(options, rules=self._replace_criteria(options))
@@ -207,12 +208,19 @@ class ProjectEvaluator:
     def evaluate(self, eval_sets: object = (), agent: object = None, **options: Any) -> Record:
         """Run eval sets against an agent and return the record, as `evalgate.evaluate` does.
 
-        The agent, the thresholds file, the baseline and the runs of the project apply unless they are given;
-        `criteria` and `checks` replace only those of that file. Files are looked for in the folder of the
-        test, then in that of the project. Cases without an eval set get one with the name of the test.
+        The agent, the thresholds file, the baseline and the runs of the project apply unless they are
+        given; `criteria` and `checks` replace only the same sections of this thresholds file. Files are
+        looked for in the folder of the test, then in that of the project. Cases without an eval set get one
+        with the name of the test. If the project has a report folder, reports are written into it.
+
+        Args:
+            eval_sets: As for `evalgate.evaluate`.
+            agent: As for `evalgate.evaluate`. None: the agent of the marker, else that of the project.
+            options: Options of `evalgate.evaluate` that are in `OPTIONS`; without them, the marker's apply.
 
         Raises:
-            InvalidInputError, EvalgateError: as for `evalgate.evaluate`.
+            InvalidInputError, EvalgateError: as for `evalgate.evaluate`; also for an option that is not in
+                `OPTIONS`, and for reports that cannot be written.
         """
         __tracebackhide__ = True
         try:
@@ -242,7 +250,7 @@ class ProjectEvaluator:
         )
 
     def _name_cases(self, sources: list[object]) -> list[object]:
-        """Put cases without an eval set into one with the name of the test."""
+        """Put all cases without an eval set into one eval set with the name of the test."""
         cases = tuple(each for each in sources if isinstance(each, EvalCase))
         others = [each for each in sources if not isinstance(each, EvalCase)]
         return [*others, EvalSet(self.name, cases)] if cases else sources
@@ -265,7 +273,7 @@ def to_folder_name(node_id: str) -> str:
 
 
 def list_sources(project: Project, given: object, folder: Path) -> list[object]:
-    """Return eval sets as a list; patterns that name files in `folder` are made absolute."""
+    """Return eval sets as a flat list; patterns that name files in `folder` become absolute paths."""
     found: list[object] = []
     for one in given if isinstance(given, list | tuple) else (given,):
         for each in one if isinstance(one, list | tuple) else (one,):

@@ -65,7 +65,9 @@ def _refuse_unusable_agent(collector: pytest.Collector, name: str, candidate: ob
 
 
 def register_session(config: pytest.Config) -> None:
-    """Register the plugin of one session, and collect what the thresholds file names.
+    """Register the plugin of one session; let pytest collect the eval sets that the thresholds file names.
+
+    If the command line has paths, only eval sets in these paths are collected.
 
     Raises:
         pytest.UsageError: the thresholds file is wrong.
@@ -184,7 +186,13 @@ class EvalgateSession:
     def _list_marked_cases(
         self, node: pytest.Collector | pytest.Item | Any, marks: list[pytest.Mark], given: Mapping[str, Any]
     ) -> list[SelectedCase]:
-        """Return the cases of markers; options and eval sets of a later marker replace earlier ones."""
+        """Return the cases of markers; options and eval sets of a later marker replace earlier ones.
+
+        Without eval sets in any marker, the cases of the eval sets in the thresholds file are returned.
+
+        Raises:
+            CollectError: an eval set, an option or the thresholds file is wrong.
+        """
         options = {name: value for mark in marks for name, value in mark.kwargs.items()} | dict(given)
         arguments = next((mark.args for mark in reversed(marks) if mark.args), ())
         path = Path(node.path)
@@ -218,7 +226,10 @@ class EvalgateSession:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Move cases to the end, group by group, so that no other test runs while agents do."""
+        """Move cases to the end, group by group, so that no other test runs while agents do.
+
+        If the project has no agent, items of eval-set files are dropped if a marker has cases of the file.
+        """
         cases = {item: case for item in items if (case := find_case(item)) is not None}
         for item, case in cases.items():
             if not isinstance(item, CaseItem):
@@ -251,7 +262,10 @@ class EvalgateSession:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Decide when every case has been run; stop the agents if the session ends before."""
+        """Decide when every case has been run, and fail the session unless every verdict is open.
+
+        If the session ends before, the agents are stopped.
+        """
         try:
             result = yield
         except BaseException:

@@ -1,9 +1,9 @@
 """Store a baseline in an artifact of GitHub Actions: `artifact:[WORKFLOW.yml/]NAME[:FILE]`.
 
-The artifact is read from the newest successful run of a workflow on the default branch of this repository.
-Anyone can upload an artifact of any name in a pull request, from a branch with the name of the default one,
-so artifacts of such runs are never read. Artifacts cannot be changed: an update writes the file, and the
-next step of the workflow uploads it.
+The artifact is read from the newest successful run of a workflow on the default branch of this repository
+that still has the artifact. Anyone can upload an artifact of any name in a pull request, from a branch with
+the name of the default branch, so artifacts of pull requests are never read. Artifacts cannot be changed:
+an update writes the file, and the next step of the workflow uploads it.
 """
 
 import hashlib
@@ -48,13 +48,13 @@ class InvalidZipError(Exception):
 
 
 def read_zip_member(data: bytes, name: str, *, largest: int) -> bytes:
-    """Return the content of the file `name`, at most `largest` bytes.
+    """Return the content of the file `name` in a zip; the content may have at most `largest` bytes.
 
-    The sizes and checksums that the zip states are not trusted: at most `largest` bytes are accepted.
+    The size that the zip states is not trusted: the bytes are counted while they are read.
 
     Raises:
-        InvalidZipError: `data` is no zip or has not exactly one such file, or the file is larger, encrypted
-            or damaged.
+        InvalidZipError: `data` is no zip or has not exactly one file `name`, or the file is too large,
+            encrypted or damaged.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -85,7 +85,7 @@ def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, largest: int)
 
 DEFAULT_FILE = "baseline.json"
 EVENTS = ("push", "schedule", "workflow_dispatch")
-"""Events whose runs have the code of the default branch, and no other."""
+"""Events of the runs that are read: on the default branch they run only the code of this branch."""
 
 _TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "INPUT_TOKEN")
 _LARGEST_ZIP = 128 * 1024 * 1024
@@ -118,7 +118,10 @@ def build_artifact_store(what: str, context: StoreContext) -> "ArtifactStore":
 
 @dataclass(slots=True)
 class ArtifactStore:
-    """Baseline store in the file `file` of the artifact `name`, of the newest good run of a workflow."""
+    """Baseline store in the file `file` of the artifact `name`, which runs of a workflow upload.
+
+    Only good runs are read: runs of `EVENTS` that succeeded on the default branch of this repository.
+    """
 
     context: StoreContext
     name: str
@@ -139,7 +142,14 @@ class ArtifactStore:
         return f"Upload the folder {self.name} as the artifact `{self.name}`."
 
     def read(self) -> Baseline | None:
-        """Read the baseline of the newest good run, or return None if no recent run still has one."""
+        """Read the baseline of the newest good run that still has the artifact.
+
+        Return None if no recent good run has the artifact, and set `absence` to the reason.
+
+        Raises:
+            InvalidInputError: the artifact holds no valid baseline, or GitHub refuses the request.
+            NoVerdictError: GitHub does not answer in time.
+        """
         deadline = time.monotonic() + self.patience.total_s
         try:
             tokens = (self.context.environ.get(name, "").strip() for name in _TOKENS)
@@ -163,7 +173,15 @@ class ArtifactStore:
         return replace(found, path=self.shown_as, version=f"run {kept.run}")
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Change the baseline of an earlier step's file, else of the artifact; write the file to upload."""
+        """Write the result of `change` to the file to upload, and return it.
+
+        `change` gets the baseline in this file if an earlier step wrote it, else that of the artifact.
+
+        Raises:
+            InvalidInputError: the file or the artifact cannot be read, or is no baseline.
+            NoVerdictError: GitHub does not answer in time.
+            OSError: the file cannot be written.
+        """
         path = self.context.folder / self.name / self.file
         after = change(self._load_written(self._read_written(path)) if path.exists() else self.read())
         write_atomically(path, dump_baseline(after), owner=self.context.owner)
@@ -186,7 +204,7 @@ class ArtifactStore:
         return load_baseline_or_results(data, shown_as)
 
     def find_workflow_file(self) -> str:
-        """Return the name of the workflow that is searched.
+        """Return the file name of the workflow that is searched.
 
         Raises:
             PostError: the workflow is neither configured nor known from the environment.
@@ -231,7 +249,7 @@ class _ArtifactSearch:
     """Time of `time.monotonic()` at which the search ends."""
 
     def find_newest(self) -> _StoredArtifact | str:
-        """Return the artifact of the newest good run that has it; without any, return the reason as text."""
+        """Download the artifact of the newest good run that still has it; return a reason if none does."""
         with self.connection.translate_errors():
             repository = self.connection.repository
             branch, expired = repository.default_branch, False
@@ -249,7 +267,7 @@ class _ArtifactSearch:
             return f"no good run of {self.wanted.find_workflow_file()} on {branch} kept it"
 
     def _iter_good_runs(self, repository: "Repository", branch: str) -> "Iterator[WorkflowRun]":
-        """Yield runs that succeeded with the default branch's own code, the newest first."""
+        """Yield good runs on the default branch, the newest first; at most 30 runs of each event."""
         workflow = repository.get_workflow(self.wanted.find_workflow_file())
         found = [
             run
@@ -308,7 +326,7 @@ class _ArtifactSearch:
 
 
 def _is_good_run(run: "WorkflowRun", repository: "Repository", branch: str) -> bool:
-    """Return True if the run succeeded with this repository's own code on the branch."""
+    """Return True if the run succeeded on this repository's branch, and its event is one of `EVENTS`."""
     return (
         run.conclusion == "success"
         and run.event in EVENTS

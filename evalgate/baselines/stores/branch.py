@@ -76,7 +76,11 @@ class BranchStore:
         return f"branch:{self.branch}:{self.file}"
 
     def read(self) -> Baseline | None:
-        """Read the newest baseline on the branch, or return None if there is none yet."""
+        """Read the newest baseline on the branch, or return None if there is none yet.
+
+        Raises:
+            InvalidInputError: git cannot fetch the branch, or the file on it is no baseline.
+        """
         try:
             with self._open_repository() as repository:
                 return self._read_baseline(repository, self._fetch_tip(repository))
@@ -89,16 +93,18 @@ class BranchStore:
         time: datetime | None,
         find_commit: Callable[[PrivateRepository], tuple[str, int]],
     ) -> Baseline:
-        """Read the baseline as it was at a time or, without one, at a commit.
+        """Read the last baseline until `time`; if `time` is None, the baseline of a commit.
 
         Args:
-            when: commit of the branch, or name for messages.
-            time: last moment that counts; None: the commit decides.
-            find_commit: returns hash and time of the commit of the agent that `when` names.
+            when: beginning of the hash of a save, else tag or commit of the agent. Of the 20 saves after an
+                agent's commit, the first with a gate run of this commit is read, else the last save before.
+                With a time, only the name for messages.
+            time: last moment that counts; None: `when` decides.
+            find_commit: returns hash and time (Unix seconds) of the agent's commit that `when` names.
 
         Raises:
             GitError: git cannot fetch the branch.
-            InvalidInputError: the branch has no baseline of that time or before.
+            InvalidInputError: there is no such baseline, or it is damaged, or `find_commit` raised this.
         """
         with self._open_repository() as repository:
             states = self._list_saves(repository)
@@ -134,10 +140,13 @@ class BranchStore:
         return [(commit, int(seconds)) for commit, seconds in map(str.split, log.splitlines())]
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Read, change and push the baseline; repeat that while other pushes come first.
+        """Push the result of `change` to the branch, and return it; without a change nothing is pushed.
+
+        If the push of another job comes first, the baseline is read and changed again, up to 30 times.
 
         Raises:
-            OSError: the baseline cannot be pushed.
+            InvalidInputError: the file on the branch is no baseline.
+            OSError: the branch cannot be fetched, or the baseline cannot be pushed.
         """
         try:
             with self._open_repository() as repository:
@@ -173,7 +182,7 @@ class BranchStore:
     def _fetch_tip(self, repository: PrivateRepository, *, whole: bool = False) -> str:
         """Fetch the newest commit of the branch and return its hash; "" if there is no such branch.
 
-        `whole`: fetch its history, too.
+        If `whole` is True, the history of the branch is fetched, too.
         """
         listed = repository.run_git(
             "ls-remote", "--exit-code", repository.fetch_url, f"refs/heads/{self.branch}", missing=2

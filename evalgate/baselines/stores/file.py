@@ -28,16 +28,28 @@ class FileStore:
     path: Path
     shown_as: str
     owner: tuple[int, int] | None = None
-    """uid and gid of the files that are written."""
+    """uid and gid of the files and folders that are written; None: those of the process."""
     next_step: ClassVar[str] = "Commit it."
 
     def read(self) -> Baseline | None:
-        """Read the baseline, or return None if there is no such file yet."""
+        """Read the baseline, or return None if there is no such file yet.
+
+        Raises:
+            InvalidInputError: the file cannot be read, or is neither a baseline nor a `results.json`.
+        """
         data = self._read_data()
         return load_baseline_or_results(data, self.shown_as) if data is not None else None
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Read, change and replace the file atomically, after concurrent updates; create missing folders."""
+        """Replace the baseline in the file by the result of `change`, and return it.
+
+        Updates of other processes wait for this one. Missing folders are created. The file is replaced
+        atomically, and only if the baseline changed.
+
+        Raises:
+            InvalidInputError: the file cannot be read, or is no baseline, such as a `results.json`.
+            OSError: the file cannot be written.
+        """
         if self.path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         make_folder(self.path.parent, self.owner)

@@ -79,13 +79,18 @@ def build_fsspec_store(url: str, context: StoreContext) -> "FsspecStore":
 
 @frozen
 class FsspecStore:
-    """Baseline store in the folder `url`, or in one file if the URL names a file."""
+    """Baseline store in the folder `url`; if the URL names a `.json` file, that file is only read."""
 
     url: str
     context: StoreContext = field(repr=False)
 
     def read(self) -> Baseline | None:
-        """Read all gate runs as one baseline, or return None if there is none."""
+        """Read all gate runs as one baseline, or return None if there is none.
+
+        Raises:
+            InvalidInputError: the driver is missing, access is refused, or an object is no gate run.
+            NoVerdictError: the service cannot be reached, or other writers change the folder too fast.
+        """
         folder = self._open_folder()
         found = folder.read_single_file()
         if found is not None:
@@ -93,7 +98,14 @@ class FsspecStore:
         return self._join_stored(folder.read_runs())
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Read and change the baseline; then add new gate runs and remove dropped ones."""
+        """Replace the stored gate runs by those of the result of `change`, and return this result.
+
+        New and changed gate runs are written before dropped ones are removed.
+
+        Raises:
+            InvalidInputError: the baseline cannot be read, access is refused, or the URL names a file.
+            OSError: the service cannot be reached.
+        """
         try:
             return self._update_folder(self._open_folder(), change)
         except NoVerdictError as error:
@@ -151,7 +163,10 @@ def _index_runs(part: Baseline) -> Mapping[tuple[str, str], object]:
 
 @contextmanager
 def _translate_errors(url: str, redactor: Redactor) -> Iterator[None]:
-    """Raise errors of a driver as EvalgateError, without secrets; errors for missing files pass through."""
+    """Raise errors of a driver as InvalidInputError or NoVerdictError, without secrets.
+
+    FileNotFoundError, IsADirectoryError and ImportError pass through.
+    """
     try:
         yield
     except (FileNotFoundError, IsADirectoryError, ImportError):
@@ -177,7 +192,7 @@ class _ObjectFolder:
     has_folders: bool
 
     def read_single_file(self) -> bytes | None:
-        """Return the content of a file with the folder's own name, or None if there is none."""
+        """Return the content of the file at the root itself; None unless it is a `.json` file."""
         if not self.root.endswith(".json"):
             return None
         try:
@@ -187,7 +202,7 @@ class _ObjectFolder:
         return content
 
     def read_runs(self) -> dict[str, Baseline]:
-        """Return each object's name and the gate run in it, the oldest first."""
+        """Return each object's name and the gate run in it, the oldest first; at most the newest 2,000."""
         for _ in range(_ATTEMPTS):
             names = self._list_names()
             try:
