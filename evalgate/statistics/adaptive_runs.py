@@ -1,13 +1,12 @@
 """Decide with `runs: auto`: measure once, follow up cases that look broken, and correct for stopping early.
 
 AUTO stops after the first round with a good average. A good average is good in part by luck, so averages at
-which AUTO stopped are too high. This module computes how much too high the average of an unchanged agent is,
-given the round in which AUTO stopped, and subtracts that amount.
+which AUTO stopped are too high. `estimate_early_stop_bias` computes how much too high the average of an
+unchanged agent is, given the round in which AUTO stopped; the caller subtracts that amount. The averages
+are taken as normal; their variances come from the runs of each case, pooled over both sides.
 
-The averages are taken as normal; their variances come from the runs of each case, pooled over both sides.
-
-The controller is pure and holds no state. From the runs made so far it recomputes the decision after each
-of them, so an interrupted run goes on from the same point, and the same scores give the same answer.
+`plan_next_step` is pure and holds no state. At each call it recomputes the next step from all runs made so
+far, so an interrupted run goes on from the same point, and the same scores give the same answer.
 """
 
 import math
@@ -34,8 +33,8 @@ _NORMAL = NormalDist()
 def estimate_early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: int) -> float:
     """Return the upward bias of the average over `rounds` rounds if AUTO stopped after exactly these.
 
-    The bias is that of an agent that did not change. AUTO goes on while the drop is at least half of
-    `max_drop`.
+    The bias is that of an agent that did not change, if AUTO goes on while the drop is at least half of
+    `max_drop`. It is 0 if the runs of no case differ, and from the eleventh round on.
     """
     total = math.fsum(pair.weight for pair in pairs)
     spreads = [
@@ -55,17 +54,17 @@ def estimate_early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: 
 
 
 def _generate_baseline_errors(deviation: float) -> Iterator[tuple[float, float]]:
-    """Yield weights and values of the difference between the baseline's average and the true one."""
+    """Yield (weight, value) of possible differences between the baseline's average and its true average."""
     for at in range(_NODES):
         z = _REACH * (at / (_NODES - 1) - 0.5)
         yield _NORMAL.pdf(z), z * deviation
 
 
 def _compute_stop_moments(deviation: float, limit: float, rounds: int) -> tuple[float, float]:
-    """Return the chance p to stop after exactly `rounds` rounds, and p times the mean of their sum.
+    """Return the chance p that AUTO stops after exactly `rounds` rounds, and p times the mean sum.
 
-    The sum is that of the rounds' averages, given that AUTO stops there. A round's average varies by
-    `deviation` around 0. AUTO goes on while the sum of k rounds is at most k times `limit`.
+    The mean sum is that of the averages of these rounds if AUTO stops there. A round's average varies by
+    `deviation` around 0. AUTO goes on while the sum after k rounds is at most k times `limit`.
     """
     reached = [(1.0, 0.0)]
     for done in range(1, rounds):
@@ -82,7 +81,7 @@ def _compute_stop_moments(deviation: float, limit: float, rounds: int) -> tuple[
 def _propagate_sums(
     reached: Sequence[tuple[float, float]], deviation: float, most: float, rounds: int
 ) -> list[tuple[float, float]]:
-    """Return weights and values of the sums after one more round; sums above `most` are left out."""
+    """Return (weight, sum) pairs after one more round, the `rounds`-th; sums above `most` are left out."""
     lowest = min(-_REACH * deviation * math.sqrt(rounds), most - deviation)
     step = (most - lowest) / _STEPS
     found = []
@@ -98,9 +97,10 @@ class NextRuns:
     """Runs that are needed before a decision."""
 
     runs: Mapping[str, tuple[int, ...]]
-    """Case id to the numbers of its next runs, from 1 on; never empty. All of them can be made at once."""
+    """Case id to the numbers of its next runs, counted from 1; never empty. All can be made at once."""
     why: Literal["round", "confirm"]
-    """`round`: every case gets the same number of runs. `confirm`: only suspects are followed up."""
+    """`round`: every case with fewer runs than the round needs gets the missing ones. `confirm`: each
+    suspect gets one run more."""
 
 
 Step: TypeAlias = NextRuns | Decision
@@ -109,19 +109,19 @@ Step: TypeAlias = NextRuns | Decision
 def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Step:
     """Return the next runs to make, or the decision.
 
-    Append the runs of a `NextRuns` to `candidate` of their cases (None for a run without a score) and call
-    again, at most `max_runs + confirm_runs` times.
+    Append the scores of the runs that a `NextRuns` names to `candidate` of their cases (None for a run
+    without a score) and call again, at most `max_runs + confirm_runs` times. With fixed `runs` there is one
+    round of so many runs, and only suspects get further runs.
 
-    The average of a round uses the first runs of every case alone. Runs that follow up a suspect are its
-    second, third … run. They count towards the average only when a round gets there; otherwise a case that
-    failed would get more chances than one that passed. Another round follows while the rules for averages
-    and cases ask for it, or while a minimum, pass^k or a required proof is undecided and more runs can
-    decide it.
-
-    With fixed `runs` there is one round of so many runs, and only suspects get further ones.
+    The average of a round uses the first runs of every case alone. Follow-up runs of a suspect count when a
+    round gets to them; otherwise a case that failed would get more chances than a case that passed. Another
+    round follows while a drop is at least half of `max_drop` and not futile, or while a minimum, pass^k or
+    a required proof is undecided. None follows after `max_runs` rounds, after one of these checks failed, or
+    with `fail_fast` after a case broke. A metric that is compared exactly asks for no other round.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
+        ValueError: `runs` is None and `max_runs` is below 1.
     """
     first, most = _get_round_bounds(parameters)
     plan: ConfirmationPlan | None = None
@@ -155,11 +155,13 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
 def decide_available_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
     """Return the decision on the existing runs if no more can be made.
 
-    Used for gate runs that ended early, and for stored ones. The average uses as many runs as every case has;
-    suspects that were not followed up stay suspects.
+    Used for gate runs that ended early, and for stored runs. If runs are missing, the averages use the
+    fixed `runs`, or with AUTO as many runs as the case with the fewest has. Suspects that were not followed
+    up stay suspects.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
+        ValueError: `runs` is None and `max_runs` is below 1.
     """
     step = plan_next_step(metrics, parameters)
     if isinstance(step, Decision):
@@ -205,9 +207,9 @@ def _is_settled(assessment: Assessment, rule: MetricRule, parameters: Parameters
 def is_futile(change: MeanDifference, max_drop: float, rounds: int, parameters: Parameters) -> bool:
     """Return True if the drop would hardly ever reach `max_drop` in the remaining rounds.
 
-    The average over all rounds is the average so far, moved by the rounds to come; these vary as the runs
-    of each case did. A drop that can grow too large with a chance of more than `futility` is measured
-    further.
+    The average over all rounds is the average so far, moved by the rounds to come, which vary as the runs
+    of each case did. The drop is futile if it reaches `max_drop` with a chance of at most `futility`.
+    Return False if `futility` is 0, if the drop has reached `max_drop`, or if no round is left.
     """
     left = 1 / rounds - 1 / parameters.max_runs
     if change.drop >= max_drop - EPSILON or left <= 0 or not parameters.futility:
@@ -222,7 +224,11 @@ def _classify_all_cells(
     assessments: Mapping[str, Assessment],
     parameters: Parameters,
 ) -> dict[Cell, RegressionStatus]:
-    """Return the status of each cell, fixed by the first of its runs after which it was no longer open."""
+    """Return the status of each cell (metric, case) that is tested by statistics.
+
+    It is the first status other than `rerun` that the cell had while its runs came in one by one. Without
+    such a status it is `rerun` if the case may get further runs, else `suspect`.
+    """
     return {
         (name, pair.case): _find_first_status(
             metrics[name].cases[pair.case].candidate or (),

@@ -1,8 +1,8 @@
 """Find the single cases that broke, by an exact test or by failures that luck cannot explain.
 
 A case that never failed in a short baseline may be flaky all the same. The number of flaky cases is
-estimated from the whole suite's baselines: each case that both passed and failed in them stands for some
-more that only passed.
+estimated from the baselines of the whole suite: each case that both passed and failed there stands for some
+more flaky cases that only passed or only failed.
 """
 
 import math
@@ -17,7 +17,7 @@ from evalgate.statistics.parameters import EPSILON, P_EPSILON, is_within_level
 from evalgate.statistics.score_pairs import UNIT, Thousandths, compute_score_mean
 
 Cell: TypeAlias = tuple[str, str]
-"""(metric, case): confirmation is about one metric on one case."""
+"""(metric, case): a break is confirmed for one metric on one case."""
 
 RegressionStatus: TypeAlias = Literal["ok", "suspect", "broken", "rerun"]
 
@@ -29,15 +29,17 @@ class ConfirmationPlan:
     t: float
     """Largest exact p at which a case is called broken."""
     need: Mapping[Cell, int]
-    """Runs after which a cell can be confirmed; a cell is absent if its baseline cannot confirm it."""
+    """Fewest runs of a cell that confirm a break if all of them score 0. A cell is absent if its stored
+    mean is below `case_drop`, or if even `confirm_runs` such runs confirm nothing."""
 
 
 def build_confirmation_plan(
     baselines: Mapping[Cell, Thousandths], *, case_alpha: float, case_drop: float, confirm_runs: int
 ) -> ConfirmationPlan:
-    """Divide `case_alpha` among the cells that `confirm_runs` failures can confirm at all (after Tarone).
+    """Divide `case_alpha` among the cells in which `confirm_runs` failures confirm a break (after Tarone).
 
-    A cell that no outcome of its runs could confirm cannot raise a false alarm either, and needs no share.
+    A cell in which no outcome of the runs confirms a break raises no false alarm either, and needs no
+    share.
     """
     # A case that could not fall by `case_drop` even to 0 is never called broken.
     eligible = {
@@ -69,11 +71,21 @@ def classify_case(
     case_drop: float,
     limit: int | None = None,
 ) -> RegressionStatus:
-    """Classify one case by its runs so far; both sides have a score.
+    """Return the status of one case after its runs so far; both sides have at least one score.
 
-    `need` counts runs that score 0. A case with failures that score more, as one wrong turn of two does,
-    takes more runs to confirm. With a `limit` the case gets up to that many runs, as long as every run is
-    lower by `case_drop`, and more such runs would confirm a break.
+    `ok`: the mean fell by less than `case_drop`. `broken`: the fall is confirmed. `rerun`: further runs can
+    confirm it. `suspect`: the case fell, and no further runs are wanted.
+
+    Args:
+        baseline: the stored scores.
+        candidate: the scores so far.
+        t: largest exact p of a confirmed break.
+        need: runs that confirm a break if all of them score 0; None: a break cannot be confirmed.
+        case_drop: smallest fall of the mean that counts.
+        limit: most runs of a case with failures that score more than 0, as one wrong turn of two does. Such
+            a case gets further runs as long as each of its runs is lower than the stored mean by
+            `case_drop`, and further runs like the worst one would confirm a break. None: it gets no more
+            than `need` runs.
     """
     if compute_score_mean(baseline) - compute_score_mean(candidate) < case_drop - EPSILON:
         return "ok"
@@ -93,7 +105,7 @@ def classify_case(
 
 
 def _pad_scores(candidate: Thousandths, runs: int, score: int) -> Thousandths:
-    """Return the scores, padded with further runs of one score up to `runs` runs."""
+    """Return the scores, with `score` added until there are `runs` of them, in ascending order."""
     return tuple(sorted((*(score for _ in range(runs - len(candidate))), *candidate)))
 
 
@@ -104,34 +116,33 @@ def _compute_smallest_p(baseline: Collection[int], runs: int) -> float:
 
 
 LEAST_MISSES = 3
-"""Fewer failures in a row are never enough: a single outage can cause two."""
+"""Fewer failures in a row are not enough, unless a case may get no more runs: an outage can cause two."""
 
 _IN_A_ROW = 0.015
 _WITH_ONE_PASS = 0.008
-"""Most flaky cases of a suite that are expected to look broken: by failures in a row, and with one pass among
-them.
+"""Limits for the expected number of flaky cases of a suite that look broken.
 
-The second limit is for broken cases that pass once by luck. It costs little: a sound case soon passes
-twice.
+The first limit is for failures in a row, the second for failures with one pass among them. The second finds
+broken cases that pass once by luck. It costs few runs: a sound case soon passes twice.
 """
 
 _MORE_AFTER_A_PASS = 2
 """Factor by which a case that passed once may get more runs than one that did not.
 
 With few stored runs and many flaky cases one pass outweighs many failures. Without the further runs a
-broken case that still passes 1 run in 50 stays unknown in one large suite of five.
+broken case that still passes 1 run in 50 stays unknown in one of five large suites.
 """
 
 _IN_A_ROW_ALONE = 0.03
 """Limit for failures in a row if too few runs are allowed to call a case with one pass broken."""
 
 _UNKNOWN = 0.3
-"""Share of flaky cases among those with a single stored run, which cannot show flakiness."""
+"""Assumed share of flaky cases among the cases with a single stored run: one run shows no flakiness."""
 
 
 @frozen
 class StoredOutcomes:
-    """Counts of the stored runs of one case."""
+    """Number of runs of one case, and how many of them failed."""
 
     runs: int
     failed: int
@@ -140,8 +151,9 @@ class StoredOutcomes:
 def estimate_flaky(baselines: Iterable[StoredOutcomes]) -> float:
     """Estimate how many cases of a suite are flaky, including those that look sound in their stored runs.
 
-    A flaky case's chance to pass is taken as uniform between 0 and 1; then 1 - 2 / (n + 1) of them show both
-    outcomes in n runs.
+    The result is at least 1. A flaky case's chance to pass is taken as uniform between 0 and 1; then the
+    share 1 - 2 / (n + 1) of flaky cases shows both outcomes in n runs. Ways of failing can be counted like
+    cases.
     """
     flaky = 1.0
     for each in baselines:
@@ -157,15 +169,16 @@ class BreakageCriteria:
     """Requirements for calling a case broken, counted in its first runs."""
 
     in_a_row: int
-    """Failures in a row, without a pass before."""
+    """Number of first runs that suffices if all of them failed."""
     with_one_pass: int | None
-    """Number of runs that suffices with one pass among them; None: a case that passed once is not called
+    """Number of first runs that suffices if one of them passed; None: a case that passed once is not called
     broken."""
 
     def classify_runs(self, misses: Sequence[bool]) -> Literal["broke", "flake", "open"]:
-        """Classify the runs of a case, each True if it failed; `open` until there are enough of them.
+        """Classify the runs of a case, each True if it failed.
 
-        The first runs alone decide: however many more were made, luck had only this one chance.
+        `broke`: the case is broken. `flake`: too many runs passed. `open`: too few runs to decide. The
+        first runs alone decide: however many more were made, luck had only this one chance.
         """
         if len(misses) >= self.in_a_row and all(misses[: self.in_a_row]):
             return "broke"
@@ -178,11 +191,11 @@ class BreakageCriteria:
 
 
 def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> BreakageCriteria:
-    """Return the criteria for a case that passed all of its `baseline_runs` stored runs.
+    """Return the criteria for a case of which no stored run failed in the way to be judged.
 
     Args:
-        baseline_runs: its stored runs, at least 1, none of which failed.
-        flaky: how many cases of the suite are flaky, from `estimate_flaky`.
+        baseline_runs: number of stored runs of the case, at least 1.
+        flaky: number of flaky cases (or of flaky ways of failing) of the suite, from `estimate_flaky`.
         most: runs that the case may get while it has not passed.
     """
     in_a_row = _count_in_a_row(baseline_runs, flaky / _IN_A_ROW, most)
@@ -194,7 +207,10 @@ def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> Br
 
 
 def count_runs_allowed(most: int) -> int:
-    """Return the most runs of any case; `most` limits only cases that never passed, others get more."""
+    """Return the most runs that any case gets: twice `most`, the limit of cases that never passed.
+
+    If `most` is 1, every case gets one run.
+    """
     return most if most == 1 else _MORE_AFTER_A_PASS * most
 
 
@@ -206,5 +222,5 @@ def _count_in_a_row(baseline_runs: int, rarity: float, most: int) -> int:
 
 
 def _compute_flaky_chance(passes: int, misses: int) -> float:
-    """Return the chance that a flaky case passes and then misses so many times (a Beta integral)."""
+    """Return the chance that a flaky case passes `passes` runs, then fails `misses` (a Beta integral)."""
     return factorial(passes) * factorial(misses) / factorial(passes + misses + 1)

@@ -2,8 +2,9 @@
 
 A stretch of values has a statistic: the difference of its mean from the mean of all other values, weighted
 by both lengths. The stretch with the largest statistic is tested: p is the share of random orders of the same
-values with as large a statistic. An end of the stretch is a change if the values on its two sides differ as
-well. The pieces between changes are searched again. This is circular binary segmentation (Olshen et al.
+values with as large a statistic. If the stretch begins or ends with the series, its other end is a change.
+If not, the end at which the values differ more surely is a change, and the other end if they differ there,
+too. The pieces between changes are searched again. This is circular binary segmentation (Olshen et al.
 2004), which finds a fall that recovers.
 """
 
@@ -26,11 +27,12 @@ class ChangePoint:
     at: int
     """Index of the first value after the change."""
     before: float
-    """Mean of the values from the change before this one on, or from the beginning."""
+    """Mean of the values since the previous change, or since the beginning of the series."""
     after: float
-    """Mean of the values up to the next change, or to the end."""
+    """Mean of the values up to the next change, or to the end of the series."""
     p: float
-    """Probability that values in a random order have so large a difference."""
+    """Probability that a random order of the values has a stretch that stands out as much; both ends of one
+    stretch have the same p."""
 
 
 def find_change_points(
@@ -38,9 +40,14 @@ def find_change_points(
 ) -> tuple[ChangePoint, ...]:
     """Return the changes of a series, in its order.
 
-    `alpha` is the probability of finding a change in a series that has none, and in a piece between two
-    changes. Each side of a change has two values or more. A change in the middle of nine
-    values can be found, one in the middle of eight not, at 0.05.
+    Each side of a change has two values or more. At an `alpha` of 0.05 a change in the middle of nine
+    values can be found, a change in the middle of eight values cannot.
+
+    Args:
+        values: the averages, the oldest first.
+        alpha: greatest probability of finding a change where there is none: in the whole series, and again
+            in each piece between changes.
+        orders: number of random orders in each test.
     """
     splits = sorted(_find_splits(values, 0, alpha, orders))
     ends = [0, *(at for at, _ in splits), len(values)]
@@ -54,7 +61,7 @@ def find_change_points(
 def _find_splits(
     values: Sequence[float], offset: int, alpha: float, orders: int
 ) -> Iterator[tuple[int, float]]:
-    """Yield index and probability of each split; `offset` is the index of the first value."""
+    """Yield index in the series and p of each split; `offset` is the index of `values[0]` in the series."""
     largest, first, last = _find_stretch(values)
     if first == last:
         return
@@ -84,7 +91,7 @@ def _estimate_probability(
 
 
 def _compare_sides(values: Sequence[float], at: int, orders: int) -> float:
-    """Return the probability that luck makes the means before and from index `at` on differ so much."""
+    """Return the probability that luck makes the means before index `at` and from it on differ so much."""
 
     def measure(drawn: Sequence[float]) -> float:
         return abs(_compute_mean(drawn[:at]) - _compute_mean(drawn[at:]))
@@ -93,7 +100,7 @@ def _compare_sides(values: Sequence[float], at: int, orders: int) -> float:
 
 
 def _find_stretch(values: Sequence[float]) -> tuple[float, int, int]:
-    """Return the largest statistic, and the bounds of its stretch; 0 and 0 if there is none."""
+    """Return the largest statistic, and start and end of its stretch; both are 0 if there is none."""
     count, sums = len(values), [0.0, *accumulate(values)]
     largest, bounds, total = _TINY, (0, 0), sums[-1]
     for first in (0, *range(_SHORTEST_SIDE, count - _SHORTEST_SIDE + 1)):

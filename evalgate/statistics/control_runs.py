@@ -1,17 +1,20 @@
-"""Decide whether the change or its surroundings broke an agent: its head and the base commit, both run today.
+"""Decide whether a change or a drift of the surroundings broke an agent, by fresh runs of two commits.
 
 The comparison with the history (look 1) cannot tell a change of the agent from a drift of the provider: the
-history is older than both. Look 2 runs the base commit's agent (the control) on the suspects of look 1, in
-turn with further runs of the head, and compares these fresh runs alone. The head's runs that made a case a
-suspect are selected for being bad, so look 2 uses neither these runs nor the history.
+stored runs were made before either. Look 2 runs the base commit's agent (the control) on the suspects of
+look 1, in turn with further runs of the changed agent (the head), and compares these fresh runs. The head's
+earlier runs, which made a case a suspect, are selected for being bad, so the head is tested without them
+and without the history. Only the answer `drifted` uses these.
 
-The gate closes only if both looks find a drop or a broken case. If nothing changed, look 1 is wrong at most
-as often as without control runs. If a drift hit head and control alike, look 1 may always be wrong, so look 2
-alone keeps the levels: `case_alpha` over all suspects, and the averages' share of `alpha`.
+The gate closes only if both looks find a drop or a broken case; if look 2 has too few results, look 1
+stands. If nothing changed, look 1 is wrong at most as often as without control runs. If a drift hit head
+and control alike, look 1 may always be wrong, so look 2 alone keeps the levels: `case_alpha` over all
+suspects, and the averages' share of `alpha`.
 
 A case is broken if the head fails more often than the control, by `paired_failures.compute_sequential_p` and
-Holm's procedure over the suspects. An average fell if its drop is at least `max_drop` and too large for the
-permutation test of `mean_difference.py`; it is looked at after 1, 2, 4 … rounds of pairs.
+Holm's procedure over the suspects. An average fell if its drop is at least `max_drop`, and larger than luck
+explains by the permutation test of `mean_difference.py`. Averages are compared after 1, 2, 4 … rounds of
+pairs, and after the last one.
 """
 
 import math
@@ -36,21 +39,21 @@ from evalgate.statistics.score_pairs import Pair, Score, count_missing, normaliz
 from evalgate.statistics.threshold_test import compute_normal_quantile
 
 _MANY = 10
-"""Cases with runs that differ that show how far luck reaches, also in fewer than `LEAST_PAIRS` rounds."""
+"""So many cases with unequal runs show how far luck reaches, even in fewer than `LEAST_PAIRS` rounds."""
 
 LEAST_PAIRS = 4
-"""Fewer pairs of runs answer nothing: a short outage can cause three failures."""
+"""Fewest pairs of runs that measure a suspect case: a short outage can cause three failures."""
 
 MOST_PAIRS = 20
-"""Most pairs of runs of a case: beyond, more runs decide little, and the repeated p costs seconds."""
+"""Most pairs of runs of a case: further pairs decide little, and their repeated p takes seconds."""
 
 
 @frozen
 class CaseSuspect:
     """One case that the comparison with the baseline called broken or left open, with its fresh runs.
 
-    Open cases are suspects because a gate that something else closes makes no more follow-up runs of them. If
-    drift explains what closed the gate, an open case may still have broken.
+    Open cases are suspects, too: once something else closed the gate, they got no more follow-up runs. If
+    a drift explains what closed the gate, an open case may still have broken.
     """
 
     name: str
@@ -69,7 +72,7 @@ class FreshScores:
     """Scores of one metric on one case, 0 to 1."""
 
     stored: Sequence[Score]
-    """Stored runs that look 1 compared with."""
+    """Scores of the stored runs that look 1 used."""
     head: Sequence[Score] = ()
     """Fresh runs of the head, in order; 0 for a crash, None without a score through no fault of the agent."""
     control: Sequence[Score] = ()
@@ -79,10 +82,10 @@ class FreshScores:
 
 @frozen
 class AverageSuspect:
-    """One metric with an average that fell in look 1 by half of `max_drop` or more.
+    """One metric with an average that may have fallen: as a rule, in look 1 by half of `max_drop` or more.
 
-    Averages that did not close the gate are suspects too: AUTO stops at the first broken case, so an average
-    may not have been measured to the end.
+    Averages that did not close the gate are suspects, too: AUTO stops at the first broken case, so an
+    average may not have been measured to the end.
     """
 
     name: str
@@ -114,7 +117,8 @@ class CaseControl:
     control_runs: int
     control_failed: int
     p: float
-    """Chance that equal agents ever differ as much within the planned pairs; 1 without a pair."""
+    """Chance that a head equal to the control ever fails so much more often within the planned pairs; 1
+    without a pair."""
     level: float
     """Level that p was compared with, Holm's share of `case_alpha`."""
     is_measured: bool
@@ -130,14 +134,14 @@ class AverageControl:
     """Fresh runs of every case on each side in the figures; 0: none, or drifted cases explain the drop."""
     stored: float | None
     head: float | None
-    """None without a case that has scores on both sides."""
+    """None without a case that has scores on both sides; then `control`, `drop` and `p` are None, too."""
     control: float | None
     drop: float | None
     """Mean of the whole suite: control minus head, cases without control runs counted as 0."""
     p: float | None
     level: float | None
     is_measured: bool
-    """False: too few runs have a score for any answer, so that look 1 has to stand."""
+    """False: too many runs lack a score, or none was made, so that look 1 has to stand."""
 
 
 @frozen
@@ -157,14 +161,14 @@ class ControlDecision:
 
     @property
     def answer(self) -> ControlAnswer:
-        """Return the answer in all: broke before open before drifted before recovered."""
+        """Return the first of broke, open, drifted and recovered that a suspect has; else `open`."""
         found = {each.answer for each in self._list_answers()}
         order: tuple[ControlAnswer, ...] = ("broke", "open", "drifted", "recovered")
         return next((answer for answer in order if answer in found), "open")
 
     @property
     def is_measured(self) -> bool:
-        """Return True if control runs gave enough results for every suspect; else look 1 stands."""
+        """Return True if the fresh runs gave enough results for every suspect; else look 1 stands."""
         return all(each.is_measured for each in self._list_answers())
 
     def _list_answers(self) -> "tuple[CaseControl | AverageControl, ...]":
@@ -180,10 +184,15 @@ def plan_control_runs(
     call again. A case of several suspects needs as many pairs as the most demanding of them.
 
     Args:
-        cases: case suspects. A case that broke in several ways is one suspect that fails in any of them.
-        averages: average suspects, by metric. Extra pairs of a case that is a suspect itself do not count.
-        parameters: parameters of the gate. `confirm_runs` is the most pairs of a case; more are made if
-            `confirm_runs` pairs could not confirm a total break.
+        cases: case suspects. A case that broke in several ways is one suspect; its runs fail if they fail
+            in any of these ways.
+        averages: average suspects, one for each metric. An average uses equally many pairs of each case:
+            the extra pairs of case suspects do not count.
+        parameters: parameters of the gate. `confirm_runs`, limited to 4 to 20, is the most pairs of a case;
+            if so many could not confirm a total break, up to 20 are made.
+
+    Raises:
+        InvalidInputError: for a score of an average outside 0 to 1.
     """
     decision = decide_control_runs(cases, averages, parameters)
     if decision.answer == "broke" and parameters.fail_fast:
@@ -213,7 +222,11 @@ def plan_control_runs(
 def decide_control_runs(
     cases: Sequence[CaseSuspect], averages: Sequence[AverageSuspect], parameters: Parameters
 ) -> ControlDecision:
-    """Return the answers by the runs that were made; `open` for a suspect that needs more of them."""
+    """Return the answers after the runs made so far; `open` for a suspect that they leave undecided.
+
+    Raises:
+        InvalidInputError: for a score of an average outside 0 to 1.
+    """
     found = _decide_cases(cases, parameters)
     drifted = {name for name, case in found.items() if case.answer == "drifted"}
     explained = {each.name for each in averages if drifted and _is_explained(each, drifted)}
@@ -234,7 +247,7 @@ def count_most_pairs(suspects: int, parameters: Parameters) -> int:
 
 
 def _count_first_pairs(suspects: int, most: int, parameters: Parameters) -> int:
-    """Return the pairs after which a total break of every suspect is confirmed."""
+    """Return the number of pairs that confirm a total break of every suspect, at most `most`."""
     # Holm's largest p of suspects that all broke is compared with the whole level, the smallest with a share.
     level = parameters.case_alpha / max(1, suspects)
     return next(
@@ -298,7 +311,7 @@ def _drop_missing(outcomes: Iterable[bool | None]) -> tuple[bool, ...]:
 
 
 def list_looks(parameters: Parameters) -> tuple[int, ...]:
-    """Return the rounds of pairs after which averages are compared: powers of two, and the last."""
+    """Return after how many rounds averages are compared: powers of two, and the greatest number."""
     most = min(max(LEAST_PAIRS, parameters.confirm_runs), MOST_PAIRS)
     powers = (1 << power for power in range(most.bit_length()))
     return (*(look for look in powers if look < most), most)
@@ -326,7 +339,10 @@ class _AverageLook:
 
 
 def _is_explained(average: AverageSuspect, drifted: Collection[str]) -> bool:
-    """Return True if look 1's drop is below half of `max_drop` without the cases that drifted."""
+    """Return True if look 1's drop is below half of `max_drop` once drifted cases count as unchanged.
+
+    Return False if the drops of look 1 are not known.
+    """
     left = math.fsum(
         drop * average.cases[case].weight for case, drop in average.drops.items() if case not in drifted
     )
@@ -412,7 +428,7 @@ def _is_futile(
     change: MeanDifference, look: _AverageLook, limit: float, last: int, parameters: Parameters
 ) -> bool:
     """Return True if the drop would hardly ever reach the limit in the rounds that are left."""
-    # Equal runs of few cases in one round show no luck at all.
+    # Equal runs of few cases in few rounds show no luck at all.
     if look.rounds < LEAST_PAIRS and change.informative < _MANY:
         return False
     left = 1 / look.rounds - 1 / last

@@ -14,7 +14,7 @@ PERCENTILE = 0.95
 
 @frozen
 class CaseFigures:
-    """Figures of one case, one a run; None for a run that is not compared."""
+    """Figures of one case, one for each run; None for a run that is not compared."""
 
     baseline: Sequence[Score] | None
     """Oldest run first; None: the baseline does not know the case."""
@@ -25,11 +25,14 @@ class CaseFigures:
 
 @frozen
 class LogShares:
-    """Logarithms of figures as shares of a width, for the tests of scores: 1 is the smallest figure."""
+    """Logarithms of figures as shares of a width, for the tests of scores.
+
+    Shares are from 0 to 1, and a smaller figure of a case has a larger share, as a better score has.
+    """
 
     cases: Mapping[str, CaseScores]
     width: float
-    """Difference of two logarithms that counts as a share of 1."""
+    """Difference of two logarithms that makes their shares differ by 1."""
 
     def to_ratio(self, drop: float) -> float:
         """Convert a drop of the mean share to the ratio of the run's figures to the baseline's."""
@@ -43,8 +46,9 @@ class LogShares:
 def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -> LogShares:
     """Return the logarithms of all figures as shares of one width, centred in each case.
 
-    Only differences within a case are compared, so that each case has a centre of its own. The width is the
-    largest that a case needs: shares are rounded to thousandths, and a smaller width loses less. Figures that
+    Only differences within a case are compared, so that each case has a centre of its own. The width is no
+    larger than the case with the widest spread needs: shares are rounded to thousandths later, and a
+    smaller width loses less. `offset` is added to each figure before its logarithm is taken. Figures that
     are not above `-offset` have no logarithm and count as None.
     """
     logs: dict[str, dict[float, float]] = {}
@@ -81,17 +85,18 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
 
 
 def count_needed_runs(alpha: float, share: float = PERCENTILE) -> int:
-    """Return the fewest runs of which the largest figure is above the percentile with chance 1 − alpha."""
+    """Return the fewest runs with a largest figure above the percentile `share` with chance 1 − alpha."""
     return math.ceil(math.log(alpha) / math.log(share) - 1e-9)
 
 
 def compare_percentile(
     figures: Sequence[float], limit: float, *, alpha: float, require: Require = "guard"
 ) -> ThresholdEstimate | None:
-    """Compare the 95th percentile with the largest allowed figure; None if too few figures can bound it.
+    """Compare the 95th percentile with the largest allowed figure, `limit`.
 
-    The bounds are order statistics, which hold for any distribution (Hahn and Meeker, Statistical Intervals,
-    5.2); each is missed with at most the chance `alpha`. In the result `minimum` is the limit.
+    Return None if there are too few figures to bound the percentile. The bounds are order statistics, which
+    hold for any distribution (Hahn and Meeker, Statistical Intervals, 5.2); each is missed with at most the
+    chance `alpha`. In the result `minimum` is the limit.
     """
     n = len(figures)
     if n < count_needed_runs(alpha):
@@ -112,8 +117,8 @@ def compare_percentile(
 def _find_bounds(n: int, alpha: float) -> tuple[int, int]:
     """Return the ranks of the figures that bound the percentile; 0: the lower bound is below all of them.
 
-    The percentile is below the figure of rank r unless at least r figures are at or below it, which are
-    binomial. `n` is at least `count_needed_runs(alpha)`.
+    The figure of rank r is at most the percentile if at least r figures are. The number of figures up to
+    the percentile is binomial. `n` is at least `count_needed_runs(alpha)`.
     """
     reached, below, above = 0.0, 0, n
     for rank in range(n):

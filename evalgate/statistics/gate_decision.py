@@ -1,4 +1,4 @@
-"""Combine assessments into the decision and its margin, and decide a fixed number of runs."""
+"""Combine assessments into the decision and its margin, and decide after a fixed number of runs."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -54,8 +54,8 @@ class MetricDecision:
     change: MeanDifference | None
     """None if there is nothing to compare or too little data."""
     level: float | None
-    """Level that p was compared with: alpha after Holm's correction, and a tenth of it before AUTO's last
-    round.
+    """Level that p was compared with: the averages' share of `alpha` after Holm's correction, and a tenth
+    of it before AUTO's last round.
 
     None if nothing was tested: no comparison, or one without statistics.
     """
@@ -69,7 +69,8 @@ class MetricDecision:
     """Runs of every case that the average was computed from."""
     flip: Margin | None
     named: tuple[str, ...] | None = None
-    """Cases of the false-discovery list; None if the list would mean nothing (AUTO, exact comparison)."""
+    """Cases of the false-discovery list. None if it would mean nothing: with AUTO, after an exact
+    comparison or none, for a metric of figures, and if cases have unequal numbers of runs."""
 
     @property
     def deciding(self) -> RuleCheck:
@@ -87,12 +88,12 @@ class MetricDecision:
         return self.deciding.reason
 
     def list_cases(self, status: CaseStatus) -> tuple[str, ...]:
-        """Return the ids of the cases with this status, in file order."""
+        """Return the ids of the cases with this status, in the order of `cases`."""
         return tuple(case for case, outcome in self.cases.items() if outcome.status == status)
 
     @property
     def worse(self) -> tuple[str, ...]:
-        """Return the ids of all cases with a lower mean than in the baseline, by luck or not."""
+        """Return the ids of all compared cases with a lower mean than in the baseline, by luck or not."""
         return tuple(case for case, outcome in self.cases.items() if (outcome.drop or 0.0) > 0)
 
 
@@ -102,16 +103,19 @@ class Decision:
 
     metrics: Mapping[str, MetricDecision]
     cost: SamplingCost
-    """Runs that were made, compared with `max_runs` runs of every case. A run that several metrics score
-    counts once."""
+    """Runs that were made, compared with the fixed `runs`, else `max_runs`, of every case. A run that
+    several metrics score counts once."""
     runs_per_case: Mapping[str, int]
     disagreeing: tuple[str, ...] = ()
-    """Metrics that were declared deterministic but have runs that disagree. They were judged
+    """Metrics with runs that disagree although the agent was declared deterministic. They were judged
     statistically."""
 
     @property
     def rounds(self) -> int:
-        """Return the number of runs of each case in the averages; the largest, if metrics differ."""
+        """Return the number of runs of each case in the averages; there must be a metric.
+
+        It is the largest number if metrics differ.
+        """
         return max(metric.rounds for metric in self.metrics.values())
 
     @property
@@ -122,11 +126,19 @@ class Decision:
 
 
 def compute_verdict_margin(assessment: Assessment, rule: MetricRule, deciding: RuleCheck) -> Margin | None:
-    """Return the margin of a verdict on an average, or None for verdicts on cases and data.
+    """Return the margin of a verdict on an average, a minimum or pass^k: the distance from its limit.
 
-    After a pass, the average must fall to the limit, where the verdict stops being a pass. After a fail or an
-    inconclusive verdict it must rise to the limit. A fail can become inconclusive after a smaller change
-    already: the margin is an upper bound. A verdict that depends on proof or on luck has no margin.
+    The runs of the margin would have to score 0 after a pass, and 1 after any other verdict, to bring the
+    average to the limit. A margin of pass^k names no runs. A fail can become inconclusive after a smaller
+    change already, so the margin is an upper bound.
+
+    Return None for verdicts on cases and data, and for verdicts on an average that depend on a required
+    proof (`unproven`) or on luck (`likely_luck`).
+
+    Args:
+        assessment: the assessment of the metric.
+        rule: the rule of the metric.
+        deciding: the check that gives the verdict.
     """
     if deciding.kind == "average" and assessment.change is not None and rule.max_drop is not None:
         pairs = assessment.scores.pairs
@@ -217,10 +229,11 @@ def build_decision(
 
     Args:
         metrics: the measured scores, of all runs.
-        parameters: those of the gate.
-        assessments: of the averages, at the stage that decides.
-        statuses: status of the cells that were tested one by one; the others are suspects if they fell.
-        plan: how cells could be confirmed.
+        parameters: parameters of the gate.
+        assessments: metric to its assessment at the stage that decides.
+        statuses: status of the cells that were tested one by one. Other cells that fell are broken if the
+            metric is compared exactly, else suspects.
+        plan: how many runs confirm a break of each cell.
         rounds: runs of every case that the averages are computed from.
     """
     per_case = count_runs_per_case(metrics)
@@ -241,7 +254,10 @@ def build_decision(
 
 
 def count_runs_per_case(metrics: Mapping[str, GatingMetric]) -> dict[str, int]:
-    """Return the number of runs with and without a score, for every case that the candidate has."""
+    """Return the number of runs of every case that was not removed, with and without a score.
+
+    If metrics have different numbers of runs of a case, the largest counts.
+    """
     made: dict[str, int] = {}
     for metric in metrics.values():
         for case, scores in metric.cases.items():
@@ -347,7 +363,7 @@ def _resolve_status(status: RegressionStatus | None, *, fell: bool, exact: bool)
 
 
 def decide_fixed_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
-    """Judge `parameters.runs` runs of every case (1 if it is None); further runs do not count.
+    """Decide after the first `parameters.runs` runs of every case (1 if None); further runs do not count.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.

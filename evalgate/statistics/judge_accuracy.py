@@ -1,10 +1,11 @@
 """Estimate from people's labels how far a judge can be trusted; standard library only.
 
 People label a sample that is drawn separately from the answers that the judge passed and from those that it
-failed. In such a sample the shares of correct verdicts among passed and among failed answers are unbiased;
-the judge's rates of detection are not, and are computed from these shares and from the judge's pass rate
-(Begg and Greenes 1983, "Assessment of diagnostic tests when disease verification is subject to selection
-bias"). Limits are quantiles of the posterior with Jeffreys' priors, drawn with a fixed seed.
+failed. In such a sample the shares of correct verdicts among passed and among failed answers are unbiased.
+The judge's true positive and true negative rates are not; they are computed from these shares and from the
+judge's pass rate (Begg and Greenes 1983, "Assessment of diagnostic tests when disease verification is
+subject to selection bias"). Limits are quantiles of the posterior with Jeffreys' priors, drawn with a fixed
+seed.
 """
 
 import random
@@ -20,7 +21,8 @@ FloorAnswer: TypeAlias = Literal["met", "missed", "undecided"]
 _FIGURES = ("agreement", "kappa", "tpr", "tnr", "pass_rate")
 _DRAWS = 3_000
 MOST_FURTHER_LABELS = 10_000
-"""Greatest number of further labels that is looked for."""
+"""Limit of the search for the number of further labels. It doubles the number, so it finds none above
+8,192."""
 ONE_SIDED = 0.05
 """Chance that a floor is wrongly called met, or missed."""
 
@@ -47,7 +49,10 @@ class LabelCounts:
         return self.passed_right + self.passed_wrong + self.failed_right + self.failed_wrong
 
     def extend(self, labels: int) -> "LabelCounts":
-        """Return the counts with `labels` further labels, in the proportions of the present labels."""
+        """Return the counts with `labels` further labels, in the proportions of the present labels.
+
+        There must be a label already. Each count is rounded.
+        """
         share = (self.labelled + labels) / self.labelled
         return LabelCounts(
             round(self.passed_right * share),
@@ -97,7 +102,8 @@ class FloorDecision:
 
     answer: FloorAnswer
     further_labels: int | None = None
-    """Further labels that would decide if they are like the present ones. None: decided, or too many."""
+    """Number of further labels that would decide if they are like the present ones. None: the answer is
+    decided, there is no label yet, or too many more are needed."""
 
 
 def compute_kappa(both_pass: float, only_first: float, only_second: float, both_fail: float) -> float | None:
@@ -179,7 +185,10 @@ def _compute_shares(counts: LabelCounts) -> tuple[float, float | None, float | N
 
 
 def _compute_figures(observed: float, ppv: float | None, npv: float | None) -> Mapping[str, float | None]:
-    """Return all figures; None for each figure that needs a missing share."""
+    """Return all figures from the judge's pass rate and its shares of right passes and right fails.
+
+    All figures are None if a share is missing that they need.
+    """
     if (ppv is None and observed > 0) or (npv is None and observed < 1):
         return dict.fromkeys(_FIGURES)
     right, wrong = observed * (ppv or 0.0), observed * (1 - (ppv or 0.0))

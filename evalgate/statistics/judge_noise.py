@@ -69,10 +69,10 @@ def _estimate_variance_of_mean(scores: Sequence[float]) -> float:
 
 
 def estimate_judge_share(cases: Sequence[CaseNoise]) -> JudgeShare | None:
-    """Estimate the judge's share over all cases; None if fewer than `FEWEST_CASES` vary.
+    """Estimate the judge's share over all cases.
 
-    The limits are those of a ratio of two sums over independent cases (the delta method) with Student's
-    quantile.
+    Return None if fewer than `FEWEST_CASES` vary, or if no average varies between runs. The limits are
+    those of a ratio of two sums over independent cases (the delta method) with Student's quantile.
     """
     varying = [each for each in cases if each.total > 0 or each.judge > 0]
     total = math.fsum(each.total for each in varying)

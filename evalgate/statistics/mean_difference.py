@@ -1,7 +1,7 @@
-"""Compute how far the mean moved from the baseline, by permutation of runs within each case.
+"""Compute how far the mean moved from the baseline, and test that by permuting the runs within each case.
 
-This joins the exact laws of all cases (`exact_test.py`): the stratified permutation law. Binary scores make
-it the conditional Mantel-Haenszel test; one run on both sides makes it McNemar's.
+The test joins the exact laws of all cases (`exact_test.py`) to the stratified permutation law. With binary
+scores it is the conditional Mantel-Haenszel test, and with one run on both sides McNemar's.
 """
 
 import math
@@ -44,6 +44,9 @@ class TailProbability:
 
 def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> TailProbability:
     """Return the one-sided mid-p of the weighted drop, or plain p if a single case carries information.
+
+    A case carries information if its scores are not all equal. Without such a case p is 1. If the exact law
+    would take too long, p is a normal approximation.
 
     Args:
         pairs: the cases that are compared.
@@ -108,8 +111,8 @@ def _convolve_terms(law: dict[int, float], terms: list[tuple[int, float]]) -> di
 def _build_lattice(pairs: Sequence[Pair]) -> tuple[list[int], int]:
     """Return how far one step of each case's sum moves the weighted drop, in units of 1/scale.
 
-    The weighted drop is Σ weight·(1/R0 + 1/R)·sum. The second value is the scale. A weight is taken as the
-    decimal number that it prints as, so that 0.1 and 0.2 are on one lattice.
+    The weighted drop is a constant minus Σ weight·(1/R0 + 1/R)·sum. The second value is the scale. A weight
+    is taken as the decimal number that it prints as, so that 0.1 and 0.2 are on one lattice.
     """
     moves = []
     for pair in pairs:
@@ -131,7 +134,7 @@ def _pool_scores(pair: Pair) -> Thousandths:
 def _estimate_least_cost(pairs: Sequence[Pair]) -> int:
     """Return a lower bound of the convolution's cost, so that large suites never start it.
 
-    It follows from |A + B| ≥ |A| + |B| − 1.
+    The bound follows from |A + B| ≥ |A| + |B| − 1.
     """
     size, cost = 1, 0
     for pair in pairs:

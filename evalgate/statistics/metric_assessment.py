@@ -102,7 +102,7 @@ class Assessment:
 
     @property
     def failed(self) -> bool:
-        """Return True if the averages alone close the gate."""
+        """Return True if a check of the average, the minimum or pass^k fails, so that the gate closes."""
         return any(part.verdict == "fail" for part in self.checks)
 
     @property
@@ -117,6 +117,9 @@ def build_assessments(
     """Build the assessment of every metric on the first runs of every case.
 
     The metrics that are tested share the significance level.
+
+    Raises:
+        InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
     """
     scores = {
         name: pair_cases(metric.cases, keep=parameters.baseline_keep, first=moment.rounds, runs=moment.rounds)
@@ -241,8 +244,9 @@ def decide_mean_verdict(
 ) -> tuple[MetricVerdict, Reason]:
     """Return verdict and reason of the suite test.
 
-    A drop of `max_drop` or more fails at p up to `level`, and is inconclusive up to `doubt`. Any other
-    passes, or is inconclusive if `proof` is required and missing.
+    A drop of `max_drop` or more fails if its p is at most `level`, and is inconclusive if its p is at most
+    `doubt` or proof is required. A smaller drop is inconclusive if proof is required and the interval
+    reaches beyond `max_drop`. All other drops pass.
     """
     limit = rule.max_drop or 0.0
     if is_drop_excessive(change.drop, limit):

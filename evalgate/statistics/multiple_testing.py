@@ -12,7 +12,7 @@ from evalgate.statistics.score_pairs import Pair, Thousandths, compute_score_mea
 
 
 def compute_holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
-    """Return for each metric the level that its p must not exceed (Holm's step-down procedure).
+    """Return for each test the level that its p must not exceed (Holm's step-down procedure).
 
     After the first test that does not reject, no later one may reject: all keep the level of that test.
     """
@@ -26,10 +26,10 @@ def compute_holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str
 
 
 def compute_hochberg_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
-    """Return for each metric the level that its p must not exceed (Hochberg's step-up procedure).
+    """Return for each test the level that its p must not exceed (Hochberg's step-up procedure).
 
-    It is stronger than Holm's if metrics move together, as several scores of the same runs do: four metrics
-    at p = 0.06 are as unusual as one.
+    The procedure finds more than Holm's if metrics move together, as several scores of the same runs do:
+    four metrics at p = 0.06 are as unusual as one.
     """
     ascending = sorted(p_values.values())
     count = len(ascending)
@@ -39,10 +39,11 @@ def compute_hochberg_levels(p_values: Mapping[str, float], alpha: float) -> dict
 
 
 def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0.0) -> tuple[str, ...]:
-    """Return the cases that fell by `case_drop`; at most the share `rate` is expected to be named wrongly.
+    """Return the cases that fell by `case_drop` or more and have the smallest p, in the order of `pairs`.
 
-    The discrete version of Benjamini and Hochberg (after Heyse): each case counts with the largest p up to
-    the threshold that its scores could have given.
+    As many are named as keep the expected share of wrongly named cases at `rate` or less. The rule is the
+    discrete version of Benjamini and Hochberg (after Heyse): each case counts with the largest p up to the
+    threshold that its scores could have given.
 
     Raises:
         ValueError: cases have unequal numbers of runs; re-runs of bad cases would make the list meaningless.

@@ -1,9 +1,9 @@
 """Compare the failures of two agents that are run in turn, one pair of runs after the other.
 
 The statistic is the smallest p of Fisher's exact test over the pairs so far. Equal agents have many chances
-to show a small one: `compute_repeated_p` counts how often they do within all pairs that may be made, so that
-a decision may be taken after every pair. Dividing the level among the looks would be simpler, and would need
-two pairs more for a total break.
+to show a small one: `compute_repeated_p` counts how often they do within all pairs that may be made, so
+that a decision may be taken after every pair. Dividing the level among the looks would be simpler, and
+would need two pairs more for a total break.
 """
 
 import math
@@ -18,12 +18,13 @@ DRIFT_LEVEL = 0.05
 not worse than the control."""
 
 _OFTEN = 0.5
-"""A control that fails at least this often today, at the level above, needs no history: main fails too."""
+"""A control that surely (at `DRIFT_LEVEL`) fails more than this share of its runs today counts as drifted,
+no matter how often its stored runs failed."""
 
 
 @lru_cache(maxsize=8192)
 def compute_pairs_p(pairs: int, head_failed: int, control_failed: int) -> float:
-    """Return Fisher's exact one-sided p of so many failures in `pairs` runs of each side."""
+    """Return Fisher's exact one-sided p of the head failing so much more often in `pairs` runs of each."""
     failed = head_failed + control_failed
     as_bad = range(head_failed, min(pairs, failed) + 1)
     choices = sum(math.comb(pairs, bad) * math.comb(pairs, failed - bad) for bad in as_bad)
@@ -35,10 +36,11 @@ _GRID = 64
 
 @lru_cache(maxsize=1024)
 def compute_repeated_p(smallest: float, most: int) -> float:
-    """Return the chance that equal agents show a p of Fisher's test up to `smallest` after any pair.
+    """Return the chance that equal agents show a p of Fisher's test up to `smallest` after some pair.
 
-    Pairs are looked at from the first to `most`. The chance is the largest over all rates of failure that
-    head and control may share. It counts the ways to get there, so it is exact but for the grid of rates.
+    A p is computed after each pair from 1 to `most`. The chance is the largest over all rates of failure
+    that head and control may share. It counts the ways to get there, so it is exact but for the grid of
+    rates.
     """
     limit = smallest + EPSILON
     alive = {(0, 0): 1}
@@ -67,9 +69,14 @@ def compute_repeated_p(smallest: float, most: int) -> float:
 
 
 def compute_sequential_p(head: Sequence[bool], control: Sequence[bool], most: int) -> float:
-    """Return the p of two sides with failures in the given order, of `most` pairs that may be made.
+    """Return the p that the head fails more often than the control, after the pairs of runs made so far.
 
     It is valid after any number of pairs, also if that number depends on the outcomes.
+
+    Args:
+        head: runs of the head in order, True for a failure.
+        control: runs of the control in order, True for a failure.
+        most: most pairs that may be made; further runs do not count.
     """
     smallest = 1.0
     pairs = min(len(head), len(control), most)

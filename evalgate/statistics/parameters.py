@@ -24,7 +24,7 @@ class PassKRule:
     minimum: float
     """Between 0 and 1."""
     pass_score: float = 1.0
-    """A run passes at this score."""
+    """Lowest score of a run that passes."""
 
 
 @frozen
@@ -36,8 +36,8 @@ class MetricRule:
     baseline."""
     require: Require = "guard"
     min_score: float | None = None
-    """Lowest average, judged with its interval; None: no minimum, or a literal minimum, which is not checked
-    by the statistics."""
+    """Lowest allowed average, judged with its interval; None: no minimum, or a literal minimum, which is
+    not checked by the statistics."""
     reliability: PassKRule | None = None
     is_figure: bool = False
     """True: the scores are shares of logarithms of figures. They have no bounds that narrow an interval, and
@@ -63,7 +63,7 @@ class Parameters:
     runs: int | None = None
     """Runs of every case; None: AUTO."""
     max_runs: int = 5
-    """Rounds of AUTO, at least 1."""
+    """Most rounds of AUTO, at least 1."""
     case_alpha: float = 0.02
     """Chance that any unchanged case is called broken."""
     case_drop: float = 0.25
@@ -72,7 +72,8 @@ class Parameters:
     """Most runs of one suspect; with fixed `runs` and no `follow_up`, the number of fixed runs is used
     instead."""
     follow_up: bool = False
-    """With fixed `runs`: run suspects again, as AUTO does. The averages still use the fixed runs alone."""
+    """Give suspects up to `confirm_runs` runs, also with fixed `runs`; the averages use the fixed runs alone.
+    False: with AUTO a suspect gets only the runs that confirm a break if all of them score 0."""
     fail_fast: bool = True
     """AUTO stops at a case that is confirmed broken, instead of measuring the average further."""
     futility: float = 0.0

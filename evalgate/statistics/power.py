@@ -41,10 +41,11 @@ class DetectableDrop:
     notice: float
     """Drops of the average of this size or more are caught about four times in five; above 1: no drop is."""
     unconfirmable: Mapping[str, int | None]
-    """Case id to the number of stored runs with which a break could be confirmed if all further runs pass;
-    None: 49 further runs are too few.
+    """Case id to the number of stored runs with which a break could be confirmed if all further stored runs
+    pass; None: 49 further runs are too few.
 
-    Only cases that fail now and then are listed. A case that always passed needs no number of stored runs.
+    Lists the cases in which no break can be confirmed yet, except cases that always passed and cases with a
+    mean below `case_drop`.
     """
 
 
@@ -55,8 +56,11 @@ def estimate_detectable_drops(
 
     Args:
         history: metric to case id to scores, the oldest first.
-        parameters: of the gate.
+        parameters: parameters of the gate.
         max_drop: the allowed drop of an average.
+
+    Raises:
+        InvalidInputError: for a score outside 0 to 1.
     """
     cells = {
         (metric, case): found
@@ -169,7 +173,10 @@ def simulate_procedure(
         rules: metric to its rule; the default rule for others.
         baseline: case id to its stored runs.
         answer: returns the scores of one new run of a case id.
-        parameters: of the gate.
+        parameters: parameters of the gate.
+
+    Raises:
+        InvalidInputError: for a score outside 0 to 1.
     """
     made: dict[str, list[StoredRun]] = {case: [] for case in baseline}
     while True:
@@ -195,6 +202,9 @@ def measure_gate_sensitivity(
     """Measure false alarms and the smallest drop that is caught, on the stored runs of at least one case.
 
     Cases without a stored run are left out. Every case gets as many baseline runs as it has stored.
+
+    Raises:
+        InvalidInputError: for a score outside 0 to 1.
     """
     stored = {case: tuple(runs) for case, runs in history.items() if runs}
     unchanged = simulate_trials(stored, rules, parameters, repeats=repeats, seed=seed)
@@ -212,7 +222,14 @@ def simulate_trials(
     repeats: int = 400,
     seed: int = 0,
 ) -> TrialSummary:
-    """Simulate the gate on an agent like its baseline, with the average of every metric lowered by `drop`."""
+    """Simulate the gate on an agent like its baseline, with the average of every metric lowered by `drop`.
+
+    `history` has at least one case, and each case at least one stored run. A metric with an average below
+    `drop` falls to 0.
+
+    Raises:
+        InvalidInputError: for a score outside 0 to 1.
+    """
     verdicts: list[MetricVerdict] = []
     runs = 0
     for repeat in range(repeats):
@@ -265,7 +282,10 @@ def _find_smallest_drop(
     repeats: int,
     seed: int,
 ) -> float | None:
-    """Find the smallest caught drop by bisection: a larger drop is never caught less often, luck aside."""
+    """Find the smallest caught drop by bisection: a larger drop is never caught less often, luck aside.
+
+    Return None if not even a drop of 1 is caught.
+    """
     # The same seed for every drop: the trials differ in the drop alone, so bisection sees little luck.
     missed, caught = 0, round(1 / _FINEST) + 1
     while caught - missed > 1:

@@ -50,10 +50,13 @@ class RunDesign:
 
 
 def measure_case_noise(scores: Mapping[str, Sequence[Score]], keep: int) -> tuple[CaseNoise, ...]:
-    """Return the noise of each case from its stored scores, the newest `keep` runs, as shares of the range.
+    """Return the noise of each case from the scores of its newest `keep` runs, as shares of the range.
 
-    One run does not show how much a case varies. Such a case is taken to pass at random as often as the whole
-    suite does, which is the most that it can vary.
+    Cases without a score are left out. One run does not show how much a case varies. A case with one run is
+    taken to pass at random as often as the whole suite does, which is the most that it can vary.
+
+    Raises:
+        InvalidInputError: for a score outside 0 to 1.
     """
     found = [normal for each in scores.values() if (normal := normalize_scores(each[-keep:]))]
     if not found:
@@ -69,7 +72,7 @@ def measure_case_noise(scores: Mapping[str, Sequence[Score]], keep: int) -> tupl
 
 @frozen
 class _Spread:
-    """Variances of the average's parts under a drop, for the suite as it is."""
+    """Variances of the average's parts under a drop, for a suite of a given size."""
 
     baseline: float
     """Variance of the baseline's average."""
@@ -107,9 +110,10 @@ class DropModel:
         return math.fsum(count * case.mean for case, count in self._groups.items()) / self.cases
 
     def compute_power(self, drop: float, design: RunDesign, cases: int | None = None) -> float:
-        """Return the chance that the average closes the gate at this drop.
+        """Return the chance that the average closes the gate if the true average falls by `drop`.
 
-        `cases`: size of the suite, if it had more or fewer cases like these; None: as it is.
+        The chance is 0 unless `drop` is above 0 and at most `average`. `cases` is the size of the suite, if
+        it had more or fewer cases like these; None: its present size.
         """
         if not 0 < drop <= self.average:
             return 0.0
@@ -123,13 +127,19 @@ class DropModel:
         return _NORMAL.cdf((drop - limit) / deviation)
 
     def find_smallest_drop(self, design: RunDesign, power: float, cases: int | None = None) -> float | None:
-        """Return the smallest drop that is caught with this power, in steps of 0.001; None: no drop is."""
+        """Return the smallest drop that is caught with at least this chance, in steps of 0.001, or None.
+
+        `cases` is the size of the suite; None: its present size.
+        """
         steps = math.floor(self.average / _FINEST)
         found = _find_first(lambda step: self.compute_power(step * _FINEST, design, cases) >= power, 1, steps)
         return None if found is None else found * _FINEST
 
     def find_cases(self, drop: float, design: RunDesign, power: float) -> int | None:
-        """Return how many cases like these catch the drop with this power; None: not even 100,000."""
+        """Return the fewest cases like these that catch the drop with at least this chance.
+
+        Return None if not even 100,000 cases do.
+        """
         return _find_first(lambda cases: self.compute_power(drop, design, cases) >= power, 1, _MOST_CASES)
 
     @cached_property

@@ -103,15 +103,15 @@ class Pair:
 
 @frozen
 class PairedScores:
-    """All cases of one metric, sorted by whether they can be compared."""
+    """All cases of one metric, grouped by whether they can be compared."""
 
     pairs: tuple[Pair, ...]
     unpaired: Mapping[str, UnpairedReason]
     measured: Mapping[str, tuple[Thousandths, float]]
-    """Case id to scores and weight, for every case of the candidate that has a score; new and changed ones
-    too."""
+    """Case id to the candidate's scores and the weight, for every case in which the candidate has a score;
+    new and changed cases too."""
     missing: int
-    """Candidate runs without a score, over all cases."""
+    """Planned candidate runs without a score, over all cases; cases that skip runs miss none."""
     planned: int
     """Planned candidate runs."""
 

@@ -20,16 +20,17 @@ from evalgate.statistics.score_pairs import (
 
 @lru_cache(maxsize=64)
 def compute_normal_quantile(alpha: float) -> float:
-    """Return the standard normal's one-sided quantile z of `alpha`, between 0 and 0.5."""
+    """Return the quantile z that a standard normal variable exceeds with chance `alpha`, 0 to 0.5."""
     return NormalDist().inv_cdf(1 - alpha)
 
 
 @lru_cache(maxsize=64)
 def compute_student_quantile(alpha: float, freedom: float) -> float:
-    """Return the one-sided quantile of Student's t of `alpha`, between 0 and 0.5.
+    """Return the quantile that Student's t exceeds with chance `alpha`, above 0 and below 0.5.
 
-    With 1 and 2 degrees of freedom it is exact, with more a series (Abramowitz and Stegun 26.7.5), within 3 %
-    of it for an alpha of 0.005 or more. Between whole numbers of degrees, from 1 on, it is interpolated.
+    With 1 and 2 degrees of freedom it is exact. With more degrees it is a series (Abramowitz and Stegun
+    26.7.5), within 3 % of the quantile for an alpha of 0.005 or more. Between whole numbers of degrees it
+    is interpolated. `freedom` is at least 1.
     """
     below = math.floor(freedom)
     if below < freedom:
@@ -82,10 +83,10 @@ class Flakiness:
     """Flakiness of one case over its history."""
 
     runs: int
-    """Runs that have a score."""
+    """Runs that have a score; only these count in the other figures."""
     passed: int
     flip_rate: float | None
-    """Chance that two of its runs disagree, 0 to 0.5 for many runs; None below two runs.
+    """Chance that two runs of the case disagree, 0 to 0.5 for many runs; None below two runs.
 
     The unbiased estimate 2·c·(n−c)/(n·(n−1)): it does not depend on the order of the runs.
     """

@@ -48,7 +48,8 @@ class VariantScore:
     drop: float
     """`reference - score`: positive is worse."""
     low: float
-    """Lower bound of the drop. All lower bounds of a matrix hold in 95 % of cases; so do all upper ones."""
+    """Lower bound of the drop. All lower bounds of a matrix hold together with a probability of 95 %; so do
+    all upper bounds."""
     high: float
     p: float
     """Two-sided: the chance that luck alone gives a difference this large."""
@@ -58,10 +59,11 @@ class VariantScore:
     """Smallest drop that counts against the variant: `max_regression`."""
     cases: int
     needed_runs: int | None = None
-    """Runs of each case that would decide four times in five if the measured difference is the true one;
-    None: it is decided, or a thousand would not."""
+    """Runs of each case that would decide four times in five if the measured difference is the true one.
+    None: the conclusion is not `undecided`, or not even a thousand runs would decide."""
     needed_cases: int | None = None
-    """Cases that would decide as often, with as many runs of each case as were made."""
+    """Cases that would decide as often, with as many runs of each case as were made. None as in
+    `needed_runs`."""
 
     @property
     def is_within_limit(self) -> bool:
@@ -71,10 +73,10 @@ class VariantScore:
 
 @frozen
 class UsageRatio:
-    """Usage of a variant as a multiple of the reference's, with an interval for all ratios at once.
+    """Usage of a variant as a multiple of the reference's usage, with its interval.
 
-    It is the ratio of the means over the cases. The interval takes the cases as drawn from all that the agent
-    may get.
+    It is the ratio of the means over the cases. The interval takes the cases as drawn from all cases that
+    the agent may get.
     """
 
     value: float
@@ -182,11 +184,14 @@ def _count_needed_runs(table: ComparedScores, change: MeanDifference, level: flo
 def estimate_usage_ratio(means: Sequence[tuple[float, float]], alpha: float = ALPHA) -> UsageRatio | None:
     """Return the ratio of a variant's mean usage to the reference's, with its two-sided interval.
 
-    `means` are those of the reference and the variant, case by case. The cases count as drawn at random. The
-    variance is the jackknife's, on the logarithmic scale. The degrees of freedom of Student's t count the
-    cases by their shares of the usage, because few expensive cases tell little. The interval is longer on
-    the side of the long tail, by the skewness term of Johnson (1978): a few expensive cases are easily
-    missing from a sample. None if there are fewer than two cases, or one side used nothing.
+    `means` holds for each case the mean usage of the reference and of the variant. Return None if there are
+    fewer than two cases, or if one side used nothing. If one case has all the usage of a side, the interval
+    has practically no ends.
+
+    The cases count as drawn at random. The variance is the jackknife's, on the logarithmic scale. The
+    degrees of freedom of Student's t count the cases by their shares of the usage, because few expensive
+    cases tell little. The interval is longer on the side of the long tail, by the skewness term of Johnson
+    (1978): a few expensive cases are easily missing from a sample.
     """
     n = len(means)
     before, after = math.fsum(then for then, _ in means), math.fsum(now for _, now in means)
