@@ -16,10 +16,11 @@ from evalgate.documents.validation_errors import describe_error_details
 
 @frozen
 class SelectionOptions:
-    """Options that select cases of the eval sets; a case must be selected by each of them."""
+    """Options that select cases of the eval sets; a case must be selected by each given option."""
 
     tags: tuple[str, ...] = ()
-    """Tags of which a case has one; none of those that begin with `!`."""
+    """Values of `--tag`. A case must have one of the tags without `!` in front, if there are any, and none
+    of the tags with `!`."""
     keyword: str | None = None
     """Expression of names over case ids, eval set ids and tags."""
     failed: str | None = None
@@ -69,7 +70,7 @@ class Overrides:
     mask: tuple[str, ...] = ()
     """Secrets to hide, in addition to those of the environment."""
     policy: Literal["base", "head"] | None = None
-    """Branch whose rules apply when a change is tested."""
+    """Branch with the rules that apply when a change is tested: its base branch, or its own (`head`)."""
     judge: str | None = None
     """`PROVIDER/MODEL`."""
     judge_cache: CacheMode | None = None
@@ -93,7 +94,7 @@ class Overrides:
 
     @property
     def kind_and_what(self) -> tuple[str, str]:
-        """Return the two parts of `--agent`; empty texts if it is not given."""
+        """Return KIND and WHAT of `--agent`; two empty texts if the option is not given."""
         kind, _, what = (self.agent or "").partition(":")
         return kind, what
 
@@ -130,7 +131,7 @@ def apply_overrides(config: Config, overrides: Overrides) -> Config:
 
 
 def apply_user_override(config: Config, overrides: Overrides) -> Config:
-    """Return `config` with the model of the simulated user that the command line names.
+    """Return `config` with the model of the simulated user that the command line names, if it names one.
 
     Raises:
         InvalidInputError: the name is not PROVIDER/MODEL, or the provider is unknown.
@@ -216,7 +217,7 @@ def _override_agent(config: AgentConfig | None, overrides: Overrides) -> AgentCo
 
 
 def _reset_kind(kind: str, config: AgentConfig) -> AgentConfig:
-    """Return `config` of that kind, without the options of another kind."""
+    """Return `config` with this kind of agent; if it had another kind, without that kind's own options."""
     if config.kind == kind:
         return config
     return AgentConfig(**{name: getattr(config, name) for name in AgentConfig.model_fields} | {"kind": kind})

@@ -41,7 +41,10 @@ _WITHOUT_A_FILE = "`evalgate init` writes a thresholds file."
 
 
 def find_thresholds_file(folder: Path) -> Path | None:
-    """Return the thresholds file in `folder`, by its usual names; None if there is none."""
+    """Return the first file of `DEFAULT_NAMES` that is in `folder`; None if there is none.
+
+    A pyproject.toml counts only if it has a table for evalgate.
+    """
     for name in DEFAULT_NAMES:
         path = folder / name
         if name == "pyproject.toml":
@@ -66,8 +69,11 @@ class InvalidThresholdsError(InvalidInputError):
 def load_thresholds(path: Path, shown_as: str) -> Thresholds:
     """Read a thresholds file of ours (YAML, TOML, JSON), or one of Google ADK or tRPC-Agent-Go as it is.
 
+    `shown_as` is the file in messages.
+
     Raises:
-        InvalidInputError: with every problem of the file.
+        InvalidThresholdsError: with every problem of the content, and the valid rest of the file.
+        InvalidInputError: the file cannot be read or parsed, or is a dataset of another tool.
     """
     document = read_config_document(path, shown_as, otherwise=_WITHOUT_A_FILE)
     if path.suffix == ".json" and isinstance(document.value, list):
@@ -112,7 +118,7 @@ def parse_thresholds(
     shown_as: str = "",
     find_position: Callable[[Location], tuple[int, int]] = lambda _: (0, 0),
 ) -> Thresholds:
-    """Build thresholds from the sections of a program, with the keys of a thresholds file.
+    """Build thresholds from sections that a program gives, with the keys of a thresholds file.
 
     Args:
         value: The sections, such as `criteria`.
@@ -135,7 +141,9 @@ def parse_thresholds(
 
 
 def parse_adk_config(value: Mapping[str, object], folder: Path) -> Thresholds:
-    """Build thresholds from the content of a `test_config.json`, or from Google ADK's `EvalConfig`.
+    """Build thresholds from the content of a `test_config.json`, or of Google ADK's `EvalConfig`.
+
+    Paths in `value` are relative to `folder`.
 
     Raises:
         InvalidInputError: with every problem of the content.
@@ -180,7 +188,12 @@ def _read_valid_rest(
 
 
 def _remove_invalid(value: object, location: Location, *, is_unknown: bool) -> None:
-    """Remove the wrong part at a location from a file's value; a required threshold becomes 1.0."""
+    """Remove the wrong part at a location from a file's value, which is changed.
+
+    Of a criterion only the wrong option is removed, or all common options if the location names none; a
+    missing threshold becomes 1.0. An unknown key that is not below a list is removed alone. Otherwise the
+    whole top-level section is removed.
+    """
     if not isinstance(value, dict) or not location:
         return
     criteria = value.get("criteria")
@@ -202,7 +215,7 @@ def _refuse_dataset(path: Path, shown_as: str) -> None:
     """Suggest how to convert a dataset of another tool, such as a promptfoo config, that was given instead.
 
     Raises:
-        InvalidInputError: the file is one.
+        InvalidInputError: the file is such a dataset.
     """
     way_forward: Callable[[Path, str], str] = registry.load_object(
         "evalgate.datasets.foreign_datasets:suggest_conversion"
@@ -296,11 +309,11 @@ class Project:
 
 
 def find_project(start: Path) -> Project:
-    """Return the nearest folder, from `start` up to the repository's root, with a thresholds file.
+    """Find the nearest folder, from `start` up to the repository's root, with a thresholds file.
 
-    If there is none, the nearest folder with `.evalgate`, where a baseline may be; else `start` itself.
-    Outside a repository only `start` counts: a file in a shared folder such as /tmp could name programs to
-    run.
+    If there is none, take the nearest folder with `.evalgate`, where a baseline may be; else `start`
+    itself. Outside a repository only `start` is searched: a file in a shared folder such as /tmp could name
+    programs to run. The same holds if a folder on the way to the root belongs to another user.
     """
     folders = tuple(_iter_repository_folders(start))
     for folder in folders:
@@ -313,13 +326,19 @@ def find_project(start: Path) -> Project:
 
 
 def find_repository_root(start: Path) -> Path | None:
-    """Return the nearest folder from `start` upwards that holds `.git`; None outside a repository."""
+    """Return the nearest folder from `start` upwards that holds `.git`.
+
+    Return None outside a repository, or if a folder on the way there belongs to another user.
+    """
     last = list(_iter_repository_folders(start))[-1]
     return last if (last / ".git").exists() else None
 
 
 def _iter_repository_folders(start: Path) -> Iterator[Path]:
-    """Yield `start` and its parents up to the one that holds `.git`, as long as they have one owner."""
+    """Yield `start` and its parents up to the one that holds `.git`.
+
+    Yield only `start` if no parent holds `.git`, or if a folder on the way has another owner.
+    """
     found = []
     for folder in (start, *start.parents):
         try:
@@ -340,7 +359,11 @@ def add_env_files(
 ) -> tuple[Config, Mapping[str, str]]:
     """Return the configuration and the environment with the variables of the agent's env files.
 
-    `folder` is the working folder, which the paths of the files are relative to.
+    `folder` is the working folder, which the paths of the files are relative to. The agent gets all
+    variables of these files; they replace those of `environ`.
+
+    Raises:
+        InvalidInputError: a file cannot be read, or has a line that is no assignment.
     """
     if config.agent is None or not config.agent.env_file:
         return config, environ

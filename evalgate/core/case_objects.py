@@ -18,7 +18,7 @@ from evalgate.core.types import (
 
 
 def find_wrong_cases(eval_set_id: object, cases: object) -> Iterator[str]:
-    """Yield each fault of an eval set as a whole sentence."""
+    """Yield a sentence for each wrong id, turn, tag or session of an eval set; skip other fields."""
     where = f"eval set {eval_set_id!r}"
     if not isinstance(eval_set_id, str):
         yield f"{where}: `eval_set_id` must be a text"

@@ -19,7 +19,7 @@ MOST_SHOWN = 100
 
 @frozen
 class Problem:
-    """One problem at one place of the input, sorted by file, line and column.
+    """One problem at one place of the input. Problems sort by file, line, column and message.
 
     >>> print(Problem("evalgate.yaml", 3, 7, "`runs` must be at least 1"))
     evalgate.yaml:3:7: `runs` must be at least 1
@@ -60,7 +60,7 @@ class EvalgateError(Exception):
 
 
 class InvalidInputError(EvalgateError):
-    """The input is wrong. Carries every problem that was found, in file order.
+    """The input is wrong. `problems` has all problems in the order given; the text shows the first 100.
 
     >>> [problem.message for problem in InvalidInputError("no eval sets").problems]
     ['no eval sets']

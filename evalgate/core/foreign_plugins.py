@@ -15,7 +15,7 @@ _QUOTED = 400  # characters of another package's own words
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an exception as one line."""
+    """Return the class and the message of an exception as one line of at most 400 characters."""
     return to_one_line(f"{type(error).__name__}: {error}", _QUOTED)
 
 
@@ -23,7 +23,8 @@ def build_plugin(build: Callable[[], _Built], plugin: str) -> _Built:
     """Return the plugin that another package's class or function creates; `plugin` is its name in errors.
 
     Raises:
-        InvalidInputError: the class or function raised an exception.
+        InvalidInputError: the class or function raised an exception other than an `EvalgateError`, which is
+            passed on.
     """
     with _blame(plugin, ""):
         return build()

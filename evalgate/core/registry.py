@@ -1,7 +1,8 @@
 """Registry of plugins: evalgate's own by module path, other packages' by entry point.
 
-Installed packages are searched at most once per family, and only for a name that evalgate does not have
-itself. A plugin is imported when it is used, so that a run loads only what it needs.
+Installed packages are searched at most once per family, and only if a name is unknown to evalgate itself or
+all plugins of a family are needed, as of reporters. A plugin is imported when it is used, so that a run
+loads only what it needs.
 """
 
 import json
@@ -43,7 +44,8 @@ def find_third_party_plugins(family: Family, own: Collection[str]) -> Mapping[st
     """Return the entry points of other packages by plugin name, in alphabetical order.
 
     Raises:
-        InvalidInputError: two packages bring the same name, or one brings a name of evalgate's own.
+        InvalidInputError: two packages bring different objects of the same name, or a package brings a
+            name that is in `own`.
     """
     found: dict[str, EntryPoint] = {}
     problems = []
@@ -64,7 +66,10 @@ def find_third_party_plugins(family: Family, own: Collection[str]) -> Mapping[st
 
 
 def find_local_packages(folder: Path) -> Mapping[str, Path]:
-    """Return name and source folder of each package with plugins that was installed from below `folder`."""
+    """Return name and source folder of each package with plugins that was installed from within `folder`.
+
+    `folder` is absolute. A package counts if its source is `folder` itself or a folder below.
+    """
     found = {}
     for family in get_args(Family):
         for point in _list_entry_points(family):
@@ -298,7 +303,11 @@ class _Formats(Mapping[str, EvalFormat]):
 
 
 def get_formats() -> Mapping[str, EvalFormat]:
-    """Return every eval-set format, in the order in which a file is tried."""
+    """Return every eval-set format by name, in the order in which a file is tried.
+
+    Reading the mapping raises InvalidInputError for a format of another package that cannot be loaded, and
+    KeyError for an unknown name.
+    """
     return _Formats()
 
 
@@ -371,8 +380,8 @@ def get_reporters(requested: Collection[str] = ()) -> tuple[AnyReporter, ...]:
     """Return the reporters: the standard ones, those in `requested`, and last those of other packages.
 
     Raises:
-        InvalidInputError: a reporter of another package cannot be created, or writes another reporter's
-            file.
+        InvalidInputError: a reporter of another package cannot be loaded or created, has no file name, or
+            writes another reporter's file.
     """
     wanted = [name for name in REPORTERS if name in requested or name not in ON_REQUEST]
     own = tuple(map(get_reporter, wanted))
@@ -392,18 +401,30 @@ def _build_reporter(point: "EntryPoint", taken: set[str]) -> AnyReporter:
 
 
 def list_report_files() -> list[str]:
-    """Return the names of the files that all reporters write."""
+    """Return the names of the files and folders that all reporters write, those on request included.
+
+    Raises:
+        InvalidInputError: as `get_reporters`.
+    """
     return [*(each.file_name for each in get_reporters()), *ON_REQUEST.values()]
 
 
 def get_reporter(name: str) -> AnyReporter:
-    """Return the evalgate reporter of that name."""
+    """Return the reporter of evalgate's own with that name.
+
+    Raises:
+        KeyError: evalgate has no such reporter.
+    """
     found: AnyReporter = load_object(REPORTERS[name])()
     return found
 
 
 def find_reporter(name: str) -> AnyReporter | None:
-    """Return the reporter of that name, evalgate's or another package's, or None."""
+    """Return the reporter of that name, evalgate's or another package's; None if there is none.
+
+    Raises:
+        InvalidInputError: a package's reporter cannot be loaded or created, or has no file name.
+    """
     if name in REPORTERS:
         return get_reporter(name)
     point = find_third_party_plugins("reporters", REPORTERS).get(name)
@@ -414,7 +435,7 @@ def get_agent_type(kind: str) -> AgentType:
     """Return the options model of that kind of agent.
 
     Raises:
-        InvalidInputError: there is no such kind.
+        InvalidInputError: there is no such kind, or its package cannot be loaded.
     """
     found: AgentType | None = _find_plugin("agents", AGENTS, kind)
     if found is None:
@@ -425,13 +446,21 @@ def get_agent_type(kind: str) -> AgentType:
 
 
 def find_metric_type(name: str) -> MetricType | None:
-    """Return the class of that metric, evalgate's or another package's, or None."""
+    """Return the class of that metric, evalgate's or another package's; None if there is none.
+
+    Raises:
+        InvalidInputError: the metric's package cannot be loaded.
+    """
     found: MetricType | None = _find_plugin("metrics", {**METRICS, **SECTION_METRICS}, name)
     return found
 
 
 def get_own_metric_type(name: str) -> MetricType:
-    """Return the class of one of evalgate's own metrics."""
+    """Return the class of one of evalgate's own metrics.
+
+    Raises:
+        KeyError: evalgate has no such metric.
+    """
     found: MetricType = load_object({**METRICS, **SECTION_METRICS}[name])
     return found
 

@@ -1,8 +1,9 @@
 """Sanitizing of text from agents, tools and judges for each place where it is shown.
 
-Every report passes such text through the function that is named after the sink; none builds Markdown, XML or
-a log line from it directly. All functions first reduce the text to its visible characters
-(`strip_invisible`), so that no escape sequence, direction override or lone surrogate reaches any sink.
+Every report passes such text through the function that is named after the sink; none builds Markdown, XML
+or a log line from it directly. The functions named `to_…` for a sink remove invisible characters
+(`strip_invisible`) or escape them, so that no escape sequence, direction override or lone surrogate reaches
+the sink. `disable_commands`, `shorten_text`, `to_file_name` and `truncate_start` do not.
 """
 
 import html
@@ -96,9 +97,9 @@ def _is_visible(text: str) -> bool:
 
 
 def escape_invisible(text: str) -> str:
-    r"""Replace every invisible character and line end by its escape (` `, `\u202e`), on one line.
+    r"""Return the text on one line, with each invisible character, tab and line end as an escape: `\u202e`.
 
-    Use it where two texts are compared by a reader: every difference is visible.
+    Use this function where a reader compares two texts: every difference is visible.
     """
     if "\n" not in text and _is_visible(text):
         return text
@@ -119,7 +120,10 @@ def to_file_name(text: str, limit: int = 100) -> str:
 
 
 def to_one_line(text: str, limit: int = 200) -> str:
-    """Return the visible text on one line of at most `limit` characters, with blanks collapsed."""
+    """Return the visible text on one line of at most `limit` characters, with blanks collapsed.
+
+    Only the first 8 × `limit` + 100 characters are read.
+    """
     if len(text) <= limit and _PLAIN.fullmatch(text):
         return text
     return shorten_text(" ".join(strip_invisible(text[: 8 * limit + 100]).split()), limit)
@@ -131,7 +135,11 @@ def shorten_text(text: str, limit: int) -> str:
 
 
 def truncate_start(text: str, limit: int) -> str:
-    """Return the last `limit` characters without the word that the cut splits, which may be half a secret."""
+    """Return "…" and the end of a text of more than `limit` characters; return a shorter text unchanged.
+
+    The end is the last `limit` characters without the word that the cut splits, which may be half a secret.
+    At most 512 characters of that word are left out.
+    """
     if len(text) <= limit:
         return text
     kept = text[-limit:]
@@ -143,7 +151,10 @@ def truncate_start(text: str, limit: int) -> str:
 
 
 def truncate_block(text: str, limit: int = 1500, lines: int = 40) -> str:
-    """Return at most `lines` lines and `limit` characters of visible text, and a note of how much was cut."""
+    """Return the first `lines` lines of the visible text, at most `limit` characters of them.
+
+    Newlines at both ends are removed. If more is cut, a further line says how many characters.
+    """
     seen = strip_invisible(text).strip("\n")
     kept = "\n".join(seen[:limit].split("\n")[:lines])
     left_out = len(seen) - len(kept)
@@ -151,7 +162,11 @@ def truncate_block(text: str, limit: int = 1500, lines: int = 40) -> str:
 
 
 def keep_last_lines(text: str, limit: int = 1500, lines: int = 30) -> str:
-    """Return the end of visible text, cut as by `truncate_block`: the end of a traceback matters most."""
+    """Return the last `lines` lines of the visible text, at most `limit` characters of them.
+
+    Newlines at both ends are removed. If more is cut, a further line at the beginning says how many
+    characters. Use this function for tracebacks, which end with the error.
+    """
     seen = strip_invisible(text).strip("\n")
     kept = "\n".join(seen[-limit:].split("\n")[-lines:])
     left_out = len(seen) - len(kept)
@@ -196,7 +211,10 @@ def _escape_json(character: str) -> str:
 
 
 def to_xml_text(text: str) -> str:
-    """Return text that every XML 1.0 parser accepts, without attachments that GitLab would publish."""
+    """Return text with only characters that XML 1.0 allows, without attachments that GitLab would publish.
+
+    The writer of the XML still has to escape `<`, `>`, `&` and quotes.
+    """
     if _PLAIN.fullmatch(text):
         return text
     text = disable_commands(strip_invisible(text))
@@ -234,10 +252,11 @@ def to_html_code(text: str, limit: int = 200) -> str:
 
 
 def to_html_text(text: str) -> str:
-    r"""Return text of an HTML element in which every character is visible; line ends and tabs are kept.
+    r"""Return text of an HTML element in which every character is visible; newlines and tabs are kept.
 
-    Invisible characters, direction overrides and noncharacters become their escape (`\u202e`) in an `<i>`
-    element. No runner takes a line for a command; the page looks the same.
+    Other line ends, invisible characters, direction overrides, lone surrogates and noncharacters become
+    their escape (`\u202e`) in an `<i>` element. No runner takes a line for a command; the page looks the
+    same.
     """
     if (
         _PLAIN_IN_HTML.fullmatch(text) and "::" not in text

@@ -36,7 +36,7 @@ class Range(NamedTuple):
         return abs(self.high - self.low)
 
     def rank(self, score: float) -> float:
-        """Return a number to sort by, which is smaller the worse the score is."""
+        """Return a number to sort by: a worse score has a smaller number."""
         return -score if self.lower_is_better else score
 
     def clamp(self, score: float) -> float:
@@ -56,13 +56,16 @@ class Range(NamedTuple):
         return share if self == UNIT_RANGE else self.low + share * (self.high - self.low)
 
     def format(self, score: float | None, *, beside: float | None = None) -> str:
-        """Format a score of this range, or its threshold, with enough digits to differ from `beside`."""
+        """Format a score of this range, or its threshold, with enough digits to differ from `beside`.
+
+        None, and a figure of a budget that stands for no limit, are "–".
+        """
         if self.lower_is_better:
             return format_figure(score, beside=beside)
         return format_score(score, beside=beside)
 
     def format_delta(self, delta: float | None) -> str:
-        """Format the difference of two scores of this range, with its sign."""
+        """Format the difference of two scores of this range, with its sign; None is "–"."""
         if not self.lower_is_better or delta is None or abs(delta) < _ROUNDING:
             return format_delta(delta)
         return f"{'+' if delta > 0 else '−'}{format_figure(abs(delta))}"

@@ -87,7 +87,7 @@ class Price(BaseModel):
 
 
 PriceTable: TypeAlias = Mapping[str, tuple[Price, ...]]
-"""`provider/model` → its prices; the first that covers a call is the one."""
+"""`provider/model` → its prices; the first price that applies to a call counts."""
 
 
 def compute_cost_usd(table: PriceTable, model: str, tokens: Tokens, day: date) -> float | None:
@@ -157,11 +157,11 @@ class MeteredUsage:
         )
 
     def to_paid_usage(self) -> ModelUsage:
-        """Return the calls as calls that were sent."""
+        """Return the usage as that of calls that were sent to a provider."""
         return ModelUsage(self.calls, self.tokens.input, self.tokens.output, self.usd, self.unpriced)
 
     def to_spared_usage(self) -> ModelUsage:
-        """Return the calls as calls that a cache spared, at the price that they would have cost."""
+        """Return the usage as that of calls that a cache spared, with the cost that was spared."""
         given, made = self.tokens.input, self.tokens.output
         known_usd, cost_usd = (self.usd, None) if self.unpriced else (0.0, self.usd)
         return ModelUsage(spared=self.calls, spared_usage=Usage(given, made, cost_usd, known_usd=known_usd))
@@ -180,7 +180,8 @@ class UsageMeter:
         self._began = now()
         self._spent = MeteredUsage()
         self.on_call: Callable[[], None] | None = None
-        """Hears of every call of ours when it begins and once it is counted; what others report is none."""
+        """Function that is called when a call of one of evalgate's own models begins, and when it is
+        counted. Usage that an agent reports does not call the function. None: there is no listener."""
 
     @property
     def budget(self) -> Budget:
@@ -199,7 +200,7 @@ class UsageMeter:
         return max(0.0, self._began + self._budget.minutes * 60 - self._now())
 
     def add_usage(self, spent: MeteredUsage) -> None:
-        """Add to the usage so far."""
+        """Add to the usage so far, and call `on_call` if any calls are among it."""
         self._spent += spent
         if spent.calls:
             self.notify_listener()

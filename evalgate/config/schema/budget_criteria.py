@@ -75,9 +75,9 @@ def is_budget(metric: str) -> bool:
 
 
 def complete_budgets(criteria: object) -> object:
-    """Return the raw section `criteria` with the threshold and the default of `gates` of each budget.
+    """Return the raw section `criteria`, with `threshold` and `gates` filled in where a budget lacks them.
 
-    The threshold is `max`, or `UNLIMITED` if there is none.
+    A missing threshold becomes `max`, or `UNLIMITED` if there is no `max`.
     """
     if not isinstance(criteria, Mapping):
         return criteria

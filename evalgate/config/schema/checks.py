@@ -390,20 +390,20 @@ class Conditions(ConfigSection):
                 raise ValueError(f"contradicts itself: `{name}` is in `args`, and `tools.max` allows no call")
 
     def list_statements(self) -> list[str]:
-        """Return the statements that a judge must affirm."""
+        """Return the statements that a judge must affirm, without those in `alternatives` and `none_of`."""
         values = [rule for rules in (self.args or {}).values() for rule in rules.values()]
         values += (self.state or {}).values()
         found = [rule.semantic for rule in values] + [self.response.semantic if self.response else None]
         return [each for each in found if each is not None]
 
     def list_embedding_models(self) -> list[str]:
-        """Return the models of the embeddings that are compared."""
+        """Return the models of the embeddings to compare, without those in `alternatives` and `none_of`."""
         similar = self.response.similar if self.response else None
         return [similar.model] if similar and similar.model else []
 
     @property
     def demands(self) -> bool:
-        """Return True if there is at least one condition."""
+        """Return True if there is at least one condition, without `alternatives` and `none_of`."""
         return bool(self.tools or self.args or self.response or self.state or self.files)
 
 
@@ -436,7 +436,7 @@ class CheckConditions(Conditions):
 
     @property
     def groups(self) -> tuple[Conditions, ...]:
-        """Return the check itself, its alternatives and what it excludes."""
+        """Return the conditions of the check itself, then its `alternatives`, then those in `none_of`."""
         return (self, *(self.alternatives or ()), *(self.none_of or ()))
 
     @property

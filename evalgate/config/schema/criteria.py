@@ -182,7 +182,7 @@ def list_recordings(
 def drop_recordings(
     mocks: tuple[ToolMockConfig | RecordedToolsConfig, ...],
 ) -> tuple[ToolMockConfig, ...]:
-    """Return the mocks with fixed results, without those from a recording."""
+    """Return the fixed results of tools, without the recordings."""
     return tuple(each for each in mocks if isinstance(each, ToolMockConfig))
 
 
@@ -328,7 +328,11 @@ _KeyPath: TypeAlias = tuple[str | int, ...]
 def find_out_of_range_values(
     thresholds: object, file: str, position: Callable[[_KeyPath], tuple[int, int]]
 ) -> Iterator[Problem]:
-    """Yield a problem for each number in a raw thresholds file that the metric's scores cannot reach."""
+    """Yield a problem for each threshold, minimum or allowed drop outside the range of its metric's scores.
+
+    The sections `criteria` and `cases` of a raw thresholds file are searched; values of other types are
+    ignored.
+    """
     values = thresholds if isinstance(thresholds, Mapping) else {}
     own = dict(_read_declared_ranges(values))
     for path, name, value in _find_score_numbers(values):

@@ -18,9 +18,9 @@ class Provider:
     """Properties of a provider's API. Every base URL ends where `chat/completions` begins."""
 
     base_url: str | None
-    """None: the user must say."""
+    """None: the user must name one."""
     key_variables: tuple[str, ...] = ()
-    """Variables that hold the key; the first that is set."""
+    """Variables that may hold the key; the first that is set counts."""
     needs_key: bool = True
     base_url_variable: str | None = None
     """Variable that holds another base URL."""
@@ -29,7 +29,7 @@ class Provider:
     schema: Literal["json_schema", "json_object", "none"] = "json_schema"
     """Support of the endpoint for `response_format`."""
     length_parameter: str = "max_tokens"
-    """Its name for the longest answer."""
+    """Parameter of a request that limits the length of the answer in tokens."""
     documentation: str = ""
 
 
@@ -99,7 +99,8 @@ _FAMILIES: Mapping[str, str] = {
     "deepseek": r"deepseek-",
     "mistral": r"(mistral|ministral|magistral|codestral|pixtral|devstral)-",
 }
-"""Patterns that the beginning of a name matches, of models that only the provider itself names so."""
+"""Provider to a pattern for the beginning of a model's name. No other provider has models with such
+names."""
 
 
 def parse_model_name(name: str) -> tuple[str, str] | None:
@@ -125,10 +126,10 @@ _RESERVED = frozenset({"model", "messages", "stream", "stream_options", "n", "re
 
 
 def require_variable_reference(api_key: str, example: str) -> None:
-    """Look whether the text only names a variable.
+    """Check that the text only names a variable, as `${NAME}`; `example` is a NAME for the message.
 
     Raises:
-        ValueError: it may be a key.
+        ValueError: the text may be a key.
     """
     if not _PLACEHOLDER.fullmatch(api_key):
         raise ValueError(
@@ -257,7 +258,7 @@ class JudgeConfig(BaseModel):
         return value
 
     def apply_changes(self, **changes: object) -> "JudgeConfig":
-        """Return this configuration with the values that a single metric sets, validated.
+        """Return this configuration with other values, such as those that a single metric sets.
 
         Raises:
             pydantic.ValidationError: a value is wrong.
@@ -299,7 +300,7 @@ class UserConfig(JudgeConfig):
     there."""
 
     def resolve_model_config(self, judge: JudgeConfig | None) -> JudgeConfig | None:
-        """Return the settings of the user's model; None if neither section names a model."""
+        """Return the settings of the user's model; None if neither `user` nor `judge` names a model."""
         explicit = {name: getattr(self, name) for name in self.model_fields_set - USER_SETTINGS}
         if not self.model:
             return judge.apply_changes(**explicit) if judge is not None else None

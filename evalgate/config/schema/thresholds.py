@@ -31,7 +31,7 @@ NEWEST_ADK = (2, 13)
 
 
 def parse_adk_version(text: str) -> tuple[int, int]:
-    """Return (2, 3) for "2.3" or "2.3.0".
+    """Return the release of Google ADK in a text as (major, minor): (2, 3) for "2.3" or "2.3.0".
 
     Raises:
         ValueError: the text is not a release of Google ADK that evalgate knows.
@@ -98,10 +98,10 @@ def expand_suite_names(names: Sequence[str], suites: Mapping[str, SuiteConfig]) 
 
 
 def complete_eval_sets(value: object) -> object:
-    """Return the keys of a thresholds file with the names of suites in `eval_sets` expanded.
+    """Return a raw thresholds file with the names of suites in `eval_sets` replaced by their eval sets.
 
-    Without `eval_sets` these are the eval sets of all suites. What is no valid section stays as it is, so
-    that the validation of its own key reports it.
+    Without `eval_sets`, the eval sets of all suites are filled in. An invalid section stays as it is, so
+    that its own validation reports it.
     """
     suites = value.get("suites") if isinstance(value, Mapping) else None
     if not isinstance(value, Mapping) or not isinstance(suites, Mapping) or not suites:
@@ -226,7 +226,8 @@ class Thresholds:
 
     config: Config
     base: Path
-    """Paths in the file are relative to this folder."""
+    """Folder of the file. Paths in the file are relative to this folder, except those, such as `eval_sets`,
+    that are relative to the working directory."""
     file: str = ""
     """The file, as the user wrote it; "" when there is none."""
     dialect: Literal["evalgate", "adk", "trpc"] = "evalgate"
@@ -239,7 +240,8 @@ class Thresholds:
     notices: tuple[str, ...] = ()
     """Notices for the user about how the file was read, such as keys that are ignored."""
     criteria_folder: str | None = None
-    """Folder with the criteria of each eval set, relative to `base`; None: they lie next to the sets."""
+    """Folder with a file of criteria for each eval set, relative to `base`; None: such files are looked for
+    next to the eval sets."""
 
     @property
     def checks(self) -> tuple[Criterion, ...]:
@@ -257,7 +259,7 @@ class Thresholds:
         return self.config.checks.get(name) if criterion.evaluator == CHECK else None
 
     def locate_criterion(self, criterion: Criterion) -> Location:
-        """Return the place of a criterion in the file."""
+        """Return the keys that lead to a criterion in the file."""
         if criterion.evaluator == CHECK:
             return ("checks", criterion.metric.partition("/")[2])
         return ("criteria", criterion.metric)
@@ -266,7 +268,8 @@ class Thresholds:
     def gating_criteria(self) -> tuple[Criterion, ...]:
         """Return the criteria with the minimum of the mean that gates.
 
-        In a file of Google ADK or tRPC-Agent-Go the mean must reach the threshold, as its owner defines.
+        In a file of Google ADK or tRPC-Agent-Go that minimum is the threshold, as the tool defines; except
+        for budgets.
         """
         if self.dialect == "evalgate":
             return self.criteria

@@ -1,6 +1,7 @@
-"""The six things that a plugin can be. One small Protocol each; no base class to inherit.
+"""Protocols of plugins, of the data that plugins receive, and of optional abilities.
 
-A plugin is one file in the folder of its family and one line in `evalgate.core.registry`.
+No base class is inherited. A plugin is one file in the folder of its family and one line in
+`evalgate.core.registry`.
 """
 
 from evalgate.core.protocols.agents import (

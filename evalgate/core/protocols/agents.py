@@ -44,7 +44,7 @@ class User(Protocol):
 
     @property
     def usage(self) -> Usage | None:
-        """Return the consumption so far."""
+        """Return the consumption of the model that plays the user so far; None if no model was paid for."""
         ...
 
 
@@ -219,11 +219,14 @@ class SupportsToolMocks(Protocol):
 
 @runtime_checkable
 class SupportsToolRecordings(Protocol):
-    """A session that can answer every tool call from a recording."""
+    """A session that can answer tool calls from a recording."""
 
     @property
     def applies_recordings(self) -> bool:
-        """Return True if no tool is called for real; a case with a recording is not run otherwise."""
+        """Return True if no tool is called for real, except tools that the recording lists as live.
+
+        A case with a recording is not run otherwise.
+        """
         ...
 
 
@@ -246,7 +249,7 @@ class IdentifiesSession(Protocol):
 
 
 def get_session_ids(session: object) -> tuple[str, str]:
-    """Return the ids of a session and of its user; "" for an id that is not known."""
+    """Return the ids of a session and of its user; "" for an id that the session does not know."""
     # The same as `isinstance(session, IdentifiesSession)`, which takes many times as long in Python 3.11.
     if hasattr(session, "session_id") and hasattr(session, "user_id"):
         return session.session_id, session.user_id
@@ -313,7 +316,10 @@ class TracksFiles(Protocol):
 
     @property
     def opened_files(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the opened files, relative to the working folder, by eval set with no unknown file."""
+        """Return the opened files, relative to the working folder, by the id of the eval set.
+
+        Eval sets are left out if some of their opened files are not known.
+        """
         ...
 
 

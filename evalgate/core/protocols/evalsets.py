@@ -77,7 +77,8 @@ class EvalSetWriter(Protocol):
 class EvalSetEditor(Protocol):
     """Editor of a kind of eval-set file: expresses changes of cases in the decoded JSON of the file.
 
-    The returned values reuse each object and list of the file that does not change, so that its text is kept.
+    The returned values reuse each object and list of the file that does not change, so that the text of
+    that object or list is kept.
     """
 
     def get_cases(self, value: object) -> Sequence[JsonObject]:

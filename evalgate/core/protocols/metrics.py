@@ -48,7 +48,7 @@ class AveragesTurns(Protocol):
 
 @runtime_checkable
 class AllowsExtraCalls(Protocol):
-    """A metric of tool calls that may allow calls that no case expects."""
+    """A metric of tool calls that may allow calls that the case does not expect."""
 
     @property
     def allows_extra_calls(self) -> bool:
@@ -92,13 +92,16 @@ class MetricCode:
     files: Mapping[str, bytes]
     """Content by path in the workspace; empty if the metric's module is not in the workspace."""
     imported: frozenset[str] = frozenset()
-    """Paths of the metric's module and all that it imports; the other `files` are next to that module."""
+    """Paths of the metric's module, the files that it imports, and the `__init__.py` of their packages. The
+    other `files` are in the folder of the module."""
     roots: tuple[str, ...] = ("",)
-    """Folders of the workspace in which Python looks for modules."""
+    """Folders of the workspace in which Python looks for modules; "" is the workspace itself."""
     digest: str = ""
-    """16 hexadecimal digits over the files in `imported`; "" if the module is not in the workspace."""
+    """16 hexadecimal digits over the module and the files that it imports, directly or indirectly. Not
+    covered: files that only a folder in `roots` other than "" has, and the `__init__.py` of a package that
+    no import statement names. "" if the module is not in the workspace, or only below such a folder."""
     left_out: tuple[str, ...] = ()
-    """Files next to the module that are too large to keep."""
+    """Files in the folder of the module that are too large to keep, alone or together."""
 
 
 @frozen

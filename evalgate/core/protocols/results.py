@@ -64,7 +64,7 @@ class ReportContext:
 class ContextualReporter(Protocol):
     """A reporter that names other reports, or files as seen from the repository's root.
 
-    They run after the other reporters, so `files` lacks reports that could not be written.
+    Contextual reporters run after the others, so `files` lacks reports that could not be written.
     """
 
     def with_context(self, context: ReportContext) -> Reporter:
@@ -87,11 +87,12 @@ class BaselineStore(Protocol):
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Replace the stored baseline by the result of `change`, and return it.
 
-        No concurrent update is lost: a store without locks reads again and calls `change` again. `change` is
-        pure and may raise; then nothing is replaced.
+        No concurrent update is lost: a store without locks reads again and calls `change` again. `change`
+        is pure and may raise; then nothing is replaced.
 
         Raises:
-            InvalidInputError: the stored baseline cannot be read, or `change` raised the error.
+            InvalidInputError: the stored baseline cannot be read, the store is read-only, or `change`
+                raised the error.
             OSError: the baseline cannot be written.
         """
         ...
@@ -130,7 +131,7 @@ class ExplainsMissing(Protocol):
 
 
 def explain_missing_baseline(store: BaselineStore) -> str:
-    """Return the reason to append to `there is no baseline`, or ""."""
+    """Return ": " and the reason, to append to `there is no baseline`; "" if the store knows no reason."""
     why = store.absence if isinstance(store, ExplainsMissing) else ""
     return f": {why}" if why else ""
 

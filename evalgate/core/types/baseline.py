@@ -68,7 +68,7 @@ class BaselineCase:
     """Stored runs, the oldest first."""
     replies: tuple[Reply | None, ...] = ()
     """The agent's replies, turn by turn, in the newest gate run in which it answered; empty if they are too
-    long to keep."""
+    long to keep, or not known."""
     failing_since: FailingSince | None = None
     """Set if the case passed before and every run since has failed, even if the passed runs are no longer
     stored."""

@@ -40,8 +40,8 @@ class Margin:
     distance: float
     """Distance of the average from the limit."""
     runs: int | None = None
-    """Fewest runs that would have to fail (or pass) instead; None: no change of these runs turns the verdict.
-    """
+    """Fewest runs that would have to fail (or pass) instead. None: no change of these runs turns the
+    verdict, or the margin is that of a reliability, for which the number is not computed."""
 
     def to_scores(self, score_range: Range) -> "Margin":
         """Convert the figures from shares of the range to scores."""
@@ -134,13 +134,17 @@ class CaseComparison:
     passed: int
     mean: float | None
     p: float | None = None
-    """Probability that luck alone causes so large a fall of this case; None if it did not fall."""
+    """Probability that luck alone causes so large a fall of this case; None if it did not fall far enough
+    to be tested."""
     need: int | None = None
-    """Failed runs that would confirm a break of the case; None: its baseline has too few runs."""
+    """Failed runs that would confirm a break of the case; None: its baseline cannot confirm a break."""
 
     @property
     def drop(self) -> float | None:
-        """Return the fall of the mean (positive is worse), or None if the two sides cannot be compared."""
+        """Return baseline mean minus present mean, or None if the two sides cannot be compared.
+
+        Above 0 is worse; for a budget, above 0 is better.
+        """
         if self.baseline_mean is None or self.mean is None or self.status in {"changed", "no_score"}:
             return None
         return self.baseline_mean - self.mean
@@ -167,7 +171,7 @@ class FollowUp:
     failed: int
     """Number of these runs that failed in a way in which no stored run did."""
     need: int
-    """Number of failures in a row, from the first run on, that luck does not explain."""
+    """Number of failures in a row, from the first run on, that luck does not explain; 0 if `excused`."""
     baseline_runs: int
     baseline_failed: int
     """Stored runs that failed in the same way: by a crash, or by a missed threshold of the same metric."""
@@ -182,14 +186,14 @@ class SamplingCost:
     spent: int
     """Runs that were made."""
     fixed: int
-    """Runs that a fixed design with the same power would make."""
+    """Runs that would be made if each case got the most runs that `runs: auto` allows."""
     saved: int
 
 
 AnchorOutcome: TypeAlias = Literal["held", "fell", "fell_before", "doubtful"]
-"""`held`: the mean did not fall too far. `fell`: it did, which closes the gate. `fell_before`: it did, but
-the unmerged change that is tested is not shown to take part, so the gate stays open. `doubtful`: it did, but
-luck alone may do so."""
+"""`held`: the mean did not fall too far. The other three mean that it fell too far. `fell`: this closes the
+gate. `fell_before`: the tested change, which is not merged, is not shown to take part, so the gate stays
+open. `doubtful`: luck alone may cause the fall."""
 
 
 @frozen
@@ -235,9 +239,9 @@ class AnchorComparison:
 
 
 ControlAnswer: TypeAlias = Literal["broke", "drifted", "recovered", "open"]
-"""`broke`: the head is worse than the control, which closes the gate. `drifted`: the control fails today as
-it did not in its history, and the head not more than that. `recovered`: the head fails no longer, and the
-control neither: the suspicion was luck, or an outage that is over. `open`: too close to tell."""
+"""`broke`: the head is worse than the control, which closes the gate. `drifted`: the control is worse today
+than its history, and the head is not shown to be worse than the control. `recovered`: head and control no
+longer fail: the suspicion was luck, or an outage that is over. `open`: too close to tell."""
 
 
 @frozen
@@ -245,7 +249,7 @@ class ControlRun:
     """One run that was made for the comparison with the control. It is part of no score and no baseline."""
 
     side: Literal["head", "control"]
-    """`head`: the agent of the change; `control`: that of the base commit."""
+    """`head`: the agent of the change; `control`: the agent of the base commit."""
     run: int
     """1-based, over both sides, in the order in which runs were begun."""
     outcome: Outcome
@@ -264,8 +268,8 @@ class ControlCase:
     eval_id: str
     runs: tuple[ControlRun, ...]
     answer: ControlAnswer | None = None
-    """None: the case was run for an average only, or its runs have too few results: then the comparison with
-    the baseline stands."""
+    """Answer about the case. None: the case was run for an average only, or its runs have too few results;
+    then the comparison with the baseline stands."""
     head_runs: int = 0
     """Runs of the change that have a result."""
     head_failed: int = 0
@@ -299,7 +303,8 @@ class ControlMetric:
     head: float | None = None
     control: float | None = None
     drop: float | None = None
-    """Control minus head, over all cases of the metric: those without control runs count as 0."""
+    """Control minus head, over all cases of the metric; cases without control runs count as no
+    difference."""
     p: float | None = None
     level: float | None = None
     sentence: str = ""
@@ -313,7 +318,8 @@ class ControlComparison:
     commit: str
     """Full hash of the base commit."""
     answer: ControlAnswer
-    """The first of `broke`, `open`, `drifted` and `recovered` that a case or metric has."""
+    """The first of `broke`, `open`, `drifted` and `recovered` that the control runs of a case or metric
+    gave, even if these runs were too few to count; `open` if there is no answer."""
     cases: tuple[ControlCase, ...]
     """In file order."""
     metrics: tuple[ControlMetric, ...] = ()
@@ -325,11 +331,14 @@ class ControlComparison:
     """Address of the base's deployment; "" if the control was started here."""
 
     def iter_sentences(self, *answers: ControlAnswer | None) -> Iterator[str]:
-        """Yield the sentences of the cases and metrics with one of these answers."""
+        """Yield the sentences of the cases, then of the metrics, with one of these answers (or None)."""
         items: tuple[ControlCase | ControlMetric, ...] = (*self.cases, *self.metrics)
         yield from (each.sentence for each in items if each.answer in answers and each.sentence)
 
     @property
     def settled(self) -> frozenset[CaseKey]:
-        """Return the cases with an answer, which replaces the answer of the comparison with the baseline."""
+        """Return the keys of the cases with an answer.
+
+        The answer replaces the result of the comparison with the baseline.
+        """
         return frozenset(each.key for each in self.cases if each.answer is not None)

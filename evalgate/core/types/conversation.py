@@ -139,7 +139,10 @@ class Usage:
     def from_tokens(
         cls, given: int, made: int, cost_usd: float | None = None, models: tuple[str, ...] = ()
     ) -> "Usage":
-        """Return the usage of `given` input and `made` output tokens; without tokens, None costs 0."""
+        """Return the usage of `given` input and `made` output tokens.
+
+        A cost of None is unknown; without any tokens it becomes 0.
+        """
         if cost_usd is None and not (given or made):
             cost_usd = 0.0
         return cls(given, made, cost_usd, models)
@@ -228,7 +231,7 @@ class Attempt:
     failure: Failure
     duration_s: float = 0.0
     usage: Usage | None = None
-    """Consumption of the failed start."""
+    """Consumption of the failed attempt."""
 
 
 @frozen
@@ -247,7 +250,7 @@ class CaseRun:
     """Set exactly when `outcome` is not `answered`."""
     final_state: JsonObject | None = None
     earlier_attempts: tuple[Attempt, ...] = ()
-    """Failed starts before this one, for example because another case brought the worker down."""
+    """Failed attempts at this run, for example because another case brought the worker down."""
     said: tuple[UserMessage, ...] = ()
     """The user's messages, turn by turn: written in the case, or made up by a simulated user."""
     user_usage: Usage | None = None

@@ -15,10 +15,12 @@ class Rubric:
     rubric_id: str
     text: str
     type: str | None = None
-    """Subject of the rubric, as `FINAL_RESPONSE_QUALITY`; None: for every metric that reads rubrics."""
+    """Subject of the rubric, as `FINAL_RESPONSE_QUALITY`. None: for every metric that reads rubrics; with
+    the criteria in Google ADK's own file, Google ADK's metrics ignore such a rubric unless it has
+    `points`."""
     description: str | None = None
     metric: str = ""
-    """The metric that the rubric is for, if the eval set names a metric."""
+    """The metric that the rubric is for; "" if the eval set names no metric."""
     points: float | None = None
     """Weight in the mean of the rubrics' scores, above 0; None counts as 1. Set for a rubric in the form of
     Google ADK's guide, `{criterion, points}`."""
@@ -87,7 +89,8 @@ class Goal:
     type: Literal["tool_call", "text", "interaction", "check", "conversational_search", "tool_response"]
     tool_name: str = ""
     args: JsonObject | None = None
-    """Expected arguments of a tool call; None: the call must have none."""
+    """Expected arguments of a tool call. None: the call must have none; an empty object: it may have
+    any."""
     arg_matching: Mapping[str, ArgMatching] = field(default_factory=dict)
     """Dotted path of an argument to its comparison; `strict` for arguments that are not listed."""
     response: str | None = None
@@ -127,7 +130,7 @@ class SessionInput:
 
 @frozen
 class ToolMock:
-    """A fixed result that replaces a tool call. Of several mocks, the first that matches counts."""
+    """A fixed result that replaces a tool call. Of several mocks that match a call, the first counts."""
 
     tool: str
     result: object
@@ -139,7 +142,7 @@ class ToolMock:
     turn: int | None = None
     """The only turn (0-based) in which the mock applies; None: every turn."""
     unsupported: str = ""
-    """Reason why the mock cannot be applied; its case is then not run. "" if it can."""
+    """Reason why the mock cannot be applied; its case is then not run. "" if the mock can be applied."""
 
 
 @frozen
@@ -153,7 +156,7 @@ class RecordedAnswer:
     error_type: str = ""
     """Name of the error's class; "" if it is not known."""
     lost: str = ""
-    """Reason why the answer cannot be used, as the rest of a sentence; "" if it can."""
+    """Reason why the answer cannot be used, as the rest of a sentence; "" if the answer can be used."""
 
 
 @frozen
@@ -164,12 +167,15 @@ class RecordedCall:
     args: JsonObject | None
     """None when the source names no arguments."""
     answers: tuple[RecordedAnswer, ...]
-    """One for each call, in order."""
+    """One answer for each call, in the order of the calls."""
 
 
 @frozen
 class ToolRecording:
-    """Recorded calls that answer all calls of tools in a case, after the case's fixed mocks."""
+    """Recorded calls that answer the tool calls of a case, except those that a fixed mock answers.
+
+    Calls of the tools in `live` are not answered from the recording.
+    """
 
     source: str
     """The file or folder with the recording, for messages."""
@@ -207,7 +213,8 @@ class EvalCase:
     context_messages: tuple[JsonObject, ...] = ()
     """Messages that precede the conversation, as in the eval set: the agent gets them with the session."""
     recorded: tuple[Reply, ...] | None = None
-    """The agent's replies, if the eval set itself has them: then no agent is run."""
+    """The agent's replies, if the eval set itself has them: then the agent is not run on this case. Else
+    None."""
     rubrics: tuple[Rubric, ...] = ()
     """Statements that a judge must affirm of every turn, or of the conversation."""
     creation_timestamp: float = 0.0
@@ -215,9 +222,11 @@ class EvalCase:
     tags: tuple[str, ...] = ()
     """Labels by which the source groups its cases."""
     tool_mocks: tuple[ToolMock, ...] = ()
-    """Fixed results that replace calls. A tool that is named here is never called for real."""
+    """Fixed results that replace calls. A tool is never called for real in a turn for which it has a
+    mock."""
     tool_recording: ToolRecording | None = None
-    """Recording that answers all calls of tools, except of those that it lists as live."""
+    """Recording that answers all other tool calls, except calls of the tools that it lists as live; None:
+    there is no recording."""
     status: Literal["expected", "observed"] = "expected"
     """`observed`: the expectations are what an agent did and were not reviewed, so the case does not gate."""
     source: str = ""

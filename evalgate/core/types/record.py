@@ -35,7 +35,10 @@ class AgentInfo:
 
     @property
     def app_name(self) -> str:
-        """Return the name of the agent's module or folder, for files of tools that name an app."""
+        """Return the app's name for files of tools that name an app: the agent's module or folder.
+
+        For an agent without either, it is a word of `what`. It is "agent" if no name can be made of `what`.
+        """
         last = re.split(r"[/\\]", self.what.partition(":")[0].rstrip("/\\"))[-1]
         stem = last.removesuffix(".agent").removesuffix(".py").rpartition(".")[2]
         return re.sub(r"[^\w-]+", "_", stem).strip("_") or "agent"
@@ -53,7 +56,8 @@ class MetricSummary:
     baseline: float | None
     """Mean of the baseline's case scores over the comparable cases."""
     delta: float | None
-    """Change of the mean over the comparable cases, now minus then; a run without an answer counts as 0."""
+    """Change of the mean over the comparable cases, now minus then. A crash or timeout counts as the worst
+    score; a budget counts only runs that passed all other metrics."""
     n: int
     """Number of cases that the metric was evaluated on, crashed cases included."""
     errors: int
@@ -67,11 +71,13 @@ class MetricSummary:
     regressed: bool = False
     """True if the metric fell below the baseline by more than the gate allows."""
     judgement: MetricComparison | None = None
-    """Result of the statistics; None without a baseline, or if scores are out of range."""
+    """Result of the statistics; None if they do not judge this line, for example because there is neither a
+    baseline nor a statistical rule, or because scores are out of range."""
     agreement: float | None = None
-    """Share of pairs of the judge's samples that agree; None: it was not asked twice."""
+    """Share of pairs of the judge's samples that agree; None: the judge was not asked twice."""
     flip: Margin | None = None
-    """Distance of the mean from the threshold; None if it has no score."""
+    """Distance of the mean from its minimum; None without a mean or minimum, or if scores are out of
+    range."""
     trend: tuple[float, ...] = ()
     """Means of the gate runs in the baseline over the cases that can be compared, the oldest first."""
     range: Range = UNIT_RANGE
@@ -96,7 +102,7 @@ class MetricSummary:
 
     @property
     def compared_score(self) -> float | None:
-        """Return this run's mean over the cases that `baseline` covers; a run without an answer counts as 0.
+        """Return this run's mean over the cases that `baseline` covers, with crashes counted as in `delta`.
 
         Return `score` if nothing is compared.
         """
@@ -107,7 +113,7 @@ class MetricSummary:
 
     @property
     def label(self) -> str:
-        """Return the metric's name, followed by the cases that the line covers if it does not cover all.
+        """Return the metric's name, followed by the scope and the eval sets that the line is limited to.
 
         A metric that does not gate is marked as `report only`.
         """
@@ -115,7 +121,10 @@ class MetricSummary:
         return f"{self.name} ({where})" if where else self.name
 
     def iter_sentences(self) -> Iterator[tuple[str, str]]:
-        """Yield the sentences of the statistics with their labels: of this line, then of the whole metric."""
+        """Yield (label, sentence) for each sentence of the statistics.
+
+        Sentences about this line come first, with `label`, then those about the whole metric, with `name`.
+        """
         if self.judgement is not None:
             yield from ((self.label, sentence) for sentence in self.judgement.sentences)
             yield from ((self.name, sentence) for sentence in self.judgement.shared)
@@ -286,7 +295,8 @@ class FailureGroup:
     detail: str = ""
     """The other tool, the path of the argument, the check, rubric or metric, or the exception."""
     unprecedented: bool = False
-    """True: the baseline has runs of these cases, and none of its failed runs failed in this way."""
+    """True: the baseline knows how each of its failed runs failed, and none failed in this way. At least
+    one of the cases has comparable stored runs, and is neither excused nor failing since an earlier run."""
 
 
 # A field that is renamed or removed here breaks every program that reads results.json: raise SCHEMA_VERSION.
@@ -311,7 +321,7 @@ class Record:
     schema_version: int = SCHEMA_VERSION
     options: tuple[str, ...] = ()
     """Options that a run of one case needs, in addition to eval sets and agent, as words of the command
-    line. No value of a variable and no absolute path is among them."""
+    line. Variables are named without their values."""
     shard: Shard | None = None
     """Set if this is one shard of a run; a shard has no verdict of its own."""
     effort: SamplingCost | None = None
@@ -340,7 +350,11 @@ class Record:
 
     @property
     def timestamp(self) -> float:
-        """Return `created_at` as Unix seconds; 0.0 if it is not known."""
+        """Return `created_at` as Unix seconds; 0.0 if `created_at` is empty.
+
+        Raises:
+            ValueError: `created_at` is no time in ISO 8601.
+        """
         return datetime.fromisoformat(self.created_at).timestamp() if self.created_at else 0.0
 
     def index_criteria(self) -> dict[tuple[str, str], RecordedCriterion]:

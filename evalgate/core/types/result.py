@@ -116,7 +116,7 @@ class MetricScore:
     reason: str = ""
     details: JsonObject | None = None
     passed: bool | None = None
-    """None: a score at or above the threshold passes. Set if the metric's owner has another rule."""
+    """None: the threshold decides. Set if the metric's owner has another rule."""
 
 
 @frozen
@@ -271,7 +271,8 @@ class CaseMetric:
 
     name: str
     score: float | None
-    """Mean over the runs; None unless every run has a score."""
+    """Mean over the runs to which the metric applies. None if it applies to none, if a run has no answer,
+    if the metric failed on a run, or if pass^k or pass@k lacks runs."""
     threshold: float
     status: Status
     reason: str = ""
@@ -292,7 +293,8 @@ class CaseMetric:
     def decline(self) -> float | None:
         """Return the decline of the case against its baseline: above 0 is worse; None if it is not known.
 
-        The decline is in points of the score; for a budget, it is a share of the baseline's figure.
+        The decline is in points of the score; for a budget, it is a share of the baseline's figure, or the
+        increase itself if that figure is 0.
         """
         drop = self.standing.drop if self.standing else None
         if drop is None or not self.range.lower_is_better:
@@ -332,11 +334,12 @@ class CaseResult:
     protected: bool = False
     """True: the gate closes when the case fails, regardless of `max_failed_cases`."""
     quarantine: Quarantine | None = None
-    """Reason why it does not gate, and is in no mean, verdict or statistics; None: it gates."""
+    """Reason why the case does not gate, and is in no mean, verdict or statistics; None: no quarantine."""
     follow_up: FollowUp | None = None
-    """Explanation of a failure by its baseline and further runs; None: it passed, or has no baseline."""
+    """Explanation of a failure by its baseline and further runs. None: the case passed, its failure cannot
+    be compared with stored runs, or `max_failed_cases` decides."""
     observed: bool = False
-    """True: the case was imported and not reviewed yet. Like a quarantined one, it does not gate."""
+    """True: the case was imported and not reviewed yet. Like a quarantined case, it does not gate."""
     source: str = ""
     """Link to the recorded trace that the case was made from; "" if it has none."""
 
