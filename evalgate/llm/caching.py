@@ -82,7 +82,7 @@ class ResponseCache:
         return tuple(self._notices)
 
     def get(self, key: str) -> str | None:
-        """Return the stored text of a key, or None."""
+        """Return the stored text of a key; None if there is none, or it is damaged or cannot be read."""
 
         def select_answer(file: sqlite3.Connection) -> str | None:
             row = file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
@@ -108,9 +108,10 @@ class ResponseCache:
             self._run_query(insert_answer)
 
     def prune(self, *, max_age_days: float, max_bytes: int) -> int:
-        """Remove answers unused for `max_age_days`, then the longest unused until `max_bytes` are left.
+        """Remove answers unused for `max_age_days`, and the longest unused beyond `max_bytes` in all.
 
-        Return the number of removed answers. Answers that this run used count as used now.
+        Return the number of removed answers. Answers that this run used count as used now. A read-only
+        cache stays as it is.
         """
 
         def delete_unused(file: sqlite3.Connection) -> int:
@@ -147,7 +148,7 @@ class ResponseCache:
         self._used_keys.clear()
 
     def _run_query(self, work: Callable[[sqlite3.Connection], _T]) -> _T | None:
-        """Return the result of `work`; None, with a notice, if the file is not open or SQLite fails."""
+        """Return the result of `work`; None if the file is not open, or (with a notice) SQLite fails."""
         with self._lock:
             if self._file is None:
                 return None

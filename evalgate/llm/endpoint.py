@@ -33,7 +33,10 @@ class ModelEndpoint:
         return f"{self.name}/{model or self.model}"
 
     def redact_key(self, text: str) -> str:
-        """Return `text` with the key, in any known encoding, replaced by `[key]`."""
+        """Return `text` with the key, in any known encoding, replaced by `[key]`.
+
+        Nothing shorter than 6 characters is replaced.
+        """
         for needle in iter_spellings(self.key.get_secret_value()) if self.key else ():
             text = text.replace(needle, "[key]") if len(needle) >= _SHORTEST_SECRET else text
         return text

@@ -59,10 +59,11 @@ class LlmContext:
 
 
 class ModelPool:
-    """The open models of a run, one for each configuration; leaving the context closes them all.
+    """The open models of a run, one for each configuration and purpose.
 
-    Equal configurations share one model. Configurations with the same endpoint and key share the limits of
-    the first that is opened. Configurations with the same cache file share the cache.
+    Leaving the context closes all models.
+    Configurations with the same endpoint and key share the limits of the configuration that is opened
+    first. Configurations with the same file and mode of the cache share the cache.
     """
 
     def __init__(self, context: LlmContext) -> None:
@@ -320,7 +321,7 @@ class JudgeResolver:
         run's model. `changes` override other values of the configuration.
 
         Raises:
-            JudgeNotConfiguredError: neither the run nor the metric names a model.
+            JudgeNotConfiguredError: the run has no judge, and the metric names no model with its provider.
             pydantic.ValidationError: a changed value is invalid.
         """
         config = self._resolve_config("" if self.forced_by_cli else model).apply_changes(**changes)

@@ -60,6 +60,9 @@ class Prompt:
         """Return the prompt with `values` filled in. They are inserted as text, never as templates.
 
         The variable `mark` is computed from the values; lines with the mark separate them from the prompt.
+
+        Raises:
+            jinja2.TemplateError: the template uses a variable without a value, or does what is not allowed.
         """
         mark = compute_fence_mark(*map(str, values.values()))
         # Compiled only once: Jinja's own cache has templates of a loader, but none that come from a text.
@@ -82,10 +85,11 @@ def list_prompt_variables(name: str) -> frozenset[str]:
 def read_user_prompt(path: Path, shown_as: str, variables: Collection[str]) -> Prompt:
     """Read and check the prompt in a user's file.
 
-    `variables` are the names that it may use. `shown_as` names the file in messages.
+    `variables` are the names that the prompt may use besides `mark`. `shown_as` names the file in messages.
 
     Raises:
-        InvalidInputError: the file cannot be read, is no template, or uses other variables.
+        InvalidInputError: the file cannot be read, is no template, uses other variables, or includes other
+            files.
     """
     try:
         source = read_text(path)
@@ -99,7 +103,7 @@ def read_user_prompt(path: Path, shown_as: str, variables: Collection[str]) -> P
 def parse_prompt(source: str, shown_as: str, variables: Collection[str]) -> Prompt:
     """Check the source of a user's prompt, and return the prompt.
 
-    `variables` are the names that it may use. `shown_as` names the file in messages.
+    `variables` are the names that the prompt may use besides `mark`. `shown_as` names the file in messages.
 
     Raises:
         InvalidInputError: the source is no template, uses other variables, or includes other files.

@@ -23,7 +23,10 @@ _TOKENS_OF_AN_ANSWER = 500
 
 
 class EndpointLimiter:
-    """Limiter of an endpoint's concurrent requests, and of its requests and tokens per minute, in order."""
+    """Limiter of an endpoint's concurrent requests, and of its requests and tokens per minute.
+
+    The requests are admitted in the order in which they came.
+    """
 
     def __init__(
         self, limiter: RateLimiter, *, concurrency: int, longest_hold: float, clock: Clock = REAL_CLOCK
@@ -56,7 +59,7 @@ class EndpointLimiter:
         self._limiter.settle_tokens(admission, tokens)
 
     def pause_requests(self, seconds: float) -> None:
-        """Block new requests for that many seconds; ignore a pause that is longer than `longest_hold`."""
+        """Block new requests for `seconds`; do nothing if this is more than `longest_hold` seconds."""
         if seconds <= self._longest_hold:
             self._limiter.pause_until(self._clock.now() + seconds)
 
@@ -75,7 +78,8 @@ class LimitedModel:
     async def ask(self, request: ModelRequest) -> ModelAnswer:
         """Return the inner model's answer, once the limits admit the request.
 
-        A pause that the provider asks for stops all requests to the endpoint.
+        A pause that the provider asks for delays all later requests to the endpoint, unless the pause is
+        longer than the limiter's `longest_hold`.
 
         Raises:
             JudgeError: the inner model gave no answer, or `may_ask` raised.
@@ -103,7 +107,7 @@ def estimate_tokens(request: ModelRequest) -> int:
 
 
 class RetryingModel:
-    """A model that retries after failures that may pass, with a pause before each attempt."""
+    """A model that repeats a request after failures that may pass, with a pause before each repetition."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ class UsageTally:
 
     def __init__(self) -> None:
         self.usage: ModelUsage | None = None
-        """None: no model was asked."""
+        """None: no usage was counted."""
         self._token: Token[UsageTally | None] | None = None
 
     def __enter__(self) -> Self:
@@ -83,7 +83,10 @@ class BudgetGuard:
         )
 
     def count_usage(self, run: CaseRun) -> None:
-        """Count the usage that the agent reports for a run, without that by judges and simulated users."""
+        """Count the usage that the agent reports for a run and for its earlier attempts.
+
+        The usage of judges and simulated users is counted elsewhere.
+        """
         self._silent += run.outcome == "answered" and run.usage is None
         is_unpriced = False
         for usage in (run.usage, *[attempt.usage for attempt in run.earlier_attempts]):
@@ -127,7 +130,7 @@ def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool,
 
 
 def was_stopped_by_budget(run: RunResult) -> bool:
-    """Return True if a spent budget prevented the run, its end, or its judging."""
+    """Return True if a spent budget prevented the run, its end, or its judging by a metric that gates."""
     if run.failure is not None and run.failure.kind.removeprefix("user_") == BUDGET_SPENT:
         return True
     return BUDGET_SPENT in [metric.failure for metric in run.metrics if metric.gates]

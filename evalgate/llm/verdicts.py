@@ -30,7 +30,9 @@ class TextVerdict:
 
 
 def parse_verdict(answer: ModelAnswer) -> TextVerdict:
-    """Parse `{"verdict": true, "reason": "…"}`, also in a code block, or text beginning with yes or no.
+    """Parse `{"verdict": true, "reason": "…"}`, or a text with a first word such as `yes` or `failed`.
+
+    Both may be in a code block. The reason in a text is everything after the first line.
 
     Raises:
         UnparsableAnswerError: the answer has neither form.

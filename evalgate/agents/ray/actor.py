@@ -84,7 +84,10 @@ class ActorFailure:
                 return cls("unreachable", error.failure)
 
     def to_error(self) -> AgentError | SessionLostError | AgentUnreachableError:
-        """Return the error that `from_error` converted, to be raised in the gate."""
+        """Return the error that `from_error` converted, to be raised in the gate.
+
+        A `SessionLostError` always has True as `alone`.
+        """
         match self.how:
             case "failed":
                 return AgentError(self.failure, self.outcome, self.usage, self.retry_after_s)
@@ -99,7 +102,7 @@ class ActorResponse:
     """Result of a step."""
 
     reply: Reply | None = None
-    """Reply to a turn; None: a recording holds no such turn."""
+    """Reply to a turn; None for any other step, and if a recording holds no such turn."""
     end: SessionResult | None = None
     applies_mocks: bool = False
     """True if the session applies tool mocks."""
@@ -155,7 +158,7 @@ class ActorSpec:
     section: Mapping[str, object]
     """The `agent` section of the thresholds file."""
     what: str
-    """Value that names the agent in reports; it overrides the same option of the section."""
+    """Name of the agent, as in reports; it replaces the option of `section` that names the agent."""
     folder: str | None
     """Working folder; None: the folder that Ray sent to the node, which is the actor's current folder."""
     environ: Mapping[str, str]

@@ -116,7 +116,7 @@ class ClusterSession:
         return (await self._run_step(ActorRequest(self._key, "turn", self._take_start(), message))).reply
 
     def take_spans(self) -> tuple[TraceSpan, ...]:
-        """Return the steps that the session in the actor recorded in the last turn."""
+        """Return the steps that the session in the actor recorded in the last turn, and forget them."""
         spans, self._spans = self._spans, ()
         return spans
 
@@ -202,7 +202,7 @@ class ClusterAgent:
         return str(next(self._keys))
 
     async def acquire_actor(self) -> ActorSlot:
-        """Return the ready actor with the fewest sessions, and count one more.
+        """Wait for a ready actor, and return the one with the fewest sessions, after counting one more.
 
         Raises:
             AgentUnreachableError: no actor is ready, and none will be.
@@ -225,6 +225,7 @@ class ClusterAgent:
         Raises:
             SessionLostError: the actor is gone.
             AgentUnreachableError: the cluster is gone, or the agent cannot start in it.
+            AgentError: the actor runs another evalgate than the gate, or evalgate has a bug.
         """
         seconds = 2 * self._limits.timeout_s + _SILENCE_S
         timer = asyncio.get_running_loop().call_later(seconds, self._drop_silent_actor, slot, seconds)
@@ -427,7 +428,7 @@ def _build_cluster_spec(
 def _select_agent_env(
     settings: AgentConfig, what: str, environ: Mapping[str, str], *, with_harmless: bool
 ) -> dict[str, str]:
-    """Return the agent's variables for an actor, including variables that its options name as `${NAME}`.
+    """Return the agent's variables for an actor, also those that the agent's options name as `${NAME}`.
 
     Without `with_harmless`, variables that only describe this machine (PATH, HOME, …) are left out unless
     the agent's `env` lists them.

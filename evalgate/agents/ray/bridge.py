@@ -42,7 +42,10 @@ class AgentActor:
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
 
     async def start(self) -> tuple[str, str]:
-        """Start the agent; return `ready`, `failed` with an `ActorFailure`, or `unfit` with a reason."""
+        """Start the agent; return `ready`, `failed` with an `ActorFailure`, or `unfit` with a reason.
+
+        A node is unfit if it cannot import evalgate.
+        """
         try:
             from evalgate.agents.ray.actor import ActorFailure, ActorHost, dump_message
         except ImportError as error:
@@ -75,7 +78,10 @@ class GateWriter:
         self._outgoing = outgoing
 
     def write_message(self, what: str, **more: object) -> None:
-        """Write one line. Ignore a closed pipe: the end of stdin shows that the gate is gone."""
+        """Write one line: a message of the kind `what`, with the fields in `more`.
+
+        A closed pipe is ignored: the end of stdin shows that the gate is gone.
+        """
         data = memoryview(json.dumps({"say": what, **more}, separators=(",", ":")).encode() + b"\n")
         try:
             while data:
@@ -224,6 +230,8 @@ def _join_cluster(ray: Any, given: dict[str, Any]) -> None:
 
 def _check_reachable(address: str) -> None:
     """Check that something listens at the address: Ray would try for minutes, and then end this process.
+
+    An address without a port is not checked.
 
     Raises:
         OSError: nothing listens there.

@@ -74,15 +74,15 @@ class ClusterClient(Protocol):
     """Connection to a cluster of actors."""
 
     async def join_cluster(self, listener: ActorListener) -> str:
-        """Join the cluster; return a sentence about its capacity, for the error if no actor fits into it.
+        """Join the cluster; return a clause about its capacity, for the error that no actor is ready.
 
         Raises:
-            InvalidInputError: there is no such cluster.
+            InvalidInputError: the cluster cannot be joined or started.
         """
         ...
 
     def add_actor(self, number: int) -> None:
-        """Request a new actor; the listener is told when it is ready."""
+        """Request a new actor; the listener is told when the actor is ready, or that it failed."""
         ...
 
     def ask_actor(self, number: int, key: int, body: str) -> None:
@@ -94,7 +94,7 @@ class ClusterClient(Protocol):
         ...
 
     async def leave_cluster(self, *, gently: bool) -> None:
-        """End all actors and everything that was started for them."""
+        """End all actors and what was started for them; `gently`: let the agents finish first."""
         ...
 
 
@@ -119,7 +119,11 @@ class RayClusterClient:
         self._joined: asyncio.Future[Mapping[str, object]] | None = None
 
     async def join_cluster(self, listener: ActorListener) -> str:
-        """Start the bridge and join the cluster; return its capacity as a sentence."""
+        """Start the bridge and join the cluster; return a clause about the cluster's capacity.
+
+        Raises:
+            InvalidInputError: the bridge cannot be started, or the cluster cannot be joined or started.
+        """
         self._listener = listener
         self._joined = asyncio.get_running_loop().create_future()
         self._process = AgentProcess(self)
@@ -158,7 +162,7 @@ class RayClusterClient:
         self._write_message({"do": "drop", "actor": number})
 
     async def leave_cluster(self, *, gently: bool) -> None:
-        """End the actors, the bridge and a cluster that it started; `gently`: let the agents finish first."""
+        """End the actors, the bridge and a cluster of evalgate's; `gently`: let the agents finish first."""
         if self._process is None:
             return
         self._listener = None

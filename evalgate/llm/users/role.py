@@ -147,7 +147,7 @@ class UnknownPersonaError(ValueError):
 
 
 def resolve_persona(value: str | Mapping[str, Any] | None, known: Mapping[str, Persona]) -> Persona | None:
-    """Return the persona that a scenario names or describes; None if it does neither.
+    """Return the persona that a scenario names or describes; None for a scenario without a persona.
 
     Raises:
         UnknownPersonaError: the name is unknown, or the description is invalid.
@@ -210,7 +210,7 @@ class UserRole:
 def build_user_role(case: EvalCase, personas: Mapping[str, Persona], max_turns: int) -> UserRole | None:
     """Return the role of a case's simulated user; None if the case has no scenario.
 
-    `max_turns` is the limit of a scenario without one of its own.
+    `max_turns` is the limit of the user's messages for a scenario without its own limit.
 
     Raises:
         UnknownPersonaError: the scenario's persona is unknown or invalid.
@@ -240,7 +240,8 @@ def build_user_role(case: EvalCase, personas: Mapping[str, Persona], max_turns: 
 def apply_story(case: EvalCase) -> EvalCase:
     """Return the case with its story as a scenario for a simulated user.
 
-    A case is returned as it is if it has no story, or has a script beyond the starting sentence.
+    A case is returned as it is if it has no story, has not exactly one turn (the starting sentence), or has
+    written messages of the user (`user_prompts`).
     """
     journey = case.journey
     has_script = "user_prompts" in case.native.get("orchestrate", {})
@@ -263,7 +264,8 @@ def parse_simulated_message(text: str) -> SimulatedMessage:
     """Parse an answer of the model: a text, or a JSON object with `content` and `goal_status`.
 
     Raises:
-        UnparsableAnswerError: the message is empty, or contains the agent's side of the conversation too.
+        UnparsableAnswerError: the message is empty and does not end the goal, or contains the agent's side
+            of the conversation too.
     """
     message = _parse_structured(text) or SimulatedMessage(text.strip())
     if not message.text and message.goal not in {"satisfied", "failed"}:

@@ -36,7 +36,7 @@ class UserModel:
 
     client: ModelClient
     prompt: Prompt | None = None
-    """The user's own prompt; None for evalgate's."""
+    """Prompt from a file of the gate's user; None for evalgate's own prompt."""
     compute_cost: Callable[[ModelAnswer], float | None] = get_unknown_cost
     """Function that returns the cost of an answer in US dollars, or None if the cost is unknown."""
     sees_calls: bool = False
@@ -61,6 +61,8 @@ class SimulatedUser:
 
     async def get_next_message(self, replies: Sequence[Reply | None]) -> UserMessage | None:
         """Return the user's next message; None at the end of the conversation.
+
+        The conversation also ends if the agent's last reply is empty, unless the next message is written.
 
         Raises:
             SimulatedUserError: the model failed, or did not keep to its role.
