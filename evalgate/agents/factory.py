@@ -201,7 +201,12 @@ def _is_sample(source: str) -> bool:
 
 
 def _resolve_agent_type(kind: str, what: str, rules: Thresholds) -> AgentType:
-    """Return the type of a kind of agent; an unknown kind is reported at its line of the thresholds file."""
+    """Return the type of a kind of agent.
+
+    Raises:
+        InvalidInputError: the kind is unknown. The error has its line in the thresholds file, unless there
+            is no file or the command line names the kind (`what` is not "").
+    """
     try:
         return registry.get_agent_type(kind)
     except InvalidInputError as error:
@@ -220,7 +225,7 @@ class _HasAlternativeName(Protocol):
 
 
 def _choose_naming_option(agent_type: AgentType, given: Mapping[str, object]) -> str:
-    """Return the name of the option that names the agent."""
+    """Return the name of the option that names the agent: the second option if only that is in `given`."""
     other = (
         agent_type.otherwise_named_by if isinstance(agent_type, _HasAlternativeName) else agent_type.named_by
     )

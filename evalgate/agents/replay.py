@@ -46,7 +46,10 @@ Recordings: TypeAlias = Mapping[tuple[str, str], Sequence[Recording]]
 
 
 def extract_record_recordings(record: Record) -> Recordings:
-    """Return the conversations of an earlier run of evalgate."""
+    """Return the runs of an earlier record as recordings.
+
+    The recording of a failed run ends before the first turn without a reply.
+    """
     return {case.key: [_extract_recording(run) for run in case.runs] for case in record.cases}
 
 
@@ -68,7 +71,7 @@ def _extract_recording(run: RunResult) -> Recording:
 def extract_eval_set_recordings(eval_set: EvalSet) -> Recordings:
     """Return the expected conversations of an eval set as recordings.
 
-    Each occurrence of a case in the eval set is one recorded run.
+    Each occurrence of a case in the eval set is one recorded run. Cases without turns are left out.
     """
     recordings: dict[tuple[str, str], list[Recording]] = {}
     for case in filter(lambda case: case.turns, eval_set.cases):
@@ -94,7 +97,7 @@ class ReplayAgent:
 
         Args:
             recordings: The recorded runs.
-            path: Their file or folder, for messages.
+            path: File or folder of the recorded runs, for messages.
         """
         self._recordings = recordings
         self._path = path
@@ -111,7 +114,7 @@ class ReplayAgent:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return a notice if some recorded runs were not replayed."""
+        """Return a notice if a case was replayed and has more recorded runs than were replayed."""
         left = [len(self._recordings[case]) - played for case, played in self._last_played.items()]
         if not (cases := sum(more > 0 for more in left)):
             return ()
@@ -122,7 +125,10 @@ class ReplayAgent:
         return (sentence,)
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_ReplaySession":
-        """Return the recorded conversation, or a session that fails with the outcome `not_run`."""
+        """Return the recorded conversation.
+
+        If there is no recording, return a session in which each turn fails with the outcome `not_run`.
+        """
         del alone
         try:
             return _ReplaySession(self._find_recording(case, run), self._path)
@@ -131,7 +137,10 @@ class ReplayAgent:
             return _ReplaySession(Recording(failure=failure, outcome="not_run"), self._path)
 
     def create_user(self, case: EvalCase, run: int) -> ScriptedUser:
-        """Return a user with the case's own turns, or else with the recorded messages."""
+        """Return a user who sends the case's own turns, or else the recorded messages.
+
+        A message that is not recorded is "". If there is no recording, the user sends a single "".
+        """
         if case.turns:
             return ScriptedUser([turn.user for turn in case.turns])
         try:
@@ -143,7 +152,13 @@ class ReplayAgent:
         return ScriptedUser([UserMessage(text) for text in texts])
 
     def _find_recording(self, case: EvalCase, run: int) -> Recording:
-        """Return the recording of a run; without one, raise LookupError, which says what is recorded."""
+        """Return the recording of a run (1-based) of a case.
+
+        A single recorded run that was answered serves every run.
+
+        Raises:
+            LookupError: there is no such recording; the message says what is recorded.
+        """
         sets = self._sets_of.get(case.eval_id, [])
         # The recording of a renamed eval set is found as long as no other set has a case of that name.
         known = case.eval_set_id if case.eval_set_id in sets else sets[0] if len(sets) == 1 else None
@@ -191,10 +206,11 @@ class _ReplaySession:
         return True
 
     async def run_turn(self, message: UserMessage) -> Reply | None:
-        """Return the recorded reply of the turn; None if the recording holds no more.
+        """Return the recorded reply of the turn; None if the recording has no reply or no turn left.
 
         Raises:
-            AgentError: the recorded run failed here, or the user's message differs from the recorded one.
+            AgentError: the recorded run failed in this turn, or the user's message differs from the
+                recorded message.
         """
         recording, turn = self._recording, self._asked
         if turn >= len(recording.replies):
@@ -246,7 +262,11 @@ class ReplayAgentOptions(BaseModel):
     """The recorded file or folder."""
 
     def build(self, context: AgentContext) -> ReplayAgent:
-        """Build the agent from an earlier run's results, or from an eval set."""
+        """Build the agent from an earlier run's results, or from an eval set.
+
+        Raises:
+            InvalidInputError: the recording cannot be read.
+        """
         recording = context.read_recording(self.path)
         recordings = (
             extract_record_recordings(recording)

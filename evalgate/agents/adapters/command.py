@@ -72,7 +72,12 @@ class PerTurnSession:
         """Return at once, as nothing stays open."""
 
     async def run_turn(self, message: UserMessage) -> Reply:
-        """Start a process with the message as its stdin, and return its stdout as the reply."""
+        """Start a process with the message as its stdin, and return its stdout as the reply.
+
+        Raises:
+            AgentError: the message has attachments, or the process failed, timed out or wrote too much.
+            AgentUnreachableError: the process cannot be started.
+        """
         self._turns += 1
         if message.attachments:
             sentence = (
@@ -128,7 +133,7 @@ class _TurnProcess(AgentProcess):
         super().__init__(self)
         self._stdout = bytearray()
         self.flood: Failure | None = None
-        """Failure of an answer that is longer than `MAX_ANSWER_BYTES`; None while it is not."""
+        """Failure of an answer that is longer than `MAX_ANSWER_BYTES`; None for a shorter answer."""
 
     @property
     def answer(self) -> str:
@@ -174,11 +179,14 @@ def build_command_agent(
         cwd: Working folder of the agent.
         env: The whole environment of the agent.
         timeout: Seconds that one turn may take.
-        workers: Maximum of processes.
+        workers: Largest number of processes, as in `PoolOptions`.
         start_timeout: Seconds until the agent must report `ready`.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as.
         memory: Memory that a process and its children may use, as `512m`; None: no limit.
+
+    Raises:
+        ValueError: `memory` is not a valid size.
     """
     options = PoolOptions(workers=workers, timeout_s=timeout, start_timeout_s=start_timeout)
     return WorkerPool(LaunchSpec(tuple(command), cwd, env, uid, gid, _parse_memory_limit(memory)), options)

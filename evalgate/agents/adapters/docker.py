@@ -118,7 +118,11 @@ class DockerAgentOptions(HttpDialectOptions):
         return self
 
     def build(self, context: AgentContext) -> Agent:
-        """Build the agent in its container, which is not created yet."""
+        """Build the agent in its container, which is not created yet.
+
+        Raises:
+            InvalidInputError: a placeholder has no value, or the Compose file has problems.
+        """
         expander = PlaceholderExpander(context.environ)
         spec = self._build_spec(context, expander)
         headers = {
@@ -216,7 +220,11 @@ class DockerAgentOptions(HttpDialectOptions):
         )
 
     def _override_service(self, service: ContainerSpec, own: ContainerSpec) -> ContainerSpec:
-        """Return the service's container, with the settings of the `agent` section in place of its own."""
+        """Return the service's container, changed by the settings of the `agent` section in `own`.
+
+        Variables and copied folders are added to those of the service. Any other setting that is given
+        replaces the service's.
+        """
         given = self.model_fields_set  # tells `read_only: false` from no `read_only`
         limits = ContainerLimits(
             memory=self.memory or service.limits.memory,

@@ -18,7 +18,7 @@ _OTLP_PORT = 4318
 
 
 def _find_url_problem(url: str) -> str:
-    """Return why a URL cannot be used, or "". The text quotes no part of the URL, which may hold a secret."""
+    """Return why a URL cannot be used; "" if it can. No part of the URL is quoted: it may hold a secret."""
     if not is_http_url(url):
         return "must be an address that starts with http:// or https://"
     if "@" in urlsplit(url).netloc:
@@ -48,7 +48,11 @@ class HttpAgentOptions(HttpDialectOptions):
         return url.rstrip("/")
 
     def build(self, context: AgentContext) -> Agent:
-        """Build the agent; with `otel`, one that receives the server's spans."""
+        """Build the agent; with `otel`, an agent that receives the server's spans.
+
+        Raises:
+            InvalidInputError: a placeholder has no value, or the URL cannot be used.
+        """
         agent, traces = self._build_remote_agent(context), resolve_otel_settings(self.otel)
         # The server runs already and cannot be told where to send spans: use the exporters' default port.
         return agent if traces is None else TracedAgent(lambda _: agent, traces, port=_OTLP_PORT)

@@ -144,7 +144,10 @@ class _LoopWorker:
             each.concurrent = len(busy) > 1
 
     def cancel_turn(self, session: WorkerSession) -> None:
-        """Cancel the turn in progress; if no answer arrives within `_GRACE_S`, leave the loop behind."""
+        """Cancel the turn in progress.
+
+        If the agent has a thread and does not answer within `_GRACE_S`, leave the thread behind.
+        """
         session.concurrent = sum(each.busy for each in self.sessions.values()) > 1
         session.state = SessionState.CANCELLING
         session.cancelled_at = time.monotonic()
@@ -241,6 +244,8 @@ class InProcessAgent:
     async def __aenter__(self) -> Self:
         """Find out how to call the agent.
 
+        If the class or function that creates the agent raises, the error is raised by `open_session`.
+
         Raises:
             InvalidInputError: the object is no agent, or conversations would share its memory.
         """
@@ -277,7 +282,11 @@ class InProcessAgent:
 
     @asynccontextmanager
     async def open_session(self, case: EvalCase, run: int, *, alone: bool) -> AsyncIterator[WorkerSession]:
-        """Open a conversation; with `alone` wait until there is no other one, and let none begin."""
+        """Open a conversation; with `alone`, wait until no other is open, and let none begin until its end.
+
+        Raises:
+            AgentUnreachableError: the agent was not started, or could not be created.
+        """
         del run
         if self._host is None:
             raise AgentUnreachableError(self._failure or Failure("start", "the agent was not started"))
@@ -313,7 +322,7 @@ class InProcessAgent:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return a notice if turns still run that took too long."""
+        """Return a notice if turns that took too long may still run."""
         abandoned = sum(worker.abandoned for worker in self._workers)
         if not abandoned:
             return ()

@@ -39,6 +39,9 @@ def build_python_launch(
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as.
         memory: Memory that a process and its children may use, as `512m`; None: no limit.
+
+    Raises:
+        ValueError: `memory` is not a valid size.
     """
     limit = None if memory is None else parse_memory_size(memory)
     host = json.dumps({**what, "threads": concurrency})
@@ -65,12 +68,12 @@ def build_python_agent(
     """Build an agent that is an attribute of a module: a function, or an object with a known method.
 
     Args:
-        entry: `package.module:attribute` or `path/file.py:attribute`, relative to `cwd`.
+        entry: `package.module:attribute`, or `path/file.py:attribute` with a path relative to `cwd`.
         cwd: The agent's working folder, which is first on its `sys.path`.
         env: The whole environment of the agent.
         timeout: Seconds that one turn may take.
         python: The interpreter, 3.9 or later; None: the one that runs evalgate.
-        workers: Maximum of processes.
+        workers: Largest number of processes, as in `PoolOptions`.
         concurrency: Conversations at once over all processes, and threads for a synchronous agent.
         start_timeout: Seconds that importing the agent may take.
         uid: The user to run as; None: the user that runs evalgate.

@@ -69,7 +69,10 @@ class Sidecars:
         self._is_cancelled = threading.Event()
 
     def start(self, agent: PlannedService) -> ContainerSpec:
-        """Start all services that the agent waits for; return the agent's container in their network.
+        """Start all services, and return the specification of the agent's container in their network.
+
+        A network and volumes are created for the run, and leftovers of gates that ended are removed. Call
+        `stop` afterwards, also after an error.
 
         Raises:
             AgentUnreachableError: a service cannot be started, or its condition does not become true.
@@ -89,11 +92,14 @@ class Sidecars:
         return place_in_network(agent.spec, network, volumes)
 
     def cancel_start(self) -> None:
-        """Make `start`, which runs in another thread, end soon."""
+        """Make `start`, which runs in another thread, fail at its next wait for a service."""
         self._is_cancelled.set()
 
     def stop(self) -> None:
-        """Remove the containers, the network and the volumes, at any time and also after a failed start."""
+        """Remove the containers, the network and the volumes; ignore errors of the daemon.
+
+        Call this after `start` has ended or failed, or without a start.
+        """
         # The daemon removes no network or volume that a container still uses.
         for container in reversed(list(self._running.values())):
             docker_client.remove_container(container)
@@ -209,7 +215,12 @@ class ComposeAgent:
     def open_session(
         self, case: EvalCase, run: int, *, alone: bool
     ) -> AbstractAsyncContextManager[AgentSession]:
-        """Return the context of a conversation; raise AgentUnreachableError if a service did not start."""
+        """Return the context of a conversation.
+
+        Raises:
+            AgentUnreachableError: a service or the agent did not start.
+            RuntimeError: the agent was not entered.
+        """
         if self._refusal is not None:
             raise self._refusal
         if self._agent is None:
@@ -304,7 +315,10 @@ class ContainerSpecBuilder:
         return {name: value for name, value in filled.items() if value is not None}
 
     def _resolve_mount(self, name: str, index: int, volume: Volume) -> Path:
-        """Return the path to copy in place of a bind mount; report a path that is missing or outside."""
+        """Return the path to copy in place of a bind mount.
+
+        Report a path that is missing or outside the working folder.
+        """
         location, source = ("services", name, "volumes", index), volume.source or ""
         # Resolved before it is compared: a link in the working folder may lead out of it.
         path = (self._composition.folder / source).resolve()
@@ -323,7 +337,10 @@ class ContainerSpecBuilder:
 
 
 def place_in_network(spec: ContainerSpec, network: str, volumes: Mapping[str, str]) -> ContainerSpec:
-    """Return `spec` in the network, with each volume's name replaced by the created volume's name."""
+    """Return `spec` in the network, with the names of the volumes that were created.
+
+    `volumes` maps each name of the Compose file to the name of the created volume.
+    """
     return replace(
         spec,
         limits=replace(spec.limits, network=network),
@@ -366,7 +383,7 @@ def build_compose_agent(
         build_agent: Function that builds the agent in its container.
 
     Raises:
-        InvalidInputError: with every problem of the file.
+        InvalidInputError: there is no Compose file, or it has problems; every problem is listed.
     """
     path = find_compose_file(folder, file)
     composition = read_compose_project(path, os.path.relpath(path, folder), service, environ)

@@ -31,7 +31,7 @@ def interpolate_text(text: str, values: Mapping[str, str]) -> str:
     """Return `text` with its variables replaced; a variable with neither value nor default becomes empty.
 
     Raises:
-        InterpolationError: a required variable is not set, or the text holds a lone dollar sign.
+        InterpolationError: a required variable is not set, or a `$` begins neither a variable nor `$$`.
     """
 
     def replace_variable(found: re.Match[str]) -> str:
@@ -132,7 +132,7 @@ class ServiceBuild(_ComposeModel):
 
 
 class Dependency(_ComposeModel):
-    """Condition of another service that must be true before this one starts."""
+    """Condition of another service that must be true before the service starts."""
 
     condition: Literal["service_started", "service_healthy", "service_completed_successfully"] = (
         "service_started"
@@ -248,7 +248,15 @@ class ComposeProject:
 
 
 def find_compose_file(folder: Path, named: str | None) -> Path:
-    """Return the Compose file of a working folder; raise InvalidInputError if there is none."""
+    """Return the Compose file of a working folder.
+
+    Args:
+        folder: The working folder.
+        named: Path of the file, relative to `folder`; None: the first of `DEFAULT_NAMES` that exists.
+
+    Raises:
+        InvalidInputError: there is no such file.
+    """
     names = (named,) if named is not None else DEFAULT_NAMES
     found = next((folder / name for name in names if is_readable_name(folder / name)), None)
     if found is None:
@@ -269,7 +277,8 @@ def read_compose_project(
         environ: Values of variables; they take precedence over the `.env` next to the file.
 
     Raises:
-        InvalidInputError: with every problem of those services, each with its position.
+        InvalidInputError: the file or the `.env` cannot be read, or the services have problems; every
+            problem is listed with its position.
     """
     try:
         text = read_text(path, "utf-8-sig")
@@ -281,7 +290,13 @@ def read_compose_project(
 
 
 def _read_dotenv(path: Path, shown_as: str) -> Mapping[str, str]:
-    """Return the variables of the `.env` next to a Compose file; {} if it is a folder (a virtualenv)."""
+    """Return the variables of the `.env` next to a Compose file.
+
+    Return {} if there is no such file, or `.env` is a folder, such as a virtual environment.
+
+    Raises:
+        InvalidInputError: the file cannot be read.
+    """
     if not is_readable_name(path):
         return {}
     try:
@@ -350,7 +365,7 @@ class _ProjectReader:
         return service
 
     def _interpolate_value(self, value: Any, location: Location) -> Any:
-        """Return `value` with all variables in it interpolated."""
+        """Return `value` with all variables in it interpolated; report texts with invalid variables."""
         if isinstance(value, dict):
             return {key: self._interpolate_value(each, (*location, key)) for key, each in value.items()}
         if isinstance(value, list):

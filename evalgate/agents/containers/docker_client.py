@@ -35,7 +35,7 @@ _OWN_CONTAINER = re.compile(r"/containers/([0-9a-f]{64})/\S+ /etc/(?:hosts|hostn
 
 
 def find_own_container() -> str:
-    """Return the id of the container that this process runs in; "" if it runs in none.
+    """Return the id of the Docker container that this process runs in; "" if none is found.
 
     The id is in the paths of Docker's mounts; the container's host name may be anything.
     """
@@ -54,7 +54,8 @@ def build_labels() -> dict[str, str]:
 def remove_orphans(client: "DockerClient") -> int:
     """Remove the containers, then the networks and volumes, of gates that ended; return their number.
 
-    Objects that cannot be inspected or removed are left to the next run.
+    A gate of another machine counts as ended when its object is older than a day. Objects that cannot be
+    inspected or removed are left to the next run.
     """
     import docker.errors
 
@@ -240,10 +241,10 @@ def _build_image(client: "DockerClient", build: ImageBuild) -> str:
 
 
 def create_container(client: "DockerClient", image: str, spec: ContainerSpec) -> "Container":
-    """Create a container, not started yet, and copy all files into it.
+    """Create a container of an image without starting it, and copy the files of `spec` into it.
 
     Raises:
-        AgentUnreachableError: the daemon refuses.
+        AgentUnreachableError: the daemon refuses, or a file cannot be read.
     """
     import docker.errors
 
@@ -277,7 +278,7 @@ def start_container(container: "Container", owner: str = "the agent") -> None:
 
 
 def remove_container(container: "Container") -> None:
-    """Kill a container and remove it with its volumes; ignore errors of the daemon."""
+    """Kill a container and remove it with its volumes that have no name; ignore errors of the daemon."""
     import docker.errors
 
     with suppress(docker.errors.APIError, OSError):
@@ -286,6 +287,8 @@ def remove_container(container: "Container") -> None:
 
 def prepare_image(spec: ContainerSpec) -> "tuple[DockerClient, str]":
     """Return a client, and the image's name or id, after removing leftovers of earlier runs.
+
+    The caller must close the client.
 
     Raises:
         InvalidInputError: the SDK is missing.
@@ -337,7 +340,7 @@ def _build_settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, An
 
 
 def _build_network_settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, Any]:
-    """Return the settings that let the container and the gate reach each other."""
+    """Return the settings of a container that let the container and the gate reach each other."""
     if own := find_gate_container(client):
         return {"network": find_shared_network(client, own, spec)}
     # Any free port of the loopback interface: the agent is for the gate only, not for the network.
@@ -377,7 +380,10 @@ def _build_healthcheck(health: HealthTest | None) -> dict[str, Any] | None:
 
 
 def find_container_network(client: "DockerClient", container: str) -> str:
-    """Return the name of a container's first network; `host` is the machine's own network."""
+    """Return the name of a container's first network, or `bridge` if it has none.
+
+    `host` is the machine's own network.
+    """
     networks = client.containers.get(container).attrs["NetworkSettings"]["Networks"]
     return next(iter(networks), "bridge")
 
@@ -394,7 +400,10 @@ def find_address(container: "Container", port: int) -> str:
 
 
 def read_log_tail(container: "Container") -> str:
-    """Return the end of a container's log, at most 8 KiB; "" if the daemon does not return it."""
+    """Return the end of a container's log, about 8,192 characters at most.
+
+    Return "" if the log is empty or the daemon does not return it.
+    """
     import docker.errors
 
     with suppress(docker.errors.APIError, OSError):

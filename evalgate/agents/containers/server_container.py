@@ -72,7 +72,8 @@ class ServerContainer:
         """Create the container and wait until its server answers.
 
         Raises:
-            AgentUnreachableError: the server does not answer; carries the end of the container's log.
+            AgentUnreachableError: the container cannot be created, or the server does not answer. The error
+                has the end of the container's log as its detail.
         """
         # Shielded, as a thread cannot be cancelled: until it ends, it is not known which container to remove.
         making = asyncio.ensure_future(asyncio.to_thread(self._create_container))
@@ -104,7 +105,10 @@ class ServerContainer:
                 await asyncio.to_thread(docker_client.remove_container, container)
 
     async def read_log(self) -> str:
-        """Return the end of the container's log; wait once for its first line."""
+        """Return the end of the container's log; "" if there is no container or no log.
+
+        Wait up to 2 seconds for the first line of the log, unless an earlier call did so in vain.
+        """
         container = self._container
         if container is None:
             return ""
@@ -116,7 +120,10 @@ class ServerContainer:
         return log
 
     async def detect_end(self) -> Failure | None:
-        """Return the failure of the container if it ended; wait some seconds, then return None if it runs."""
+        """Return the failure of the container if it ended, and None if it still runs.
+
+        Wait for the end of the container for a second, or up to 15 seconds if its server is not healthy.
+        """
         self.affected_turns = max(self.affected_turns, self.busy)
         if self._end_watch is None or (self._end_watch.done() and self.end_failure is None):
             self._end_watch = asyncio.create_task(self._watch_end())
@@ -245,7 +252,10 @@ class ServerContainerAgent:
         return _ServerSession(self, case, run, alone=alone)
 
     async def acquire_server(self, *, alone: bool) -> ServerContainer:
-        """Return a started server; with `alone`, one in a new container for this caller only.
+        """Return a started server; with `alone`, a server in a new container for this caller only.
+
+        The caller must pass the server to `release_server`. With `alone`, the call waits while four such
+        containers run.
 
         Raises:
             AgentUnreachableError: a new container was needed, and did not start.
@@ -266,7 +276,7 @@ class ServerContainerAgent:
             return self._shared
 
     async def release_server(self, server: ServerContainer, *, alone: bool) -> None:
-        """Stop a server that was started for one conversation only."""
+        """Stop a server that was acquired with `alone`; do nothing without `alone`."""
         if alone:
             try:
                 await self._stop_server(server)

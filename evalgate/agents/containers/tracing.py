@@ -31,14 +31,21 @@ _LONGEST_INTERFACE = 15
 def find_reachable_endpoint(
     spec: ContainerSpec, wanted: CollectorEndpoint, *, host_is_given: bool
 ) -> CollectorEndpoint:
-    """Return an endpoint that the container can reach, exposed to as few others as possible. Blocks.
+    """Return an endpoint that the container can reach, and as few others as possible. This call blocks.
 
-    Its address is the gateway of the container's network, which leads to the machine. If the gate runs in a
-    container too, the address is the gate's, in the network that both containers share. For a container in
-    the machine's own network, the wanted endpoint is returned unchanged.
+    The container reaches the endpoint at the gateway of its network, which leads to the machine. If the
+    gate runs in a container too, the address is the gate's, in the network that both containers share. If
+    the daemon runs in a virtual machine, the address is `host.docker.internal`. The wanted endpoint is
+    returned unchanged for a container in the machine's own network, and if no daemon answers.
+
+    Args:
+        spec: Specification of the container.
+        wanted: Endpoint of the configuration.
+        host_is_given: True if the configuration names the host of `wanted`, which is kept.
 
     Raises:
-        AgentUnreachableError: the network has no such address.
+        InvalidInputError: Docker's SDK is missing.
+        AgentUnreachableError: the machine has no address in the container's network.
     """
     try:
         client = docker_client.connect_to_daemon()
@@ -88,7 +95,11 @@ def _is_local_daemon(client: "DockerClient") -> bool:
 def _resolve_without_gateway(
     network: str, wanted: CollectorEndpoint, *, host_is_given: bool
 ) -> CollectorEndpoint:
-    """Return the endpoint for a container in a network in which the machine has no address."""
+    """Return the endpoint for a container in a network in which the machine has no address.
+
+    Raises:
+        AgentUnreachableError: the container cannot reach the gate.
+    """
     if network == "host":
         return wanted
     if host_is_given and wanted.host not in _UNREACHABLE_HOSTS:
@@ -106,7 +117,7 @@ def find_network_gateway(network: Mapping[str, Any]) -> str:
     """Return the machine's IPv4 address in a Docker network; "" if it cannot be known.
 
     A daemon that did not create its default bridge reports no gateway. The address is then read from the
-    bridge's interface, if this machine has the interface: it may be in a virtual machine.
+    bridge's interface, if this machine has that interface: the daemon may be in a virtual machine.
     """
     settings = network["IPAM"]["Config"] or ()
     reported = next((str(each["Gateway"]) for each in settings if "." in each.get("Gateway", "")), "")

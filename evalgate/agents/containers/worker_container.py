@@ -50,7 +50,11 @@ class ContainerProcess(AgentProcess):
 
     @override
     async def start(self, launch: LaunchSpec) -> None:
-        """Create and start the container. `launch` is ignored: the container's specification replaces it."""
+        """Create and start the container. `launch` is ignored: the container's specification replaces it.
+
+        Raises:
+            AgentUnreachableError: the container cannot be created or started.
+        """
         del launch
         making = asyncio.ensure_future(asyncio.to_thread(self._create_container))
         try:
@@ -234,14 +238,19 @@ class WorkerContainerAgent:
                 self._client.close()
 
     async def check_entry(self) -> None:
-        """Raise InvalidInputError if the first worker cannot find the agent's entry."""
+        """Wait for the first worker; raise InvalidInputError if it cannot find the agent's entry."""
         if self._pool is not None:
             await self._pool.check_entry()
 
     def open_session(
         self, case: EvalCase, run: int, *, alone: bool
     ) -> "AbstractAsyncContextManager[AgentSession]":
-        """Return the context of a conversation; raise AgentUnreachableError if there is no image."""
+        """Return the context of a conversation.
+
+        Raises:
+            AgentUnreachableError: there is no daemon or no image.
+            RuntimeError: the agent was not entered.
+        """
         if self._refusal is not None:
             raise self._refusal
         if self._pool is None:

@@ -23,7 +23,11 @@ _gate_loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("gate_loop
 
 
 def run_in_gate_loop(evaluation: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine in a new event loop, which no agent of this process shares."""
+    """Run a coroutine in a new event loop, which no agent of this process shares, and return its result.
+
+    Raises:
+        RuntimeError: an event loop already runs in the calling thread.
+    """
 
     async def mark_loop() -> _T:
         _gate_loop.set(asyncio.get_running_loop())
@@ -33,7 +37,7 @@ def run_in_gate_loop(evaluation: Coroutine[Any, Any, _T]) -> _T:
 
 
 def is_gate_loop_running() -> bool:
-    """Return True if `run_in_gate_loop` created the running event loop."""
+    """Return True if `run_in_gate_loop` created the running event loop; call this only in an event loop."""
     # Compared, because a loop that was started in this context, such as the agent's, inherits the variable.
     return _gate_loop.get() is asyncio.get_running_loop()
 
@@ -49,19 +53,22 @@ class AgentThread:
         self._thread.start()
 
     def call_soon(self, function: Callable[..., object], *args: object) -> None:
-        """Call a function in the loop, with the context variables of the caller."""
+        """Call a function in the loop, with the context variables of the caller; ignore a closed loop."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(function, *args)
 
     async def stop(self) -> None:
-        """Cancel every task and end the thread; leave it behind if it does not end within a second."""
+        """Cancel every task and end the thread.
+
+        If the thread does not end within a second, interrupt its Python code and leave the thread behind.
+        """
         self._request_stop()
         await asyncio.wait([asyncio.wrap_future(self._ended)], timeout=_END_WAIT_S)
         if not self._ended.done():
             self._interrupt()
 
     def abandon(self) -> None:
-        """Leave a blocked loop behind; its Python code is interrupted, a call into C is not."""
+        """Leave the thread of a blocked loop behind; Python code is interrupted, a call into C is not."""
         self._request_stop()
         self._interrupt()
 
@@ -102,8 +109,8 @@ class AgentThread:
 def _destroy_task(task: asyncio.Task[Any]) -> None:
     """End a task that ignored its cancellation, now and in this thread.
 
-    Otherwise the garbage collector would run the end of the agent's code at any time and in any thread, and
-    asyncio would log the task, which a notice of the record names already.
+    Otherwise the garbage collector would run the end of the agent's code at any time and in any thread.
+    asyncio would also log the task, although a notice of the record already counts this turn.
     """
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  asyncio.gather does the same
     coroutine = task.get_coro()

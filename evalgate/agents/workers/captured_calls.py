@@ -24,10 +24,12 @@ class CapturedTurn:
 
 
 def parse_captured(message: JsonObject) -> CapturedTurn:
-    """Return the events and usage of a `captured` message.
+    """Return the content of a `captured` message.
+
+    Events are left out if the message has `usage_only`; events and usage if the message has `only_trace`.
 
     Raises:
-        InvalidMessageError: a field is of a wrong type.
+        InvalidMessageError: an event or the usage is invalid, or `events` or `spans` is no list of objects.
     """
     events = tuple(map(_read_event, _read_objects(message, "events")))
     usage = message.get("usage")

@@ -42,10 +42,11 @@ def create_mark() -> str:
 
 
 def kill_orphans(mark: str) -> None:
-    """Kill every process that carries `mark`. Without `/proc`, no process is found.
+    """Kill every process with a mark that begins with `mark`. Without `/proc`, no process is found.
 
-    A process is not found if the gate may not inspect it, or if it cleared its environment: `kill_reparented`
-    finds the latter.
+    Processes that the gate may not inspect are not found. Nor are processes that cleared their environment,
+    but `kill_reparented` finds these. The search ends after 5 rounds, so a program that starts processes
+    faster than they are killed may survive.
     """
     for _ in range(_KILL_ROUNDS):
         if not signal_orphans(mark, signal.SIGKILL):
@@ -53,9 +54,9 @@ def kill_orphans(mark: str) -> None:
 
 
 def signal_orphans(mark: str, number: int) -> bool:
-    """Signal every process with a mark that begins with `mark`; return True if any was found.
+    """Signal every process with a mark that begins with `mark`; return True if any was signalled.
 
-    With the signal 0, nothing is sent: the call only looks for such a process.
+    With the signal 0, nothing is sent: the call only returns whether there is such a process.
     """
     wanted = f"{MARK_VARIABLE}={mark}".encode()
     # A list and not `any`, which would stop at the first process.
@@ -63,7 +64,10 @@ def signal_orphans(mark: str, number: int) -> bool:
 
 
 def kill_reparented() -> None:
-    """Kill orphans that became children of the gate. Call this only while no process of an agent runs."""
+    """Kill orphans that became children of the gate, if the gate is isolated.
+
+    Call this only while no process of an agent runs.
+    """
     for _ in range(_KILL_ROUNDS):
         found = find_reparented_children()
         if not found:
@@ -151,7 +155,7 @@ def run_watchdog(gate: str) -> None:
 
 
 def _wait_until_gone(gate: str) -> bool:
-    """Wait until no process has a mark that begins with `gate`; return False if that takes over a second."""
+    """Wait until no process has a mark that begins with `gate`; return False after a second of waiting."""
     end = time.monotonic() + _GRACE_S
     while signal_orphans(gate, 0):
         if time.monotonic() > end:
@@ -179,9 +183,10 @@ _WATCHDOG = _Watchdog()
 
 
 def start_watchdog() -> None:
-    """Start the watchdog, once, before the first process of an agent, if isolation is requested.
+    """Start the watchdog if isolation is requested and no earlier call started it.
 
-    A watchdog that cannot be started is not an error: the run continues without it.
+    Call this before the first process of an agent starts. If the watchdog cannot be started, the run
+    continues without it.
     """
     if not is_isolation_requested() or _WATCHDOG.pipe is not None:
         return

@@ -84,7 +84,10 @@ class WorkerPool:
             raise cancelled
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_SessionContext":
-        """Return the context of a conversation; entering it waits for a worker that is ready."""
+        """Return the context of a conversation.
+
+        Entering the context waits for a worker that is ready, and raises as `acquire_session` does.
+        """
         del run
         return _SessionContext(self, case, alone=alone)
 
@@ -95,7 +98,10 @@ class WorkerPool:
 
     @property
     def opened_files(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the opened files of each eval set, without sets that have unknown files."""
+        """Return the opened files of each eval set, without sets that have unknown files.
+
+        Return an empty mapping if the pool does not track files.
+        """
         return self._files.by_eval_set if self._files is not None else {}
 
     def _describe_unknown_files(self) -> tuple[str, ...]:
@@ -118,7 +124,11 @@ class WorkerPool:
         return (sentence,)
 
     async def check_entry(self) -> None:
-        """Wait for the first worker; raise InvalidInputError if it cannot find the agent's entry."""
+        """Wait until the first worker is ready or has failed; do nothing if the pool was not entered.
+
+        Raises:
+            InvalidInputError: the first worker cannot find the agent's entry.
+        """
         try:
             if self._first is not None:
                 await asyncio.shield(self._first.ready)
@@ -128,6 +138,9 @@ class WorkerPool:
 
     async def acquire_session(self, case: EvalCase, *, alone: bool) -> WorkerSession:
         """Return a session in a worker that is ready; with `alone`, the only session in its worker.
+
+        The caller must close the session. If three workers die one after another while the session waits,
+        the session is returned all the same, and its first turn raises the error.
 
         Raises:
             AgentUnreachableError: the worker cannot start.
@@ -161,7 +174,10 @@ class WorkerPool:
             await self._wait_for_change()
 
     def on_worker_changed(self) -> None:
-        """Drop workers that are gone or retiring, and wake all waiting sessions, after a worker changed."""
+        """Drop workers that are gone or retiring, and wake all waiting sessions, after a worker changed.
+
+        If there are more workers than the options allow and no session waits, end an idle worker.
+        """
         self._workers = [each for each in self._workers if not (each.gone or each.retiring)]
         if len(self._workers) > self._options.workers and not self._waiting:
             self._end_idle_worker()
@@ -177,7 +193,10 @@ class WorkerPool:
             idle.kill_process()
 
     def _choose_worker(self, *, alone: bool) -> Worker | None:
-        """Return an idle worker, else a new one, else the least busy one; None if all are reserved."""
+        """Return an idle worker, else a new worker, else the least busy worker that is not reserved.
+
+        Return None if no further worker may be started and all workers are reserved.
+        """
         best: Worker | None = None
         for each in self._workers:
             if not each.reserved and (best is None or len(each.sessions) < len(best.sessions)):

@@ -32,7 +32,13 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def parse_memory_size(text: str) -> int:
-    """Return the number of bytes of a size such as `64m`. The unit is b, k, m or g; without one, bytes."""
+    """Return the number of bytes of a size such as `64m`.
+
+    The unit is b, k (1,024 bytes), m or g in either case; a size without a unit is in bytes.
+
+    Raises:
+        ValueError: the text before the unit is not a whole number.
+    """
     unit = text[-1].lower()
     return int(text[:-1]) * _UNITS[unit] if unit in _UNITS else int(text)
 
@@ -71,7 +77,7 @@ def _measure_private_memory(pid: int) -> int:
 STDERR_BYTES = 64 * 1024
 """Number of bytes at the end of a worker's stderr that are kept in memory."""
 DETAIL_BYTES = 8 * 1024
-"""Number of bytes at the end of stderr that a failure shows."""
+"""Number of characters at the end of stderr that a failure shows."""
 # A descendant that was not found can hold the pipes open for ever, although the process itself is gone.
 _ORPHANED_PIPES_S = 1.0
 # Lines of a burst are written in parts, each twice as long as the one before, up to `_MAX_BURST_LINES`. The
@@ -99,7 +105,7 @@ class ProcessListener(Protocol):
     """Receiver of the output and the end of a process."""
 
     def on_line(self, line: bytes) -> None:
-        """Handle one line of stdout, without its line end."""
+        """Handle one line of stdout, without its line end; blank lines are left out."""
         ...
 
     def on_protocol_error(self, error: WorkerProtocolError) -> None:
@@ -107,7 +113,10 @@ class ProcessListener(Protocol):
         ...
 
     def on_process_ended(self) -> None:
-        """Handle the end of the process, after everything that it wrote was delivered."""
+        """Handle the end of the process.
+
+        All output was delivered before, unless a descendant held the pipes open for more than a second.
+        """
         ...
 
 
@@ -132,10 +141,10 @@ class AgentProcess(asyncio.SubprocessProtocol):
         self._exceeded_limit: int | None = None
         """Memory limit in bytes, set once the process exceeded it."""
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        """Done once the process is gone."""
+        """Done once the process is gone, or could not be started."""
 
     async def start(self, launch: LaunchSpec) -> None:
-        """Start the process.
+        """Start the process; call this only once.
 
         Raises:
             OSError, ValueError: the process cannot be started.
@@ -188,11 +197,14 @@ class AgentProcess(asyncio.SubprocessProtocol):
         return Failure("exited", f"the agent's process ended with exit code {code}", self.get_stderr_tail())
 
     def get_stderr_tail(self) -> str:
-        """Return the last 8 KiB of stderr."""
+        """Return the end of stderr, about 8,192 characters at most."""
         return truncate_start(self._stderr.decode("utf-8", "replace"), DETAIL_BYTES)
 
     def write(self, line: bytes) -> None:
-        """Send a line; lines of one iteration of the event loop are written together, at most 16 at once."""
+        """Send a line, given with its line end; do nothing if stdin is closed.
+
+        Lines of one iteration of the event loop are written together, at most 16 at once.
+        """
         if not self._burst_part:
             self._burst_part = _FIRST_BURST_LINES
             self._loop.call_soon(self._end_burst)
@@ -208,7 +220,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
             self._stdin.close()
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal to the whole process group."""
+        """Send a signal to the whole process group; do nothing if there is no such group (any more)."""
         if self._transport is None:
             return
         try:

@@ -70,13 +70,13 @@ _YIELDING_DECODER = json.JSONDecoder(
     parse_float=_parse_float, parse_int=_parse_int, parse_constant=str, object_hook=lambda value: value
 )
 LARGE = 64 * 1024
-"""Size of JSON text above which it should be parsed in a thread; a shorter text takes at most 10 ms."""
+"""Characters or bytes of JSON above which it should be parsed in a thread; less takes at most 10 ms."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _NOT_ASCII = b"\xff"
 
 
 def encode_message(message: JsonObject) -> bytes:
-    """Return a message as one line of ASCII."""
+    """Return a message as one line of ASCII, with its line end."""
     try:
         line = to_json(message)
     except ValueError:  # a lone surrogate
@@ -86,7 +86,9 @@ def encode_message(message: JsonObject) -> bytes:
 
 
 def decode_message(line: bytes) -> dict[str, object]:
-    """Return the message of a line. Bytes that are not UTF-8 and lone surrogates become U+FFFD.
+    """Return the message of a line.
+
+    Bytes that are not UTF-8 and lone surrogates become U+FFFD; NaN and infinite numbers become strings.
 
     Raises:
         WorkerProtocolError: the line is not a JSON object, nests too deep, or holds a number of more than
@@ -128,7 +130,10 @@ _MANY_DIGITS = b"0" * 25
 
 
 def peek_session_key(line: bytes) -> str | None:
-    """Return the session key in the first 200 bytes of a line, without parsing the line, or None."""
+    """Return the session key of a line that begins with `type` and `session`; None for any other line.
+
+    The line is not parsed, and only its first 200 bytes are read.
+    """
     found = _NAMED_SESSION.match(line[:_HEAD_BYTES])
     return None if found is None else found[1].decode()
 
@@ -168,7 +173,7 @@ def _build_depth_error() -> WorkerProtocolError:
 
 
 def quote_text(text: str) -> str:
-    """Return `text` in quotes, with escapes, shortened to 120 characters."""
+    """Return `text` cut after 120 characters, in quotes and in ASCII with escapes."""
     return ascii(text if len(text) <= _MAX_QUOTED else text[:_MAX_QUOTED] + "...")
 
 
@@ -380,7 +385,10 @@ class Transcript:
         self.events.append(parse_message(message))
 
     def add_captured(self, events: tuple[Event, ...]) -> None:
-        """Insert captured events before the reported events, unless the agent itself reported tool calls."""
+        """Insert captured events before the reported events; do nothing if the agent reported tool calls.
+
+        A captured message is left out if the agent reported a message with the same text.
+        """
         if any(isinstance(event, ToolCall) for event in self.events):
             return
         texts = {event.text for event in self.events if isinstance(event, Message)}
@@ -390,7 +398,7 @@ class Transcript:
             self._final += len(new)
 
     def build_reply(self, done: JsonObject) -> Reply:
-        """Return the reply of the finished turn.
+        """Return the reply of a turn that the message `done` finished.
 
         Raises:
             InvalidMessageError: a field of `done` is wrong.

@@ -104,7 +104,11 @@ class WorkerSession:
         self.cancelled_at = 0.0
         self.on_event: Callable[[Event], None] | None = None
         self.concurrent = False
-        """True if other sessions of the process were busy when the cancel was sent."""
+        """True if other sessions of the process were busy when the owner last counted them.
+
+        The owner counts them when it sends a cancel. For an agent in the gate's own process, the owner may
+        count them at the start of a turn, too.
+        """
         self._owner = owner
         self._case = case
         self._timeout_s = timeout_s
@@ -147,7 +151,12 @@ class WorkerSession:
         return "tool_recordings" in self._owner.features
 
     async def run_turn(self, message: UserMessage) -> Reply:
-        """Send a message and return the reply; cancel the turn if it times out or the caller is cancelled."""
+        """Send a message and return the reply; cancel the turn if it times out or the caller is cancelled.
+
+        Raises:
+            AgentError: the turn failed, or an earlier turn ended the conversation.
+            SessionLostError: the session must be started again.
+        """
         if self._broken is not None:
             raise self._broken
         self._send_turn(message)
@@ -163,11 +172,11 @@ class WorkerSession:
                 self._owner.cancel_turn(self)
 
     def take_spans(self) -> Sequence[TraceSpan]:
-        """Return the steps that the worker reported in the last turn; see `RecordsSpans`."""
+        """Return the steps of the last turn, and forget them; none unless the run keeps a trace."""
         return () if self._spans is None else self._spans.take_spans()
 
     async def end(self) -> SessionResult:
-        """Return the usage and the final state of the conversation."""
+        """Return the usage and the final state of the conversation, which `close` ends."""
         return SessionResult(self._usage, self._final_state)
 
     @property
@@ -176,7 +185,10 @@ class WorkerSession:
         return SessionResult(self._usage, self._final_state)
 
     def close(self) -> None:
-        """End an idle session; a session with a pending cancel ends when the worker answers the cancel."""
+        """End the session if it is idle.
+
+        A session with a pending cancel ends when the worker answers the cancel.
+        """
         if self.state is SessionState.IDLE:
             self._end_session()
 
@@ -284,7 +296,7 @@ class WorkerSession:
         return AgentError(failure, "crashed", self._usage)
 
     def build_lost_error(self, failure: Failure, outcome: Outcome) -> SessionLostError:
-        """Return the error that restarts the session alone, because another session may be at fault."""
+        """Return the error by which the case is started again, alone: another session may be at fault."""
         return SessionLostError(failure, outcome, self._usage)
 
     def _apply_message(self, kind: str, message: JsonObject) -> None:

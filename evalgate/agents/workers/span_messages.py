@@ -32,17 +32,20 @@ class ReportedSpans:
         """Index of the call in `_calls` that has no result yet, by its id, else by the tool's name."""
 
     def begin_turn(self) -> None:
-        """Forget the steps of the last turn."""
+        """Forget the steps of the last turn; times are counted from now on."""
         self.__init__()  # type: ignore[misc]
 
     def add_span(self, message: JsonObject, size: int) -> None:
-        """Add the step of a `span` message of `size` bytes."""
+        """Add the step of a `span` message of `size` bytes.
+
+        Steps beyond the first 1,000 or the first 16 MiB of the turn are ignored.
+        """
         self._bytes += size
         if self._bytes <= _MOST_BYTES and len(self._spans) < MOST_SPANS:
             self._spans.append(_parse_span(message))
 
     def add_recorded_spans(self, spans: Sequence[Span]) -> None:
-        """Add the spans that a worker captured from its own process."""
+        """Add the first 1,000 of the spans that a worker captured, without those of kind `other`."""
         known = convert_spans(spans[:MOST_SPANS], self._began_at)
         self._recorded += [step for step in known if step.kind != "other"]
 
@@ -76,7 +79,8 @@ class ReportedSpans:
         """Return the steps of the turn, and forget them.
 
         The agent's framework, OpenTelemetry and the HTTP requests may report the same model call. Model calls
-        are taken from the first source that has any, so that no call occurs twice.
+        are taken from the first source that has any, so that no call occurs twice. If there are no steps at
+        all, the tool calls that `note_event` noted are returned.
         """
         reported = [step for step in self._spans if step.attributes.get("evalgate.captured_from") != "http"]
         found = self._spans

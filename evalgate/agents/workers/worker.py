@@ -75,7 +75,10 @@ class Worker:
         self.turn_limits = TurnLimits()
 
     async def start(self, launch: LaunchSpec, timeout_s: float) -> None:
-        """Start the process and send the hello message; the future `ready` holds the result."""
+        """Start the process and send the hello message; the future `ready` holds the result.
+
+        A worker that is not ready `timeout_s` seconds after the call is shut down.
+        """
         timer = self._loop.call_later(timeout_s, self._fail_slow_start, timeout_s)
         self.ready.add_done_callback(lambda _: timer.cancel())
         try:
@@ -90,7 +93,7 @@ class Worker:
             self.write_message({"type": "hello", "protocol": PROTOCOL_VERSION, "features": features})
 
     def open_session(self, case: EvalCase, timeout_s: float) -> WorkerSession:
-        """Return a new session in this worker."""
+        """Return a new session in this worker; each of its turns may take `timeout_s` seconds."""
         self._issued += 1
         session = WorkerSession(self, str(self._issued), case, timeout_s)
         self.sessions[session.key] = session
@@ -173,7 +176,11 @@ class Worker:
         self._shut_down(replace(failure, message=failure.message + when))
 
     def _handle_worker_message(self, kind: object, message: dict[str, object]) -> None:
-        """Handle a message that belongs to no session."""
+        """Handle a message that belongs to no session.
+
+        Raises:
+            WorkerProtocolError: the message is not valid, or not allowed at this time.
+        """
         if not isinstance(kind, str):
             raise WorkerProtocolError("the agent sent a message without a type")
         if kind == "files" and self._files is not None:
