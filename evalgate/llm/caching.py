@@ -209,7 +209,7 @@ class ResponseCache:
 
 
 def _add_digest(key: str, text: str) -> str:
-    """Return the text after a digest of key and text: SQLite's own check does not detect a changed cell."""
+    """Return a digest of key and text, followed by the text: SQLite does not detect a changed cell."""
     return hashlib.sha256(f"{key}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST] + text
 
 

@@ -1,4 +1,4 @@
-"""Prompt templates: those in `prompts/`, those of users, and the mark that fences off an agent's text."""
+"""Prompt templates of evalgate (`prompts/`) and of users, and the mark that fences off an agent's text."""
 
 import hashlib
 import re
@@ -76,7 +76,7 @@ def load_prompt(name: str) -> Prompt:
 
 
 def list_prompt_variables(name: str) -> frozenset[str]:
-    """Return the names of the variables of one of evalgate's own prompts."""
+    """Return the names of all variables of one of evalgate's own prompts, also `mark`."""
     from jinja2.meta import find_undeclared_variables
 
     return frozenset(find_undeclared_variables(_create_environment().parse(load_prompt(name).source)))

@@ -112,10 +112,10 @@ async def take_samples(
     """Take `count` samples of one question concurrently.
 
     `parse` raises UnparsableAnswerError for an answer that it cannot parse. After such an answer, a refusal,
-    or an outage that was not retried, the sample is requested once more. If too few samples are usable
+    or an outage that was not retried, the sample is requested once more. If not all samples are usable
     afterwards, failed samples from the cache are requested anew, so that a repeated run need not fail again.
-    Failures are part of the result; JudgeError is never raised. `are_all_needed` is False if one usable
-    sample is enough.
+    If `are_all_needed` is False, this happens only if no sample is usable. Failures are part of the result;
+    JudgeError is never raised.
     """
     requests = [replace(request, sample=number) for number in range(1, count + 1)]
     taken = await asyncio.gather(*(_take_sample(model, each, parse) for each in requests))

@@ -74,7 +74,7 @@ class BudgetGuard:
         return Failure(BUDGET_SPENT, f"{spent}, so this case was not run to its end") if spent else None
 
     def get_time_limit(self) -> tuple[float, Failure] | None:
-        """Return the seconds until running cases are stopped, and the failure they get; None if unlimited."""
+        """Return the seconds until running cases are stopped, and their failure; None if unlimited."""
         left, minutes = self._meter.get_seconds_left(), self._meter.budget.minutes
         if left is None:
             return None

@@ -166,7 +166,7 @@ def is_secret_name(name: str) -> bool:
 def is_worth_hiding(value: str) -> bool:
     """Return True if a value is so long and rare that redacting it everywhere harms no other text.
 
-    Listed words stay visible in any variable.
+    Short values, numbers, paths, and values for which `is_ordinary` returns True are not worth hiding.
     """
     if len(value) < _SHORTEST or len(set(value)) < 4 or "***" in value:
         return False
@@ -186,7 +186,10 @@ def _find_value_secrets(name: str, value: str) -> Iterator[str]:
 
 
 def _is_column_name(name: str, value: str) -> bool:
-    """Return True for `SORT_KEY=shipment_ref_id`. A value of `API_KEY` or `DB_PASSWORD` is never a column."""
+    """Return True if the value of a variable is the name of a column, as in `SORT_KEY=shipment_ref_id`.
+
+    The value of a variable such as `API_KEY` or `DB_PASSWORD` is never the name of a column.
+    """
     words = _CAMEL.sub("_", name).lower()
     if not is_bare_key_name(words) or _SECRET_WORD.search(_LAST_WORD.sub("", words) + "_"):
         return False

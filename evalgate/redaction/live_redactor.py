@@ -21,8 +21,8 @@ _MIN_RESORTED = 4096
 class CleanCache(Container[int]):
     """A set of objects by identity, in a fifth of the memory of a dictionary.
 
-    A large run has hundreds of thousands of objects. The set keeps each object alive, so that no other object
-    can get its identity.
+    `in` looks for an identity (`id`), not for an object. A large run has hundreds of thousands of objects.
+    The set keeps each object alive, so that no other object can get its identity.
     """
 
     def __init__(self) -> None:

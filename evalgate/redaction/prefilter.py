@@ -122,7 +122,7 @@ def widen_pattern(pattern: str) -> str:
 def _iter_labels() -> Iterator[str]:
     """Yield expressions that match a value after a label of a secret; the label may be a key of the JSON.
 
-    They also match passwords and signatures in URLs and in curl's options.
+    Further expressions match passwords and signatures in URLs, and passwords in curl's options.
     """
     labels, schemes = "|".join(LABELS), "|".join(SCHEMES)
     named_value = rf",?{_BLANK}*{_QUOTES}(?i:value){_QUOTES}{_BLANK}*[:=]"

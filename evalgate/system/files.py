@@ -59,7 +59,7 @@ def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict") -> st
     """Return the text of a regular file, with every line end converted to a newline.
 
     Raises:
-        UnicodeDecodeError: the file has another encoding.
+        UnicodeDecodeError: the file has another encoding than `encoding`.
         OSError: as `read_file`.
     """
     return io.StringIO(read_file(path).decode(encoding, errors), newline=None).read()
@@ -69,7 +69,8 @@ def decode_text(data: bytes, shown_as: str) -> str:
     """Decode UTF-8, with or without a byte order mark; `shown_as` names the file in errors.
 
     Raises:
-        InvalidInputError: the data has another encoding, which the message names if it can be detected.
+        InvalidInputError: the data is not UTF-8. The message says that it is UTF-16 or UTF-32, or has the
+            position of the first wrong byte.
     """
     if data.startswith(_UTF_16_MARKS) or b"\0" in data[:4]:
         message = (
@@ -88,7 +89,7 @@ def decode_text(data: bytes, shown_as: str) -> str:
 
 
 def read_input_file(path: Path, shown_as: str) -> bytes:
-    """Return the content of a file that a user names.
+    """Return the content of a file that a user names; `shown_as` names the file in errors.
 
     Raises:
         InvalidInputError: the file is a device, a pipe or a socket.
@@ -101,7 +102,7 @@ def read_input_file(path: Path, shown_as: str) -> bytes:
 
 
 def read_input_text(path: Path, shown_as: str) -> str:
-    """Return the text of a UTF-8 file that a user names.
+    """Return the text of a UTF-8 file that a user names; `shown_as` names the file in errors.
 
     Raises:
         InvalidInputError: the file cannot be read, or is not UTF-8.
@@ -216,7 +217,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path, owner: Owner | None = None) -> None:
-    """Create `folder` and its missing parents; those that are created belong to `owner`.
+    """Create `folder` and its missing parents; the created folders belong to `owner`.
 
     Raises:
         OSError: a folder cannot be created, or a file has its name.

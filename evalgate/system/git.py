@@ -184,7 +184,7 @@ def describe_unmerged_change(environ: Mapping[str, str]) -> str:
 
 
 def read_commit(folder: Path, environ: Mapping[str, str]) -> str | None:
-    """Return the checked-out commit, from the CI service or else git; None if neither knows it."""
+    """Return the hash of the checked-out commit from the CI service, else from git; None if unknown."""
     known = (
         environ.get("GITHUB_SHA")
         or environ.get("CI_COMMIT_SHA")

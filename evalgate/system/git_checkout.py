@@ -50,7 +50,10 @@ class CommitCheckout:
     entries: tuple[_Entry, ...] = field(default=(), repr=False)
 
     def find_changed_files(self) -> tuple[str, ...]:
-        """Return the files that differ from the commit or are missing; new files do not count."""
+        """Return the paths of files with other content than in the commit, and of missing files.
+
+        New files do not count, nor do changed permissions.
+        """
         return tuple(entry.path for entry in self.entries if not _is_unchanged(self.root, entry))
 
 
@@ -61,7 +64,8 @@ def check_out_commit(
     """Write the files of a commit into a new folder, which is removed when the block ends.
 
     Neither hooks nor filters run, no index or list of worktrees of the repository changes, and line ends are
-    those of the commit. Folders that an earlier process left behind are removed first.
+    those of the commit. Files in folders named `__pycache__` are left out. Folders that an earlier process
+    left behind are removed first.
 
     Args:
         folder: A folder of the repository.
@@ -69,7 +73,8 @@ def check_out_commit(
         owner: uid and gid that the files belong to; None: those of this process.
 
     Raises:
-        CheckoutError: git cannot read the commit, or it needs submodules or Git LFS.
+        CheckoutError: git cannot read the commit or one of its files, the commit has submodules or files of
+            Git LFS, or the files cannot be written.
     """
     _remove_abandoned_folders()
     home = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()

@@ -71,7 +71,7 @@ class _CommandFile:
 
     @property
     def is_private(self) -> bool:
-        """Return True if only the gate may write the file while it runs."""
+        """Return True if no process but the gate may write the file while the gate runs."""
         return self.variable in NOT_WRITTEN or self.is_taken
 
     @property

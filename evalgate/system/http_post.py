@@ -59,7 +59,7 @@ def post_json(target: HttpTarget, body: object) -> str:
     """Post a body as JSON and return the answer's text, at most 64 KiB of it.
 
     If the server is busy (408, 429, 502, 503, 504) or cannot be reached, the request is sent up to three
-    times, with pauses of at most five seconds.
+    times, with pauses of at most five seconds. No redirect is followed.
 
     Raises:
         HttpPostError: the server did not accept the request.

@@ -63,7 +63,7 @@ def _may_write(user: UserIds, status: os.stat_result) -> bool:
 
 
 def _stat_sockets(uid: int, environ: Mapping[str, str]) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield each socket once, however many paths lead to it."""
+    """Yield the path and the status of each socket; a socket with several paths is yielded once."""
     seen = set()
     for path in _iter_candidate_paths(uid, environ):
         try:
@@ -121,7 +121,7 @@ def is_isolation_requested() -> bool:
 
 
 def isolate_process() -> None:
-    """Isolate this process from others of the same user. Call this before an agent's first process starts.
+    """Isolate this process from its user's other processes. Call this before an agent's process starts.
 
     Its environment, memory and open files are hidden (`/proc`, ptrace) from processes without the
     capability CAP_SYS_PTRACE. Descendants of this process that lose their parent become its children. Do

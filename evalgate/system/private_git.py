@@ -42,7 +42,7 @@ class GitError(Exception):
 
 @frozen
 class PrivateRepository:
-    """A bare repository outside of the workspace, with the remote of the workspace's own repository."""
+    """A bare repository outside of the workspace, and the addresses of the workspace's remote."""
 
     folder: Path
     fetch_url: str
@@ -145,8 +145,8 @@ def _build_git_env(environ: Mapping[str, str]) -> dict[str, str]:
 def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: bool) -> Iterator[Setting]:
     """Yield the settings with git's credentials that the checkout left; else, on GitHub, the job's token.
 
-    Outside GitHub the user's own configuration may name a helper that knows the password. That
-    configuration is not read if the agent runs as another user than the gate.
+    Outside GitHub, the settings of the machine and of the user follow, as they may name a helper that knows
+    the password. These settings are not read if the agent runs as another user than the gate.
     """
     in_github = environ.get("GITHUB_ACTIONS") == "true"
     found = list(_read_settings(folder, _HEADERS if is_foreign or in_github else _CONNECTIONS, "--local"))

@@ -23,7 +23,7 @@ _REPEAT_S = 0.01
 
 
 class InterruptHandler:
-    """Handler of the end signals: the first one interrupts the command, unless its result is certain.
+    """Handler of the end signals: the first signal raises KeyboardInterrupt in the command.
 
     Once `is_certain` is True, all signals are ignored: writing reports and cleaning up take a moment, and a
     runner that cancels a job sends several signals, as does a person at a keyboard.

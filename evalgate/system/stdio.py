@@ -50,7 +50,8 @@ class BestEffortFile(io.RawIOBase):
 def ignore_broken_pipes() -> None:
     """Replace `sys.stdout` and `sys.stderr` by streams that never raise; unencodable text becomes "?".
 
-    Closed descriptors are opened on the null device, so that no other file gets the number of a stream.
+    If the descriptor 0, 1 or 2 is closed, it is opened on the null device, so that no other file gets the
+    number of a standard stream.
     """
     for descriptor in (0, 1, 2):
         if not _is_open(descriptor):

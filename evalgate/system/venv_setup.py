@@ -63,6 +63,7 @@ def run_setup(
 
     There is one virtual environment below `cache` per folder and interpreter. Later runs use it again if it
     was created completely. If `python` is given, that interpreter is used and no environment is created.
+    `user` is the uid and gid that the commands run as; None: those of this process.
 
     Raises:
         NoVerdictError: the command or the creation of the environment failed. The message has the end of
@@ -112,7 +113,7 @@ def _run_command(
 
 
 def _wait_for_end(process: subprocess.Popen[str], stop: threading.Event | None) -> str:
-    """Return the output of a process; if `stop` is set, its process group is killed."""
+    """Return the output of a process, once it has ended; kill its process group when `stop` is set."""
     while True:
         try:
             return process.communicate(timeout=None if stop is None else _POLL_S)[0]

@@ -120,7 +120,7 @@ class Workspace:
         return os.path.relpath(absolute, self.folder) if absolute.is_relative_to(self.folder) else str(path)
 
     def choose_home(self, environ: Mapping[str, str]) -> Path:
-        """Return `HOME` if the folder belongs to the agent's user, else a new temporary folder.
+        """Return the `HOME` of `environ` if it belongs to the agent's user, else a new temporary folder.
 
         Nothing removes the temporary folder.
         """
@@ -161,7 +161,10 @@ def resolve_workspace(folder: Path) -> Workspace:
 
 
 def list_socket_notices(workspace: Workspace) -> tuple[str, ...]:
-    """Return a sentence if the agent has another user than the gate, but can open an engine's socket."""
+    """Return a sentence if the agent can open a container engine's socket as another user than the gate.
+
+    Return () if the agent cannot, or has the gate's own user.
+    """
     user = workspace.agent_user
     paths = find_reachable_sockets(user, os.environ) if user else ()
     if not paths:

@@ -64,7 +64,8 @@ class A2aDialect:
         """Return the endpoint that the agent's card names; fetch the card unless an earlier call did.
 
         Raises:
-            AgentError: the card cannot be fetched or read, or its address would send headers in plain text.
+            AgentError: the card cannot be fetched or read, or it leads from https to http while `headers`
+                are sent.
         """
         async with self._card_lock:  # conversations start at the same time, and one request is enough
             if self._endpoint is None:

@@ -54,9 +54,10 @@ def append_path(url: str, path: str) -> str:
 
 
 def find_proxy(url: str) -> str | None:
-    """Return the address of the proxy for `url` (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY), or None.
+    """Return the address of the proxy for `url` that the environment names, or None.
 
-    Loopback addresses never use a proxy, which would look for them on its own machine.
+    The variables are HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY. A loopback address never has a proxy,
+    which would look for it on the proxy's own machine.
 
     Raises:
         InvalidInputError: the environment names something else than an HTTP proxy.

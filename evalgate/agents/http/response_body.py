@@ -161,10 +161,11 @@ def parse_json_body(body: bytes | str) -> object:
 
 
 async def run_off_loop(size: int, work: Callable[[], _T]) -> _T:
-    """Return the result of `work`, called in a thread if the answer, of `size` bytes, is large.
+    """Return the result of `work`, which is called in a thread if `size` is more than `LARGE`.
 
-    The thread releases the GIL from time to time while `parse_untrusted_json` runs. The turn's timer is
-    stopped meanwhile, because the gate and not the agent takes this time.
+    `size` is the size in bytes of the answer that `work` reads. The thread releases the GIL from time to
+    time while `parse_untrusted_json` runs. The turn's timer is stopped meanwhile, because the gate and not
+    the agent takes this time.
     """
     if size <= LARGE:
         return work()

@@ -164,7 +164,10 @@ class ActorSpec:
     environ: Mapping[str, str]
     """Environment variables that the gate passes to the agent."""
     is_gates_machine: bool
-    """True on the gate's machine, where `environ` is complete; else it overrides the node's variables."""
+    """True if the actor is on the gate's machine.
+
+    The agent then gets `environ` alone. On another node, `environ` overrides the node's own variables.
+    """
     owner: tuple[int, int] | None = None
     """Owner of the folder, as in `Workspace.owner`."""
 

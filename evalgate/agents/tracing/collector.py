@@ -366,9 +366,10 @@ class TracedSession:
 
 
 def merge_replies(reply: Reply, traced: Reply) -> Reply:
-    """Return the agent's reply with the response and the events that only its spans have.
+    """Return the agent's reply, completed from `traced`, the reply that its spans describe.
 
-    The events of the spans are ignored if the agent reported tool calls itself.
+    The agent's own response is kept if there is one. The events of `traced` are added unless the agent
+    reported tool calls itself; messages with a text that the reply already has are left out.
     """
     response = traced.response if reply.response is None else reply.response
     if reply.tool_calls:

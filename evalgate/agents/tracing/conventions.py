@@ -207,7 +207,10 @@ def _unwrap_result(found: object) -> object:
 
 
 def _iter_inputs(span: Span) -> Iterator[list[ChatMessage]]:
-    """Yield the messages sent to the model, one list per convention; empty if the span does not use it."""
+    """Yield the messages sent to the model, as one list for each convention.
+
+    The list is empty if the span does not use the convention.
+    """
     yield _read_indexed(span.attributes, "llm.input_messages", "user")
     yield _read_indexed(span.attributes, "gen_ai.prompt", "user")
     if span.events:
@@ -227,7 +230,10 @@ def _iter_inputs(span: Span) -> Iterator[list[ChatMessage]]:
 
 
 def _iter_outputs(span: Span) -> Iterator[list[ChatMessage]]:
-    """Yield the model's answer, one list of messages per convention; empty if the span does not use it."""
+    """Yield the messages of the model's answer, as one list for each convention.
+
+    The list is empty if the span does not use the convention.
+    """
     yield _read_indexed(span.attributes, "llm.output_messages", "assistant")
     yield _read_indexed(span.attributes, "gen_ai.completion", "assistant")
     choices = [event.attributes for event in span.events if event.name == "gen_ai.choice"]

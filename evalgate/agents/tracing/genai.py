@@ -152,7 +152,7 @@ def _iter_requested_calls(models: Sequence[Span]) -> Iterator[tuple[int, Event]]
 
 
 def _iter_texts(models: Sequence[Span]) -> Iterator[tuple[int, Event]]:
-    """Yield the intermediate texts of models; the text of the last model is the response."""
+    """Yield the text of each model span but the last, which normally has the response."""
     for span in models[:-1]:
         if text := _join_output(span):
             yield span.end, Message(text, span.get_text("gen_ai.agent.name") or None)

@@ -19,7 +19,10 @@ PriceUsage = Callable[[Usage], Usage]
 
 
 class RunTrace:
-    """Collector of the steps of one run, turn by turn: `MOST_SPANS` steps, and of further turns the roots."""
+    """Collector of the steps of one run, turn by turn.
+
+    After `MOST_SPANS` steps, only the roots of turns are kept.
+    """
 
     def __init__(self, price_usage: PriceUsage = lambda usage: usage) -> None:
         self._price_usage = price_usage

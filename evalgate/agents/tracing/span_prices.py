@@ -24,7 +24,9 @@ class TraceFactory:
 
 
 def build_price_function(table: PriceTable, day: date) -> PriceUsage:
-    """Return a function that adds the cost to the usage of one model if its price on `day` is known.
+    """Return a function that adds the cost to a usage that has none and names exactly one model.
+
+    A usage is returned unchanged if the price of its model on `day` is unknown.
 
     Agents rarely name the model's provider. Without a provider, the price is known if it is the same for all
     providers of the model in the table. Cached input is charged like other input.

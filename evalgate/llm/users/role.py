@@ -1,7 +1,7 @@
 """The role of a simulated user in one case: its plan, its persona, and the rules that end the conversation.
 
-The rules are those of the case's source: Google ADK 2.3.0 and tRPC-Agent-Go for scenarios, and watsonx
-Orchestrate 1.6.9 for stories. docs/conformance.md lists the differences.
+The rules follow the framework that the case comes from: Google ADK 2.3.0 and tRPC-Agent-Go for scenarios,
+and watsonx Orchestrate 1.6.9 for stories. docs/conformance.md lists the differences.
 """
 
 import json
@@ -53,7 +53,7 @@ class Persona:
     """Sentences about what such a user does and does not do."""
     id: str = field(default="", compare=False)
     own: tuple[Behavior, ...] = field(default=(), compare=False)
-    """Behaviors from which the habits were derived; empty if they were written as habits."""
+    """Behaviors that the persona's author wrote; their sentences are among the habits, too."""
 
     def __str__(self) -> str:
         """Return the description and the habits as the prompt shows them."""
@@ -61,7 +61,7 @@ class Persona:
 
     @property
     def behaviors(self) -> tuple[Behavior, ...]:
-        """Return the habits in the form that Google ADK's templates read."""
+        """Return the written behaviors, else the habits as behaviors, for Google ADK's templates."""
         return self.own or tuple(
             Behavior(name=habit, description=habit, behavior_instructions=(habit,)) for habit in self.habits
         )
@@ -264,8 +264,8 @@ def parse_simulated_message(text: str) -> SimulatedMessage:
     """Parse an answer of the model: a text, or a JSON object with `content` and `goal_status`.
 
     Raises:
-        UnparsableAnswerError: the message is empty and does not end the goal, or contains the agent's side
-            of the conversation too.
+        UnparsableAnswerError: the message is empty although the goal is neither satisfied nor failed, or
+            contains the agent's side of the conversation too.
     """
     message = _parse_structured(text) or SimulatedMessage(text.strip())
     if not message.text and message.goal not in {"satisfied", "failed"}:
