@@ -70,12 +70,12 @@ class AaResult:
     runs: tuple[int, int]
     """Fewest and most stored runs of a case."""
     closed: Mapping[str, int]
-    """Number of trials with a closed gate or no verdict, by the first words of the reason."""
+    """Number of trials with a closed gate or no verdict, by the reason in a few words."""
     inconclusive: int
     runs_per_case: float
     smallest_drop: float | None
-    """Smallest drop of all metrics at once that the gate catches reliably, in steps of 0.01; None if not even
-    a drop by 1 is caught."""
+    """Smallest drop of all metrics at once that the gate catches in 80 % of trials, as a share of the
+    ranges, in steps of 0.01; None if not even a drop by 1 is caught."""
     left_out: int = 0
     """Cases with too few stored runs to draw from."""
     setting: str = ""
@@ -95,7 +95,10 @@ class AaResult:
 
     @property
     def unseen_failures(self) -> float:
-        """Return the upper 95 % bound of the failure rate of a case that passed all its stored runs."""
+        """Return the upper 95 % bound of the failure rate of a case that passed all its stored runs.
+
+        The case has the fewest stored runs of all.
+        """
         return 1 - math.pow(0.05, 1 / self.runs[0])
 
 
@@ -188,7 +191,11 @@ class _Trial:
         self._policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
 
     def run_trial(self, dice: random.Random) -> _TrialResult:
-        """Draw both samples, with as many runs as the gate asks for, and let the gate decide."""
+        """Draw both samples and let the gate decide.
+
+        The sample of the baseline has as many runs of each case as are stored, the other one as many as the
+        gate asks for.
+        """
         resampled = (
             replace(before, runs=tuple(dice.choices(before.runs, k=len(before.runs))))
             for _, before in self._pairs
@@ -217,7 +224,7 @@ class _Trial:
 
 
 def _classify_reason(verdict: Verdict) -> str:
-    """Return the reason of a closed gate in a few words."""
+    """Return the reason of a closed gate in a few words; an unknown kind of reason is returned whole."""
     reason = verdict.reasons[0]
     words = {
         "below its threshold": "a metric below its threshold",

@@ -58,7 +58,8 @@ def accept_cases(options: AcceptOptions, folder: Path) -> int:
     """Print the changes, ask, and save them; return exit code 1 if the user declines, else 0.
 
     Raises:
-        InvalidInputError: with a sentence for each case that cannot be accepted; then nothing is saved.
+        InvalidInputError: with a sentence for each case that cannot be accepted; or an option or a file is
+            wrong; or there is no terminal to ask on. Nothing is saved then.
     """
     redactor = Redactor.from_environment(os.environ)
     if redactor.redact_text(options.reason) != options.reason:
@@ -90,7 +91,11 @@ def accept_cases(options: AcceptOptions, folder: Path) -> int:
 
 
 def _select_cases(record: Record, patterns: Sequence[str]) -> list[CaseResult]:
-    """Return the cases that the patterns name; a glob selects only failed cases."""
+    """Return the cases that the patterns name; a glob selects only failed cases.
+
+    Raises:
+        InvalidInputError: with a sentence for each pattern that selects no case.
+    """
     names = {case.key: list_case_names(case.eval_set_id, case.path, case.eval_id) for case in record.cases}
     found = dict[CaseKey, CaseResult]()
     problems = list[Problem]()
@@ -166,7 +171,7 @@ def _build_overrides(paths: tuple[str, ...], record: Record) -> Overrides:
 @frozen
 class _AcceptedCase:
     case: EvalCase
-    """With the new expectation."""
+    """The case with the new expectation."""
     alternative: JsonObject | None
     """The new expectation for the notes, if the case itself is to stay."""
 
@@ -251,7 +256,7 @@ def _read_alternatives(text: str, name: str, shown_as: str) -> Sequence[object]:
 
 
 def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) -> Iterator[str]:
-    """Yield a sentence for each failed metric that still fails after the acceptance."""
+    """Yield a sentence for each failed metric that certainly still fails after the acceptance."""
     for case in chosen:
         lacks_response = _lacks_response(case, only)
         for metric in case.metrics:

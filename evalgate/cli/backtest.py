@@ -41,7 +41,7 @@ class BacktestResult:
 
     @property
     def flips(self) -> bool:
-        """Return True if the verdict or its exit code would differ."""
+        """Return True if the present verdict differs from the stored one in status or exit code."""
         return (self.then.status, self.then.exit_code) != (self.now.status, self.now.exit_code)
 
 
@@ -50,11 +50,12 @@ def run_backtest(
 ) -> list[BacktestResult]:
     """Evaluate every result again by the thresholds file; return the results oldest first.
 
-    Each result is compared with the older runs of the baseline. Results that were interrupted or that lack an
-    agent keep their verdict.
+    Each result is compared with the older runs of the baseline. An interrupted result keeps its verdict. A
+    result without a verdict stays without one if its cases do not show the reason, such as an unreachable
+    agent.
 
     Raises:
-        InvalidInputError: a file cannot be read, or there is no thresholds file.
+        InvalidInputError: a file cannot be read, or there are no criteria.
     """
     workspace = resolve_workspace(folder)
     rules = load_thresholds_or_default(workspace.folder, thresholds)
@@ -112,7 +113,10 @@ def _build_policies(record: Record, rules: Thresholds) -> Mapping[tuple[str, str
 
 
 def format_backtest(found: Sequence[BacktestResult]) -> str:
-    """Format one line per result, the new reason below a changed verdict, and the number of changes."""
+    """Format one line per result, with the new reasons below a changed verdict, and the number of changes.
+
+    Further lines name metrics without a score, and a baseline that does not exist.
+    """
     return "".join(f"{line}\n" for line in _format_lines(found))
 
 

@@ -65,8 +65,10 @@ def save_baseline(results: str, destination: BaselineTarget, save_options: SaveO
 def accept_baseline(results: str, reason: str, destination: BaselineTarget, save_options: SaveOptions) -> str:
     """Replace the whole baseline by a `results.json`, for a reason that reports show.
 
+    Return a sentence about the new baseline. A run that closed the gate is accepted, too.
+
     Raises:
-        InvalidInputError: as `save_baseline`.
+        InvalidInputError: the result is not acceptable, or the baseline cannot be written.
     """
     record, source = _read_acceptable_record(results, destination, save_options, "accepted as")
     # A reason is typed by hand and stays in the repository: it is redacted as everything that is reported.
@@ -79,7 +81,7 @@ def accept_baseline(results: str, reason: str, destination: BaselineTarget, save
 
 
 def prune_baseline(keep: int, destination: BaselineTarget) -> str:
-    """Keep only the newest gate runs of each eval set; return a sentence about it.
+    """Keep only the newest `keep` gate runs of each eval set; return a sentence about the removed ones.
 
     Raises:
         InvalidInputError: there is no baseline, or it cannot be written.
@@ -140,7 +142,7 @@ def _explain_rejection(record: Record) -> str:
 
 
 def _explain_part(record: Record) -> str:
-    """Return the reason why the run covers a variant or only some cases; "" if it covers the whole suite."""
+    """Return a sentence with advice if the run is a variant or has only some cases, else ""."""
     if record.variant is not None:
         values = ", ".join(f"{name}={value}" for name, value in record.variant.items())
         return f"this run is a variant of `evalgate matrix` ({values}): save one of `evalgate run`."

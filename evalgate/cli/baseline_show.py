@@ -71,7 +71,7 @@ def summarize_baseline(
     """Summarize a stored baseline; `thresholds` is the file that the user named.
 
     Raises:
-        InvalidInputError: there is none, or it cannot be read.
+        InvalidInputError: there is no baseline, or it cannot be read.
     """
     baseline, now = destination.read(), now or datetime.now(UTC)
     gate = destination.config.gate
@@ -249,12 +249,13 @@ Row: TypeAlias = tuple[str | float | None, ...]
 
 
 def export_baseline(baseline: Baseline, format_name: str) -> str:
-    """Return one row for each metric of each run, in the order of the cases, as `csv` or `json`.
+    """Return a text with one row for each metric of each run, in the order of the cases.
 
-    A score is empty (null) if the metric returned none; `outcome` states whether the agent answered.
+    `format_name` is `csv` or `json`. A score is empty (null) if the metric returned none; `outcome` states
+    whether the agent answered. JSON may hold commands of a CI runner: print it with `print_json`.
 
     Raises:
-        InvalidInputError: a name contains a command of a CI runner, which CSV cannot escape.
+        InvalidInputError: with `csv`, a name contains a command of a CI runner, which CSV cannot escape.
     """
     rows = _iter_rows(baseline)
     if format_name == "csv":

@@ -135,7 +135,13 @@ def resolve_setup(
     state: str | None,
     redactor: "LiveRedactor",
 ) -> "AgentSetup":
-    """Return the agent that a command's options name; the redactor learns the secrets in env files."""
+    """Return the agent that a command's options name; the redactor learns the secrets in env files.
+
+    `state` names a JSON file with the state that each session begins with.
+
+    Raises:
+        InvalidInputError: an option or a file is wrong, or no agent is named.
+    """
     from evalgate.runner.chat import read_state, resolve_agent_setup
 
     setup = resolve_agent_setup(

@@ -89,6 +89,7 @@ class ChatTerminal:
         Raises:
             InvalidInputError: the conversation cannot be saved where the command line says, and the person
                 ended it again.
+            KeyboardInterrupt: a signal other than Ctrl-C came, which ends the command.
         """
         self._read_until_end()
         while not self._end():

@@ -42,7 +42,7 @@ class ChatPrinter:
         self.print_line(describe_event(self._redactor.redact_tree(event)), dim=True)
 
     def print_reply(self, reply: Reply, shown: Sequence[Event] = ()) -> None:
-        """Print the events that are not among those `shown` already, and the final response."""
+        """Print the events of a reply that are not in `shown` already, then the final response."""
         left = list(shown)
         for event in reply.events:
             if event in left:
@@ -52,7 +52,7 @@ class ChatPrinter:
         self.print_line(_add_label("Agent", "(no text)" if reply.response is None else reply.response))
 
     def print_turn_end(self, turn: ChatTurn) -> None:
-        """Print the seconds, tokens and cost of a turn."""
+        """Print the seconds, and as far as they are known the tokens and cost, of a turn."""
         self.print_line(f"{_MARGIN}({describe_consumption(turn.duration_s, turn.usage)})", dim=True)
 
     def print_trace(self, trace: Sequence[TraceSpan]) -> None:
@@ -61,7 +61,7 @@ class ChatPrinter:
             self.print_line(line, dim=True)
 
     def print_failure(self, failure: Failure) -> None:
-        """Print why a turn has no reply, with the end of the traceback."""
+        """Print the reason why a turn has no reply, and the end of the traceback if there is one."""
         self.print_line(f"No reply: {failure.message}", err=True, fg="red")
         if failure.detail:
             self.print_line(keep_last_lines(failure.detail), err=True, dim=True)
@@ -84,7 +84,10 @@ def _add_label(name: str, text: str) -> str:
 
 
 def describe_event(event: Event) -> str:
-    """Return a line about an event, with arguments and results as JSON."""
+    """Return a text about an event: the message, or the tool with its arguments or result as JSON.
+
+    JSON of more than 2000 characters is cut.
+    """
     author = f"  [{event.author}]" if event.author else ""
     if isinstance(event, Message):
         return f"{_add_label('says', event.text)}{author}"
@@ -100,7 +103,11 @@ def _format_json(value: object) -> str:
 
 
 def describe_trace(trace: Sequence[TraceSpan]) -> Iterator[str]:
-    """Yield a line with the totals of a turn, and one with start, time and tokens of each step."""
+    """Yield a line with the totals of a turn, and one with start, time and tokens of each step.
+
+    A line with the error follows a step that failed. Of more than 100 steps, the failed and the longest are
+    shown. Nothing is yielded for a trace without steps.
+    """
     view = build_trace_view(trace, limit=_MOST_STEPS)
     if not view.rows:
         return
@@ -122,7 +129,10 @@ def _name_step(row: TraceRow) -> str:
 
 
 def describe_consumption(seconds: float, usage: Usage | None) -> str:
-    """Return `1.2 s, 340 tokens in, 52 out, 0.0012 USD`, without unknown figures."""
+    """Return `1.2 s, 340 tokens in, 52 out, 0.0012 USD`.
+
+    The tokens are left out without `usage`, and a cost that is 0 or unknown is left out.
+    """
     parts = [f"{seconds:.1f} s"]
     if usage is not None:
         parts.append(f"{pluralize(usage.input_tokens, 'token')} in, {usage.output_tokens:,} out")

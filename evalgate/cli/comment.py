@@ -34,10 +34,13 @@ def post_stored_record(
     environ: Mapping[str, str],
     timeouts: PostTimeouts | None = None,
 ) -> Iterator[PostNotice]:
-    """Post the record as `options` ask for; yield a notice about each post.
+    """Read and check the record; return an iterator that posts as `options` ask and yields notices.
+
+    Each post is made only when its notice is read.
 
     Raises:
-        InvalidInputError: the file is no record, too large, or contradicts itself.
+        InvalidInputError: the file cannot be read, is a link, is too large, is no record, or contradicts
+            itself; or a relative path leads out of `folder`.
     """
     workspace = resolve_workspace(folder).folder
     if not Path(results).is_absolute() and not (workspace / results).parent.resolve().is_relative_to(

@@ -26,7 +26,8 @@ from evalgate.system.workspace import Workspace, resolve_workspace
 def compare_results(before: str, after: str, *, thresholds: str | None, folder: Path) -> Record:
     """Compare `after` with `before`, each a `results.json` or a baseline, without running anything.
 
-    The `gate` section of the thresholds file applies, with the thresholds stored in `after`.
+    The `gate` section of the thresholds file applies. The thresholds are those stored in `after` if it is a
+    `results.json`, else those of the thresholds file.
 
     Raises:
         InvalidInputError: a file does not exist, or is neither a result nor a baseline.
@@ -48,7 +49,7 @@ def write_comparison_page(record: Record, before: str, page: str, *, folder: Pat
     """Write the page of a comparison to the file `page`, each case with its replies in `before`.
 
     Raises:
-        InvalidInputError: the file cannot be written.
+        InvalidInputError: `before` cannot be read, or the page cannot be written.
     """
     workspace = resolve_workspace(folder)
     redactor = build_redactor()
@@ -62,7 +63,7 @@ def write_comparison_page(record: Record, before: str, page: str, *, folder: Pat
 
 
 def _load_replies(workspace: Workspace, what: str) -> Iterator[tuple[CaseKey, tuple[Reply | None, ...]]]:
-    """Yield (key, replies) of each case: of a baseline, or of the run that a result's page shows first."""
+    """Yield (key, replies) of each case; of a result, the replies of the run that a page shows first."""
     record = load_stored_result(workspace, what)
     if record is None:
         yield from ((case.key, case.replies) for case in load_stored_baseline(workspace, what).cases)

@@ -46,7 +46,8 @@ def convert_eval_set(options: ConvertOptions, folder: Path) -> ConvertResult:
     """Read the eval set and write it in the other format, to a file if one is named.
 
     Raises:
-        InvalidInputError: the source is wrong, evalgate does not write the format, or the file exists.
+        InvalidInputError: the source is wrong or not one eval set, evalgate does not write the format, an
+            option is wrong, or the file exists or cannot be written.
     """
     workspace = open_workspace(folder)
     writer = registry.get_writer(options.to)
@@ -120,7 +121,7 @@ def _find_format(document: JsonDocument, forced: str | None) -> EvalFormat:
 
 
 def _describe_ignored_keys(reader: EvalFormat, document: JsonDocument) -> list[str]:
-    """Return one sentence per key that the reader ignores, each once per file."""
+    """Return one sentence per key that the reader ignores, or one sentence if it cannot list such keys."""
     if not isinstance(reader, ReportsIgnoredKeys):
         return [f"{document.path}: keys that evalgate does not read are lost; this format cannot list them"]
     places: dict[str, list[tuple[int, int]]] = {}

@@ -55,10 +55,11 @@ class FlakyCase:
 
 
 def build_flaky_report(folder: Path, to: str | None, thresholds: str | None, today: date) -> str:
-    """Return the report on the baseline `to`; for None, on the baseline in the thresholds file.
+    """Return the report on the baseline `to`, else on `gate.baseline`, else on the default baseline.
 
     Raises:
-        InvalidInputError: there is no such baseline, or the thresholds file is wrong.
+        InvalidInputError: there is no such baseline, the baseline cannot be read, or the thresholds file is
+            wrong.
     """
     target = resolve_target(folder, to, thresholds)
     limits = load_current_limits(target, thresholds)
@@ -72,7 +73,11 @@ def build_flaky_report(folder: Path, to: str | None, thresholds: str | None, tod
 
 
 def rank_flaky_cases(baseline: Baseline, limits: BaselineLimits, *, pass_score: float) -> list[FlakyCase]:
-    """Return every case with at least two runs, the flakiest first. In a passed run all scores passed."""
+    """Return every case with at least two runs that count, the flakiest first.
+
+    A run passes if the agent answered and every score meets its threshold; `pass_score` is the threshold of
+    metrics without one. An answered run without scores does not count, nor do metrics that do not gate.
+    """
     cases = baseline.index_cases()
     found = [
         FlakyCase(
@@ -114,7 +119,8 @@ def format_flaky_report(
     Args:
         cases: the flakiest first.
         today: first day of the quarantines.
-        of: number of cases in the baseline, with those that have too few runs for the table.
+        of: number of cases in the baseline, including those with too few runs for the table; None: only
+            `cases`.
         changes: sentences about averages that changed their level for good, which is no flakiness, and about
             thresholds that are not known.
     """

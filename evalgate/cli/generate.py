@@ -52,7 +52,8 @@ class GenerateOptions:
     """File to write; it must not exist."""
     stories: str | None = None
     recorded: str | None = None
-    """File with a record, traces, conversations or an eval set; None: a model plays stories."""
+    """File with a record, traces, conversations, an eval set or a dataset of another tool; None: a model
+    plays `stories`."""
     thresholds: str | None = None
 
 
@@ -65,7 +66,7 @@ class GenerateResult:
     missing: tuple[str, ...]
     """One sentence for each story or recording without a case, and for each loss in the format."""
     is_whole: bool
-    """True if every story and recording produced a case."""
+    """True if every story, recording or item of a dataset produced a case."""
     review: str
     """Points that a person must check before the cases gate anything."""
 

@@ -75,15 +75,14 @@ _RUNNERS_OWN = ("args", "entrypoint")
 def build_arguments(environ: Mapping[str, str]) -> list[str]:
     """Return the arguments of `evalgate run` for the action's inputs.
 
-    `eval-sets` has one file, folder or glob per line, so that a path may contain spaces; `env` and
-    `report` have names separated by any white space, `mask` one text per line, `env-file` one
-    path. Every other value is used as
-    it is, without surrounding white space.
+    `eval-sets` has one file, folder or glob per line, so that a path may contain spaces; `env` and `report`
+    have names separated by any white space; `mask` has one text per line, `env-file` one path per line.
+    Every other value is used as it is, without surrounding white space. A variable that resembles no input
+    belongs to another program and is ignored.
 
     Raises:
         InvalidInputError: a flag is neither `true` nor `false`, or the name of an input is misspelt. The
-            runner only warns of misspelt inputs, and the gate would run without them. A variable that
-            resembles no input belongs to another program.
+            runner only warns of misspelt inputs, and the gate would run without them.
     """
     inputs = dict(_read_inputs(environ))
     problems = tuple(_find_problems(inputs))

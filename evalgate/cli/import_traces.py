@@ -136,10 +136,13 @@ def _import_traces(
 
 
 def parse_moment(text: str, now: datetime | None = None) -> datetime:
-    """Return the time that a text names: ISO 8601, or a span before now such as `30m`, `12h`, `7d` or `2w`.
+    """Return the time that a text names: ISO 8601, or a span before `now` as `30m`, `12h`, `7d` or `2w`.
+
+    A time without a zone is in UTC. `now` is the present time when absent.
 
     Raises:
         ValueError: the text is neither.
+        OverflowError: the span begins before the year 1.
     """
     units = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
     if match := re.fullmatch(r"(\d{1,6})([mhdw])", text.strip()):
@@ -220,7 +223,10 @@ def _build_source(found: ObservedConversation, options: ImportOptions, redactor:
 
 
 def _list_source_keys(source: str) -> set[str]:
-    """Return the source and its trace's id, by which an export under another name is recognised."""
+    """Return the source, and the id of its trace if that is long enough to be unique.
+
+    By the id, an export of the same trace to a file with another name is recognised.
+    """
     trace_id = source.rpartition(_OF_FILE)[2]
     return {source, trace_id} if len(trace_id) >= _SHORTEST_UNIQUE else {source}
 

@@ -65,14 +65,14 @@ def write_scaffold(
     found: Candidates | None = None,
     project: ProjectImport | None = None,
 ) -> InitResult:
-    """Write the scaffold into the workspace; nothing that exists is overwritten.
+    """Write the scaffold into the workspace; existing files are kept, but lines are added to `.gitignore`.
 
-    `agent` is KIND:WHAT; None for the agent of `project`, or else for a sample agent with a sample eval set.
-    `found` is the result of `find_candidates`, if the caller has it.
+    `agent` is KIND:WHAT. None stands for the agent of `project`; without a project it stands for a sample
+    agent with a sample eval set. `found` is the result of `find_candidates`, if the caller has it.
 
     Raises:
-        InvalidInputError: there is no such kind of agent, a thresholds file exists that `agent` would have to
-            change, or a file cannot be written.
+        InvalidInputError: there is no such kind of agent, the project has no agent, a thresholds file
+            exists that would have to name the agent, or a file cannot be written.
     """
     existing = find_thresholds_file(workspace.folder)
     if project is not None and agent is None:
@@ -138,7 +138,10 @@ def _build_config(agent: str | None, found: Candidates, project: ProjectImport |
 
 
 def _build_criteria(project: ProjectImport) -> str:
-    """Return the section with a project's criteria or checks, or a comment about their place."""
+    """Return the sections `criteria`, `checks` and `cases` of a project, each if it has content.
+
+    If none has content, return a comment about the criteria that apply.
+    """
     sections = {"criteria": project.criteria, "checks": project.checks}
     texts = [
         f"{name}: # {project.own_criteria}\n"
@@ -203,7 +206,7 @@ def _list_warnings(workspace: Workspace) -> Iterator[str]:
 
 
 def _read_ignored(workspace: Workspace) -> frozenset[str]:
-    """Return the lines of `.gitignore`, without trailing slashes."""
+    """Return the lines of `.gitignore`, without blanks and slashes at both ends; none if unreadable."""
     try:
         text = read_text(workspace.folder / ".gitignore")
     except (OSError, UnicodeDecodeError):
@@ -216,7 +219,7 @@ def _read_scaffold(source: str) -> str:
 
 
 def _update_gitignore(workspace: Workspace) -> InitFile:
-    """Add the files that a run creates to `.gitignore`, unless they are already in it."""
+    """Add the files that a run creates to `.gitignore`, unless they are in it or it cannot be read."""
     path = workspace.folder / ".gitignore"
     try:
         text = read_text(path) if path.exists() else ""
@@ -257,7 +260,7 @@ def ask_for_import(source: str) -> str | None:
 
 
 def ask_for_agent(found: Candidates) -> str | None:
-    """Ask for the agent until the answer is valid; return None for the sample."""
+    """Ask for the agent until the answer is valid; return KIND:WHAT, or None for the sample agent."""
     click.echo("Which agent is gated? KIND:WHAT, as python:agent.py:answer, adk:my_agent or http:http://…")
     for number, each in enumerate(found.agents, 1):
         click.echo(f"  {number}  {to_log_line(each)}")

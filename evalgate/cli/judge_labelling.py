@@ -47,10 +47,13 @@ class SampleOptions:
 
 
 def draw_sample(options: SampleOptions, folder: Path, thresholds: str | None) -> Iterator[str]:
-    """Write a file of answers without labels, and store the judge's verdicts; yield sentences about both.
+    """Draw judged answers, store the judge's verdicts, and write a file of the answers to label.
+
+    Yield sentences about the drawn answers; nothing is done before the first sentence is read. No file is
+    written if people have labelled all drawn answers already.
 
     Raises:
-        InvalidInputError: the results hold no judged answer that is not drawn yet, or a file cannot be used.
+        InvalidInputError: there is no judged answer, all were drawn before, or a file cannot be used.
     """
     path, shown_as = _find_store(folder, thresholds)
     with lock_folder(path.parent):
@@ -94,10 +97,12 @@ def _select_metric(answers: list[JudgedAnswer], options: SampleOptions) -> list[
 
 
 def add_labels(labels: str, by: str, folder: Path, thresholds: str | None) -> Iterator[str]:
-    """Store one person's labels, and yield a sentence about them.
+    """Store the labels of the person `by`, and yield a sentence about them.
+
+    Nothing is stored before the sentence is read.
 
     Raises:
-        InvalidInputError: with every problem of the file, or if it holds no label.
+        InvalidInputError: with every problem of the file, or if the file holds no label.
     """
     path, shown_as = _find_store(folder, thresholds)
     with lock_folder(path.parent):  # another person may add labels at the same time
@@ -126,7 +131,7 @@ class JudgeCheck:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return the exit code over all floors; a missed floor decides."""
+        """Return CLOSED if a judge misses a floor, else INCONCLUSIVE if a judge is undecided, else OPEN."""
         if any(each.missed for each in self.assessments):
             return ExitCode.CLOSED
         is_decided = all(each.is_decided for each in self.assessments)
@@ -164,7 +169,7 @@ def _build_judge(each: JudgeAssessment) -> dict[str, Any]:
 
 
 def check_judge(folder: Path, thresholds: str | None) -> JudgeCheck:
-    """Compare the judges with the labels of people, for all judges with labelled answers.
+    """Compare the labels of people with the judge of each metric: the judge in the metric's newest sample.
 
     Raises:
         InvalidInputError: there is no sample, or a file cannot be used.
@@ -179,7 +184,11 @@ def check_judge(folder: Path, thresholds: str | None) -> JudgeCheck:
 
 
 def _find_store(folder: Path, thresholds: str | None) -> tuple[Path, str]:
-    """Return the path of the labels, and its name in messages; the folder must exist."""
+    """Return the path of the file with the labels, and the name of this file in messages.
+
+    Raises:
+        InvalidInputError: there is no such folder, or the thresholds file is wrong.
+    """
     resolve_workspace(folder)
     base = load_thresholds_or_default(folder, thresholds).base
     path = base / STORE_NAME

@@ -55,7 +55,8 @@ _MODULES = {
     )
 }
 _MODULES["import"] = "evalgate.cli.import_"
-"""Commands with a module of their own, which has their name, and `_` behind it if Python uses the word."""
+"""Name of a command to its module, for commands in modules of their own. The module has the name of the
+command, with `_` at its end if the name is a word of Python."""
 
 
 class _RootGroup(FullLineGroup):

@@ -53,7 +53,8 @@ def require_nonempty(_context: click.Context, parameter: click.Parameter, value:
 
 
 _nonempty_option = functools.partial(click.option, callback=require_nonempty)
-"""Option whose value must not be blank: an unset variable of a CI job would else be taken for a name."""
+"""Option with a value that must not be blank: else an unset variable of a CI job would be taken for a
+name."""
 
 working_directory = click.option(
     "--working-directory",
@@ -260,7 +261,7 @@ _MEASURE_OPTIONS = (
     ),
     format_option,
 )
-"""Options of every command that runs eval sets."""
+"""Options that `run`, `merge` and `matrix` share."""
 
 _OPTIONS = (
     *_MEASURE_OPTIONS,
@@ -336,7 +337,10 @@ def add_agent_options(command: _Command) -> _Command:
 def build_overrides(
     eval_sets: tuple[str, ...], options: dict[str, Any], selection: "SelectionOptions | None" = None
 ) -> "Overrides":
-    """Return the plan or agent options of the command line; `options` must hold nothing else."""
+    """Return the plan or agent options of the command line as overrides.
+
+    `options` must hold no other options. Its `format_name` is removed.
+    """
     from evalgate.config.cli_overrides import EVERY_CASE, Overrides
 
     name = options.pop("format_name", None)
@@ -377,7 +381,11 @@ def add_destination_options(command: _Command) -> _Command:
 
 
 def pop_destinations(options: dict[str, Any]) -> "Destinations | None":
-    """Remove the options for servers from `options`; return them checked, or None without a server."""
+    """Remove the options for servers from `options`; return them checked, or None without a server.
+
+    Raises:
+        InvalidInputError: an address or a variable of the environment is wrong.
+    """
     otlp, webhook, form = (options.pop(name) for name in ("otlp", "webhook", "webhook_format"))
     if otlp is None and webhook is None:
         return None

@@ -48,10 +48,10 @@ class PathParamType(TextType):
         return [CompletionItem(incomplete, type=self._completes)]
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Return the path relative to `root`.
+        """Return the path, typed in the folder `typed_in` below `root`, relative to `root`.
 
-        A path that exists only relative to `root` is not changed, so that commands in reports work in every
-        folder of the repository.
+        An absolute path is not changed. Nor is a path that exists only relative to `root`, so that commands
+        in reports work in every folder of the repository.
         """
         moved = _join_path(typed_in.relative_to(root), value)
         return value if not _is_there(root, moved) and _is_there(root, value) else moved
@@ -88,7 +88,11 @@ class AgentParamType(TextType):
         return complete_agent(incomplete)
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Return `KIND:WHAT`, with the path in it made relative to `root` if that path exists."""
+        """Return `KIND:WHAT` with the path in WHAT made relative to `root`.
+
+        A value with another kind than python, adk or replay, or with a path that does not exist, is not
+        changed.
+        """
         kind, colon, what = value.partition(":")
         path, attribute_colon, attribute = what.partition(":") if kind == "python" else (what, "", "")
         if kind not in {"python", "adk", "replay"} or not path or not _does_exist(typed_in / path):
@@ -132,7 +136,10 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 def run_in_project(command: _Command) -> _Command:
-    """Make a command change into the folder of the nearest thresholds file, unless its folder is given."""
+    """Make a command change into the folder of the nearest thresholds file, and adapt typed paths to it.
+
+    The command does not change the folder if `--working-directory` or `--thresholds` is given.
+    """
 
     @functools.wraps(command)
     def call_command(*args: Any, **parameters: Any) -> object:

@@ -52,7 +52,8 @@ class ProjectImport:
     files: Mapping[str, str] = field(default_factory=dict)
     """Texts of the files to write, by path in the workspace."""
     criteria: Mapping[str, object] = field(default_factory=dict)
-    """Criteria; {} if the criteria next to the eval sets apply, or if there are checks."""
+    """Criteria. {} if there are none: then the criteria next to the eval sets apply, unless there are
+    checks."""
     own_criteria: str = ""
     """Comment about the origin of the criteria."""
     checks: Mapping[str, JsonObject] = field(default_factory=dict)
@@ -78,11 +79,11 @@ class ProjectImport:
         return self.agents[0]
 
     def get_agent_options(self, agent: str) -> JsonObject:
-        """Return further keys of the section of an agent."""
+        """Return `agent_options` if `agent` is the first of `agents`, else {}."""
         return self.agent_options if self.agents and agent == self.agents[0] else {}
 
     def list_files(self, agent: str | None) -> Mapping[str, str]:
-        """Return the files to write. The adapter of a provider is left out if another agent is gated."""
+        """Return the files to write, promptfoo's adapter only if `agent` is the first of `agents`."""
         is_adapted = bool(self.agents) and agent == self.agents[0]
         return {path: text for path, text in self.files.items() if is_adapted or path != _ADAPTER}
 

@@ -19,15 +19,19 @@ _ROOT_AGENT = re.compile(r"^(root_agent|app)\b\s*(:[^=]*)?=|^(async )?def get_ag
 
 @frozen
 class Candidates:
-    """Agents and eval sets that were found, as paths relative to the searched folder."""
+    """Agents and eval sets that were found, with paths relative to the searched folder, sorted."""
 
     eval_sets: tuple[str, ...]
     agents: tuple[str, ...]
-    """Values of `--agent`, each as KIND:WHAT."""
+    """Values of `--agent`, each as KIND:WHAT; at most 9."""
 
 
 def find_candidates(folder: Path) -> Candidates:
-    """Search a folder for agents and eval sets, without hidden and installed files."""
+    """Find the agents and eval sets in a folder and below; hidden and installed folders are not searched.
+
+    At most 2000 folders are searched. Of more than 9 agents, the first 9 in alphabetical order are
+    returned.
+    """
     eval_sets: list[str] = []
     agents: list[str] = []
     for parent, names in walk_folders(folder):
@@ -52,7 +56,10 @@ def build_patterns(eval_sets: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def walk_folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Yield (folder, file names), at most 2000 times, without hidden and installed folders."""
+    """Yield (folder, file names) of `folder` and the folders below, without hidden and installed folders.
+
+    At most 2000 folders are yielded.
+    """
     for count, (parent, folders, names) in enumerate(os.walk(folder)):
         if count >= _MOST_FOLDERS:
             return
@@ -71,7 +78,7 @@ def _is_adk_agent(folder: Path, names: list[str]) -> bool:
 
 
 def _iter_graphs(path: Path, relative: Path) -> Iterator[str]:
-    """Yield the graphs in a LangGraph configuration, as `./src/agent.py:graph`."""
+    """Yield the Python graphs in a LangGraph configuration, each as `python:src/agent.py:graph`."""
     try:
         value = json.loads(read_or_empty(path))
     except ValueError:

@@ -13,7 +13,7 @@ _LONGEST = 4000
 
 
 def print_sentence(sentence: str, *, err: bool = False, hide: Callable[[str], str] | None = None) -> None:
-    """Print a sentence on one line, safe for any quoted text.
+    """Print a sentence on one line of at most 4000 characters, safe for any quoted text.
 
     `hide` removes secrets; the default removes the secrets of the environment.
     """
@@ -26,7 +26,10 @@ def print_sentence(sentence: str, *, err: bool = False, hide: Callable[[str], st
 
 
 def print_report(text: str, *, is_json: bool = False) -> None:
-    """Print a report that is made for a log, or JSON, without the secrets of the environment."""
+    """Print a report without the secrets of the environment.
+
+    The report is JSON if `is_json`. Otherwise it must be safe for a log already.
+    """
     from evalgate.redaction.redactor import Redactor
 
     hidden = Redactor.from_environment(os.environ).redact_text(text)
@@ -37,7 +40,7 @@ def print_report(text: str, *, is_json: bool = False) -> None:
 
 
 def print_json(text: str) -> None:
-    """Print JSON so that a CI runner takes no value in it for a command."""
+    """Print JSON so that a CI runner takes no value in it for a command. Secrets are not removed."""
     from evalgate.core.sanitize import to_log_json
 
     click.echo(to_log_json(text), nl=False)

@@ -60,7 +60,7 @@ class TagParamType(TextType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
-        """Return the tags in the last results that begin with the typed text."""
+        """Return the tags that begin with the typed text, from the last results in the default folder."""
         from evalgate.cli.shell_completion import complete_tag
 
         del ctx, param
@@ -321,9 +321,9 @@ def suggest_resume(publisher: "Publisher", reports: Path) -> None:
 
 @contextmanager
 def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> Iterator[None]:
-    """Post to the pull request if the block ends without a verdict.
+    """Post to the pull request that there is no verdict if the block raises an error; raise it again.
 
-    Nothing is posted after an interruption: a newer run usually follows.
+    Nothing is posted if `posting` is None, or after an interruption: a newer run usually follows.
     """
     from evalgate.core.errors import RunInterruptedError
 
@@ -381,10 +381,11 @@ def build_resume_command(arguments: Sequence[str]) -> str:
 def build_repro_options(
     folder: str, thresholds: str | None, out: str, overrides: "Overrides", environ: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return the options that repeat the run of one case, as names and values.
+    """Return the options that repeat the run of one case, as words of the command line.
 
-    Paths are relative to the current folder; in CI, to the root of the checkout. Paths outside of it exist
-    only on the CI machine, and are left out.
+    `-C` is relative to the current folder, in CI to the root of the checkout; `-c` and `--out` are relative
+    to `-C`. In CI these are left out if they are absolute paths outside of those folders, and so is an
+    absolute `--python`: such paths exist only on the CI machine.
     """
     stand, is_ci = _find_base_folder(environ)
     work = (Path.cwd() / folder).resolve()

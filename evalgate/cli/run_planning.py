@@ -53,7 +53,7 @@ class DesignPower:
     smallest_drop: float | None
     """Smallest drop that is caught, in the metric's own range; None if no drop is caught."""
     cases: int | None
-    """Number of cases like the present cases that catch the wanted drop; None for more than 100,000."""
+    """Fewest cases like the present cases that catch the wanted drop; None for more than 100,000."""
 
 
 @frozen
@@ -68,8 +68,8 @@ class MetricPower:
     max_regression: float
     """Drop of the mean that is allowed, in the metric's own range."""
     cases_max_regression: float
-    """The allowed drop that `cases` of the designs are computed with: `max_regression`, or half of the wanted
-    drop if that is smaller than what is allowed."""
+    """The allowed drop that `cases` of the designs are computed with: `max_regression`, or half of the
+    wanted drop if the wanted drop is not above `max_regression`."""
     designs: tuple[DesignPower, ...]
 
 
@@ -109,7 +109,8 @@ def build_gate_plan(request: PlanRequest, folder: Path) -> GatePlan:
     """Plan from the baseline, or from assumptions if there is none.
 
     Raises:
-        InvalidInputError: the baseline or the thresholds file cannot be read, or the size is not known.
+        InvalidInputError: the baseline or the thresholds file cannot be read, the baseline that `request`
+            names does not exist, the baseline has no score, or the number of cases is not known.
     """
     target = resolve_target(folder, request.baseline, request.thresholds)
     baseline = target.read() if request.baseline is not None else target.store.read()
@@ -307,7 +308,7 @@ def _iter_advice(
 
 
 def _find_enough(metrics: Sequence[MetricPower], size: int) -> str | None:
-    """Return the first design that catches the drop in every metric with the present cases."""
+    """Return the first design that catches the drop in every metric with the present cases, or None."""
     for label in [design.runs for design in metrics[0].designs]:
         needed = _find_needed(metrics, label)
         if needed is not None and needed <= size:

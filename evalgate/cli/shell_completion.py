@@ -28,7 +28,11 @@ _BASH_BREAKS = ":="
 
 
 def complete_agent(incomplete: str) -> list[CompletionItem]:
-    """List kinds of agents, then files and folders, then the names that a Python file defines."""
+    """List completions of a value of `--agent`, for the part that is being typed.
+
+    They are kinds; after `python:`, `adk:` or `replay:` files and folders; after a Python file its public
+    names.
+    """
     kind, colon, what = incomplete.partition(":")
     if not colon:
         return [CompletionItem(f"{each}:") for each in AGENT_KINDS if each.startswith(kind)]
@@ -44,7 +48,10 @@ def complete_agent(incomplete: str) -> list[CompletionItem]:
 
 
 def complete_tag(incomplete: str, results: str) -> list[CompletionItem]:
-    """List the tags of the cases in a `results.json`; none if the file is missing or large."""
+    """List the tags in a `results.json` that begin with the typed text, which may have a `!` in front.
+
+    List none if the file cannot be read, is wrong, or is larger than 10 MB.
+    """
     path, mark = Path(results), "!" if incomplete.startswith("!") else ""
     try:
         if path.stat().st_size > _LARGEST_RESULTS:
@@ -57,7 +64,10 @@ def complete_tag(incomplete: str, results: str) -> list[CompletionItem]:
 
 
 def _complete_path(incomplete: str, ending: str = "") -> list[str]:
-    """List folders, and files with the ending; a Python file is followed by the colon of its attribute."""
+    """List the folders, and the files with `ending`, that begin with the typed path.
+
+    A `/` follows a folder. If `ending` is not empty, a `:` follows a file, for the name of its attribute.
+    """
     folder, slash, begun = incomplete.rpartition("/")
     try:
         entries = sorted(Path(f"{folder}{slash}" or ".").iterdir())
@@ -74,7 +84,10 @@ def _complete_path(incomplete: str, ending: str = "") -> list[str]:
 
 
 def _list_names(path: Path) -> list[str]:
-    """List the public names that a Python file defines at its top level, without running it."""
+    """List the public names that a Python file defines at its top level, without running the file.
+
+    List none if the file cannot be read, has wrong syntax, or is larger than 1 MB.
+    """
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST_SOURCE:
             return []
@@ -95,8 +108,8 @@ class _Bash(BashComplete):
     """Bash, with completion of values that hold a colon, such as `python:agent.py:answer`.
 
     Readline splits words at colons and replaces only the last part. So the parts are joined before
-    completion, and only the end of a completion is returned. No space follows a kind or a folder, because
-    more must be typed there.
+    completion, and only the end of a completion is returned. No space follows a completion that ends in `:`
+    or `/`, because more must be typed there.
     """
 
     name = "bash"
@@ -147,7 +160,7 @@ class _WholeWords(ShellComplete):
 
 
 class _Zsh(_WholeWords, ZshComplete):
-    """Zsh, without a space behind a kind or a folder."""
+    """Zsh, without a space behind a lone completion that ends in `:` or `/`."""
 
     name = "zsh"
     source_template = ZshComplete.source_template.replace(

@@ -71,7 +71,11 @@ def view(
 def write_redirect(address: str, project: Path) -> Iterator[str]:
     """Yield the address of a file that redirects to `address` and that only this user can read.
 
-    Other users can see a browser's command line. With the address of the file, it contains no token.
+    The file is removed at the end of the block. Other users can see a browser's command line; with the
+    address of the file, the command line contains no token.
+
+    Raises:
+        OSError: the file cannot be written.
     """
     # Some browsers see no temporary files (snap). Git ignores the history.
     history = project.resolve() / ".evalgate/history"

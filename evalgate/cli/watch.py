@@ -69,7 +69,8 @@ class WatchedCases:
     def choose_cases(self, edited: Collection[CaseKey], *, is_code: bool) -> list[CaseKey]:
         """Return the cases to run after a change.
 
-        With `is_code`, files other than eval sets changed: run the failed cases too, or all if none failed.
+        `is_code` is True if files other than eval sets changed: then the failed cases are included, or all
+        cases if none failed.
         """
         wanted = set(edited) | (self.failed or set(self.fingerprints) if is_code else set())
         return [key for key in self.fingerprints if key in wanted]
@@ -77,22 +78,23 @@ class WatchedCases:
 
 @dataclass
 class FileWatcher:
-    """Files of a project, without reports and leftovers of tools."""
+    """Watcher of the files below a folder, except hidden files, reports and leftovers of tools."""
 
     root: Path
     reports: Path
+    """Folder of the reports, which is left out."""
     further: tuple[Path, ...] = ()
-    """Files outside of `root`."""
+    """Files outside of `root` that are watched, too."""
 
     def take_snapshot(self) -> Snapshot:
-        """Return the present state of all files."""
+        """Return the present state of all watched files."""
         # Not of a file that holds the output of this command: each run would start the next one.
         own = set(_iter_output_files())
         states = _iter_states(self.root, self.reports, self.further)
         return {path: state for path, state in states if state[2] not in own}
 
     def wait_for_change(self, before: Snapshot) -> set[str]:
-        """Wait until files differ from a snapshot and no longer change; return their paths."""
+        """Wait until files differ from a snapshot and no longer change; return the paths of these files."""
         while True:
             started = time.monotonic()
             now = self.take_snapshot()
@@ -149,10 +151,11 @@ def _describe_state(found: os.stat_result) -> tuple[int, int, int]:
 def watch_run(context: click.Context, values: Mapping[str, Any]) -> int:
     """Run the cases of `evalgate run`, and again after each change, until the user interrupts.
 
-    `values` are the parameters of the command by name. Returns 0 if interrupted between two runs, else 130.
+    `values` are the parameters of the command by name. Returns 0 if interrupted between two runs.
 
     Raises:
         UsageError: an option makes no sense here.
+        KeyboardInterrupt: interrupted during a run, which has ended and has written its reports.
     """
     _reject_options(values)
     loop = _WatchLoop(context, values)
@@ -191,7 +194,7 @@ class _WatchLoop:
         self.child: subprocess.Popen[bytes] | None = None
 
     def run_forever(self) -> None:
-        """Run all cases once, and after each change the cases that it concerns."""
+        """Run all cases once, and after each change the cases that the change concerns; never return."""
         before = self._watcher.take_snapshot()
         wanted: Sequence[CaseKey] | None = () if self._load_cases() is None else None
         while True:
@@ -207,7 +210,7 @@ class _WatchLoop:
             wanted = self._choose_cases(changed)
 
     def stop_child(self) -> None:
-        """End the run in progress, as Ctrl-C does, and wait for its reports."""
+        """End the run in progress, if there is one, as Ctrl-C does, and wait for its reports."""
         if self.child is not None:
             with suppress(ProcessLookupError):
                 self.child.terminate()
@@ -249,7 +252,7 @@ class _WatchLoop:
         return self._cases.update_cases(fingerprints, patterns)
 
     def _run_cases(self, wanted: Sequence[CaseKey] | None) -> None:
-        """Run the cases, or all that the command line selects, and read their results."""
+        """Run the cases and read their results; None: all cases that the command line selects."""
         is_all = wanted is None or len(wanted) == len(self._cases.fingerprints)
         # The command line strips blanks around the name of a case, so that such a case cannot be named.
         is_all = is_all or any(eval_id != eval_id.strip() for _, eval_id in wanted or ())
@@ -305,7 +308,10 @@ def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":
 def list_typed_options(
     context: click.Context, values: Mapping[str, Any], skipped: Collection[str]
 ) -> list[str]:
-    """Return the words of the options that the user typed; `values` are the options' values by name."""
+    """Return the words of the options that the user typed, except those in `skipped`.
+
+    `values` are the options' values by parameter name; `skipped` has parameter names.
+    """
     words: list[str] = []
     for parameter in context.command.params:
         name = parameter.name or ""

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 _MOST_DIGITS = 7
-"""Most decimals that are printed; a longer number is cut and ends in "…"."""
+"""Most decimals that are added to show a difference; then the number is cut and ends in "…"."""
 
 _LAST_BITS = 12
 """Decimals to which two sums of the same numbers agree, in any order of the numbers."""
@@ -51,7 +51,7 @@ def compute_exact_mean(values: Iterable[float]) -> float:
 
 
 def to_sentence(text: str) -> str:
-    """Return `text` with a capital letter and a full stop."""
+    """Return `text` with a capital letter, and with a full stop unless it ends with "." or "…" already."""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "…")) else ".")
 
 
@@ -95,7 +95,8 @@ def _rounded(value: float, digits: int) -> str:
 def format_delta(delta: float | None, *, beside: float | None = None, digits: int = 2) -> str:
     """Return a difference with its sign: "+0.05", "−0.10" (a true minus), "±0.00" for rounding errors.
 
-    `beside` is the limit that the difference is compared with, as in `format_score`.
+    `beside` is the limit that the difference is compared with, as in `format_score`. A difference that
+    would be shown as 0 gets more decimals. None is "–".
     """
     if delta is None:
         return "–"
@@ -111,9 +112,10 @@ LARGEST_FIGURE = 1e15
 
 
 def format_figure(value: float | None, *, beside: float | None = None) -> str:
-    """Return a figure such as a number of tokens with at least three significant digits: "5,432", "0.0042".
+    """Return a figure such as a number of tokens as text: "5,432", "5", "12.5", "0.00420".
 
-    More digits are shown if needed to differ from `beside`. None, and `LARGEST_FIGURE` or more, are "–".
+    Whole numbers, and numbers from 100 on, have no decimals; others have three significant digits. More
+    digits are shown if needed to differ from `beside`. None, and `LARGEST_FIGURE` or more, are "–".
     """
     if value is None or value >= LARGEST_FIGURE:
         return "–"
@@ -132,7 +134,10 @@ _SMALLEST_SPAN = 0.1
 
 
 def format_sparkline(values: Sequence[float]) -> str:
-    """Return one bar per value; the scale ends at the largest value and spans at least 0.1."""
+    """Return one bar for each of at least one value.
+
+    The scale ends at the largest value and spans at least 0.1.
+    """
     low, high = min(values), max(values)
     span = max(high - low, _SMALLEST_SPAN)
     return "".join(
@@ -166,9 +171,10 @@ def join_quoted(names: Sequence[str]) -> str:
 
 
 def build_case_quote(keys: Iterable[tuple[str, str]]) -> Callable[[tuple[str, str]], str]:
-    """Return a function that names a case in a sentence, with its eval set if `keys` are of several.
+    """Return a function that turns the key of a case into the name of the case in sentences.
 
-    Both take keys of cases: the ids of eval set and case.
+    A key has the ids of eval set and case. The name is `case`, or `eval set/case` if the eval sets of
+    `keys` differ.
     """
     several = len({eval_set_id for eval_set_id, _ in keys}) > 1
 
