@@ -49,13 +49,13 @@ def dump_model(model: Any) -> dict[str, Any]:
 
 
 def get_cases(content: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the list of cases of a set's content, which may have either spelling of its key."""
+    """Return the list of cases in a set's content, which has the key `eval_cases` or `evalCases`."""
     cases: list[dict[str, Any]] = content["eval_cases" if "eval_cases" in content else "evalCases"]
     return cases
 
 
 def find_case(content: dict[str, Any], eval_case_id: str) -> int | None:
-    """Return the index of a case in a set's content; None if there is none."""
+    """Return the index of the first case with this id in a set's content; None if there is no such case."""
     for index, case in enumerate(get_cases(content)):
         if case.get("eval_id", case.get("evalId")) == eval_case_id:
             return index
@@ -125,7 +125,11 @@ class Folder:
 
 
 class Bucket:
-    """Text files in a bucket of Google Cloud Storage."""
+    """Text files in a bucket of Google Cloud Storage; errors of `gcsfs` are raised unchanged.
+
+    Creating one raises InvalidInputError if `gcsfs` is not installed, and ValueError if there is no such
+    bucket. `options` go to `gcsfs.GCSFileSystem`.
+    """
 
     def __init__(self, name: str, folder: str, options: Mapping[str, Any]) -> None:
         try:
@@ -146,7 +150,7 @@ class Bucket:
         return bytes(self._files.cat_file(full)).decode() if self._files.exists(full) else None
 
     def write_text(self, path: str, text: str) -> None:
-        """Replace a file."""
+        """Write a text to a file, which is created or replaced."""
         self._files.pipe_file(f"{self._root}/{path}", text.encode())
 
     def list_names(self, folder: str, ending: str) -> list[str]:

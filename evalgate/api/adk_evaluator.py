@@ -46,7 +46,8 @@ class AgentEvaluator:
         """Return the `test_config.json` in the folder of a test file, or Google ADK's default criteria.
 
         Raises:
-            InvalidInputError: the file cannot be read, or has unknown keys instead of criteria.
+            InvalidInputError: the file cannot be read, is no object, or has unknown keys and no criteria.
+            pydantic.ValidationError: a value in the file has the wrong form.
         """
         path = Path(test_file).parent / "test_config.json"
         _, defaults = DEFAULT_RULES["adk"]
@@ -71,9 +72,9 @@ class AgentEvaluator:
     ) -> Record:
         """Run an eval set against the agent of a module, and assert that every metric reaches its threshold.
 
-        As in Google's class, the mean of a metric over all turns and runs of a case must reach the threshold.
-        Unlike in that class, a case fails if its agent crashed, or if a metric is errored or says itself that
-        a run failed; an eval set without cases fails.
+        As in Google's class, the mean of a metric over all turns and runs of a case must reach the
+        threshold. Unlike in Google's class, a case fails if its agent crashed, if a metric is errored, or
+        if a metric gives a run the status `failed` by its own rule; an eval set without cases fails, too.
 
         Args:
             agent_module: Dotted path of a package with a member `agent`, or of a module named `agent`; there,
@@ -88,11 +89,13 @@ class AgentEvaluator:
             eval_set_results_manager: Google's or evalgate's; stores the results before a failure is raised.
 
         Raises:
-            AssertionError: a metric misses its threshold; every such metric is named. Or
-                there is no sub-agent `agent_name`.
+            AssertionError: a case fails; every metric and run that failed is named. Or there is no
+                sub-agent `agent_name`.
             ValueError: there is no configuration, the module has no agent, or a manager is given without
                 an `app_name`.
+            ImportError: the module cannot be imported.
             InvalidInputError: the eval set or the configuration is wrong.
+            EvalgateError: the agent cannot be set up.
         """
         if criteria:
             warnings.warn("`criteria` is deprecated: use `eval_config`", DeprecationWarning, stacklevel=2)
@@ -127,21 +130,26 @@ class AgentEvaluator:
     ) -> list[Record]:
         """Evaluate one file, or every `*.test.json` of a folder and its subfolders, one after the other.
 
-        The `test_config.json` in the folder of each file has its criteria; without one, Google ADK's defaults
-        apply. The first file that fails ends the evaluation, as in Google's class.
+        The `test_config.json` in the folder of each file has its criteria; without this file, Google ADK's
+        defaults apply. The first file that fails ends the evaluation, as in Google's class.
 
         Args:
             agent_module: As for `evaluate_eval_set`.
             eval_dataset_file_path_or_dir: A `.test.json` or `.evalset.json` file, or a folder.
             num_runs: Runs of each case.
             agent_name: Name of a sub-agent to evaluate in place of the root agent.
-            initial_session_file: Session that old lists of turns start with.
+            initial_session_file: JSON file with the session that every case starts with; only for files
+                with an old list of turns.
             print_detailed_results: Whether to print a table for each metric that fails.
             app_name: As for `evaluate_eval_set`.
             eval_set_results_manager: As for `evaluate_eval_set`.
 
         Raises:
-            AssertionError, ValueError, InvalidInputError: as for `evaluate_eval_set`.
+            AssertionError: as for `evaluate_eval_set`; also if a session file is given for an eval set.
+            InvalidInputError: as for `evaluate_eval_set`; also if the folder has no `*.test.json`, or a
+                file cannot be read.
+            ValueError, ImportError, EvalgateError: as for `evaluate_eval_set`.
+            pydantic.ValidationError: a value in a `test_config.json` has the wrong form.
         """
         _check_app_name(app_name, eval_set_results_manager)
         return [
@@ -162,11 +170,12 @@ class AgentEvaluator:
     def migrate_eval_data_to_new_schema(
         old_eval_data_file: str, new_eval_data_file: str, initial_session_file: str | None = None
     ) -> None:
-        """Write an old list of turns as an eval set.
+        """Write an old list of turns as an eval set; the new file is created or replaced.
 
         Raises:
             ValueError: a file is not named.
-            InvalidInputError: the old file is wrong, or the new one cannot be written.
+            AssertionError: a session file is given, but the old file holds an eval set already.
+            InvalidInputError: the old file or the session file is wrong, or the new file cannot be written.
         """
         if not old_eval_data_file or not new_eval_data_file:
             raise ValueError("One of old_eval_data_file or new_eval_data_file is empty.")
@@ -198,7 +207,12 @@ def _list_test_files(path: str) -> list[str]:
 
 
 def _load_test_file(path: str, session_file: str | None, *, warns: bool = True) -> EvalSet:
-    """Read an eval set or an old list of turns; `session_file` is for old lists only, as in Google ADK."""
+    """Read an eval set or an old list of turns; an old list causes a DeprecationWarning if `warns` is True.
+
+    Raises:
+        AssertionError: `session_file` is given for an eval set; only old lists take one, as in Google ADK.
+        InvalidInputError: a file is wrong.
+    """
     (eval_set,) = load_sources(path, None, Path.cwd())
     is_old = eval_set.format_name != "adk"
     if is_old and warns:

@@ -1,7 +1,8 @@
 """Google ADK's managers of eval sets, with the signatures of release 2.3.0.
 
-They read and write the same files at the same places. Where Google ADK is installed, they return its own
-types. Unlike there, files are written atomically, and a name cannot lead out of its folder.
+The managers read and write the same files at the same places as Google's. Where Google ADK is installed,
+they return Google's own types. Unlike in ADK, files are written atomically, and a name cannot lead out of
+its folder.
 """
 
 import copy
@@ -40,7 +41,10 @@ _BUCKET_SETS = "evals/eval_sets"
 
 
 class EvalSetsManager(ABC):
-    """A place of eval sets, by app; subclasses read and write whole sets.
+    """Storage for eval sets, by app; subclasses read and write whole sets.
+
+    The managers of files and buckets raise ValueError in every method for a name of an app or eval set that
+    is empty, `.` or `..`, or holds a slash, a backslash or NUL.
 
     >>> issubclass(InMemoryEvalSetsManager, EvalSetsManager)
     True
@@ -66,7 +70,9 @@ class EvalSetsManager(ABC):
         """Return a context that excludes other changes of an app's eval sets."""
 
     def get_eval_set(self, app_name: str, eval_set_id: str) -> Any:
-        """Return an eval set, also one stored as an old list of turns; None if there is no such set.
+        """Return an eval set; None if there is no such set.
+
+        `LocalEvalSetsManager` also reads a file with an old list of turns or cases.
 
         Raises:
             InvalidInputError: with every problem of the file.
@@ -78,7 +84,8 @@ class EvalSetsManager(ABC):
         """Create an empty eval set and return it.
 
         Raises:
-            ValueError: the id has other characters than letters, digits and `_`, or the set exists.
+            ValueError: the id has other characters than `a-z`, `A-Z`, `0-9` and `_`, or the set exists.
+            InvalidInputError: the file cannot be written.
         """
         if not _VALID_ID.fullmatch(eval_set_id):
             raise ValueError("Invalid Eval Set ID. Eval Set ID should have the `^[a-zA-Z0-9_]+$` format")
@@ -92,17 +99,22 @@ class EvalSetsManager(ABC):
         return eval_set
 
     def get_eval_case(self, app_name: str, eval_set_id: str, eval_case_id: str) -> Any:
-        """Return a case; None if there is no such case."""
+        """Return a case; None if there is no such eval set or case.
+
+        Raises:
+            InvalidInputError: with every problem of the eval set's file.
+        """
         eval_set = self.get_eval_set(app_name, eval_set_id)
         cases = eval_set.eval_cases if eval_set is not None else ()
         return next((case for case in cases if case.eval_id == eval_case_id), None)
 
     def add_eval_case(self, app_name: str, eval_set_id: str, eval_case: Any) -> None:
-        """Add a case to an eval set.
+        """Add a case at the end of an eval set.
 
         Raises:
             NotFoundError: there is no such eval set.
             ValueError: the set has a case with this id.
+            InvalidInputError: the case or the set's file is wrong, or the file has the id of another set.
         """
 
         def add(content: dict[str, Any]) -> None:
@@ -113,10 +125,11 @@ class EvalSetsManager(ABC):
         self._change_eval_set(app_name, eval_set_id, add)
 
     def update_eval_case(self, app_name: str, eval_set_id: str, updated_eval_case: Any) -> None:
-        """Replace the case with the same id; it keeps its place.
+        """Replace the case with the same id; the new case takes the place of the old one.
 
         Raises:
             NotFoundError: there is no such eval set or case.
+            InvalidInputError: the case or the set's file is wrong, or the file has the id of another set.
         """
 
         def update(content: dict[str, Any]) -> None:
@@ -130,6 +143,7 @@ class EvalSetsManager(ABC):
 
         Raises:
             NotFoundError: there is no such eval set or case.
+            InvalidInputError: the set's file is wrong, or has the id of another set.
         """
 
         def delete(content: dict[str, Any]) -> None:
@@ -140,7 +154,7 @@ class EvalSetsManager(ABC):
     def _change_eval_set(
         self, app_name: str, eval_set_id: str, change: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Change the content of a set; keys that ADK does not know are kept.
+        """Change and store the content of a set; keys that ADK does not know are kept.
 
         Raises:
             NotFoundError: there is no such eval set.
@@ -187,7 +201,7 @@ class InMemoryEvalSetsManager(EvalSetsManager):
         self._changes = threading.Lock()
 
     def list_eval_sets(self, app_name: str) -> list[str]:
-        """Return the ids of an app's eval sets; none for an unknown app."""
+        """Return the ids of an app's eval sets, the oldest set first; [] for an unknown app."""
         return list(self._contents.get(app_name, {}))
 
     @override
@@ -293,7 +307,7 @@ class GcsEvalSetsManager(EvalSetsManager):
         return found
 
     def list_eval_sets(self, app_name: str) -> list[str]:
-        """Return the ids of an app's eval sets, sorted; none for an unknown app."""
+        """Return the ids of an app's eval sets, sorted; [] for an unknown app."""
         return self._bucket.list_names(f"{check_name(app_name)}/{_BUCKET_SETS}", _EVAL_SET_ENDING)
 
     @staticmethod

@@ -30,7 +30,10 @@ class _Done:
 
 
 class EvalSetResultsManager(ABC):
-    """A place of results, by app.
+    """Storage for the results of eval sets, by app; subclasses choose the place.
+
+    Every method raises ValueError for a name of an app that is empty, `.` or `..`, or holds a slash, a
+    backslash or NUL.
 
     >>> issubclass(LocalEvalSetResultsManager, EvalSetResultsManager)
     True
@@ -44,7 +47,7 @@ class EvalSetResultsManager(ABC):
 
     @abstractmethod
     def list_eval_set_results(self, app_name: str) -> list[str]:
-        """Return the ids of an app's results; none for an unknown app."""
+        """Return the ids of an app's results; [] for an unknown app."""
 
     def save_eval_set_result(
         self, app_name: str | Record, eval_set_id: str = "", eval_case_results: Sequence[Any] = ()
@@ -52,7 +55,11 @@ class EvalSetResultsManager(ABC):
         """Store the results of an eval set under a new id, `<app>_<eval set>_<time>`.
 
         `app_name` may be the `Record` of `AgentEvaluator.evaluate_eval_set` instead of all three arguments,
-        as in ADK's guide. Awaiting the call is optional.
+        as in ADK's guide. The results are stored at once: awaiting the returned object is optional.
+
+        Raises:
+            InvalidInputError: the file cannot be written.
+            pydantic.ValidationError: a result has the wrong form.
         """
         if isinstance(app_name, Record):
             save_record(self, app_name, app_name.agent.app_name)
@@ -80,6 +87,8 @@ class EvalSetResultsManager(ABC):
 
         Raises:
             NotFoundError: there is no such result.
+            InvalidInputError: the file cannot be read or is wrong; with every problem of its content.
+            ValueError: the id is empty, `.` or `..`, or holds a backslash or NUL.
         """
         name = check_name(eval_set_result_id.replace("/", "_"))
         text = self._files.read_text(self._locate(app_name, name))
@@ -103,7 +112,7 @@ def save_record(manager: Any, record: Record, app_name: str) -> None:
 class LocalEvalSetResultsManager(EvalSetResultsManager):
     """Results in files `<agents_dir>/<app>/.adk/eval_history/<id>.evalset_result.json`.
 
-    ADK's guide calls the folder `results_dir`; both names are accepted.
+    ADK's guide calls the folder `results_dir`. Give it by one of both names: otherwise TypeError is raised.
 
     >>> manager = LocalEvalSetResultsManager(agents_dir="agents")
     >>> _ = manager.save_eval_set_result("my_app", "suite", [])
@@ -119,7 +128,7 @@ class LocalEvalSetResultsManager(EvalSetResultsManager):
         self._files = Folder(self._agents_dir)
 
     def list_eval_set_results(self, app_name: str) -> list[str]:
-        """Return the ids of an app's results, the oldest first; none for an unknown app."""
+        """Return the ids of an app's results, the oldest file first; [] for an unknown app."""
         found = (self._agents_dir / check_name(app_name) / HISTORY_FOLDER).glob(f"*{RESULT_ENDING}")
         by_age = sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
         return [path.name.removesuffix(RESULT_ENDING) for path in by_age]
@@ -148,7 +157,7 @@ class GcsEvalSetResultsManager(EvalSetResultsManager):
         self._files = self._bucket = Bucket(bucket_name, eval_storage_dir, kwargs)
 
     def list_eval_set_results(self, app_name: str) -> list[str]:
-        """Return the ids of an app's results, sorted; none for an unknown app."""
+        """Return the ids of an app's results, sorted; [] for an unknown app."""
         return self._bucket.list_names(f"{check_name(app_name)}/{_BUCKET_HISTORY}", RESULT_ENDING)
 
     def _locate(self, app_name: str, name: str) -> str:

@@ -279,11 +279,11 @@ _MODELS: dict[ModelName, tuple[str, type[BaseModel]]] = {
     "EvalSetResult": ("eval_result", EvalSetResult),
     "Invocation": ("eval_case", Invocation),
 }
-"""Name of a type to Google's module of it, and to the type of the library."""
+"""Name of a type to Google's module that has the type, and to evalgate's type."""
 
 
 def get_adk_type(name: ModelName) -> Any:
-    """Return Google ADK's type of that name if it is installed, else evalgate's.
+    """Return Google ADK's type with this name if Google ADK is installed, else evalgate's type.
 
     >>> get_adk_type("EvalSet").__name__
     'EvalSet'

@@ -174,7 +174,9 @@ class Evaluator(Protocol):
 class TrajectoryMatch:
     """Share of the calls that are equal at their place in the list, in names and arguments.
 
-    An invocation without any call scores 0.0, as in adk-rs.
+    The longer of both lists, the expected and the actual one, counts as a whole. An invocation without any
+    call scores 0.0, as in adk-rs. A threshold that is no finite number of at least 0 raises
+    InvalidInputError.
 
     >>> TrajectoryMatch().threshold
     1.0
@@ -193,6 +195,9 @@ class TrajectoryMatch:
 
 class ResponseMatch:
     """Share of the expected words that occur in the response, in lower case and in any order.
+
+    An invocation that expects no word scores 1.0. A threshold that is no finite number of at least 0 raises
+    InvalidInputError.
 
     >>> ResponseMatch().threshold
     0.8
@@ -243,7 +248,7 @@ class EvalResult(BaseModel):
     eval_set_id: str
     eval_case_id: str
     scores: dict[str, EvalScore]
-    """By the evaluator's name: the mean over the invocations, and theirs in `details["per_invocation"]`."""
+    """Name of an evaluator to its mean score; `details["per_invocation"]` has the scores of invocations."""
     overall_status: EvalStatus
     """PASSED if every metric passed, else FAILED."""
 
@@ -304,18 +309,20 @@ class EvalRunner:
             raise InvalidInputError(f"two evaluators have the name `{repeated[0]}`")
 
     async def run_set(self, eval_set: EvalSet) -> EvalReport:
-        """Run every case in order; each has a session of its own.
+        """Run and score every case in order; each case has a session of its own.
 
         Raises:
-            InvalidInputError: the agent or the set cannot be used.
+            InvalidInputError: the agent or the set cannot be used, or an evaluator returned no `EvalScore`.
+            EvalgateError: the agent cannot be set up.
+            Exception: an evaluator raised it.
         """
         return EvalReport(results=await self._run_cases(eval_set.eval_set_id, eval_set.eval_cases))
 
     async def run_case(self, set_id: str, case: EvalCase) -> EvalResult:
-        """Run one case.
+        """Run and score one case; `set_id` is the id of the eval set for the result.
 
         Raises:
-            InvalidInputError: the agent or the case cannot be used.
+            InvalidInputError, EvalgateError, Exception: as for `run_set`.
         """
         [result] = await self._run_cases(set_id, [case])
         return result
@@ -371,7 +378,7 @@ _UNANSWERED = EvalScore(score=0.0, status=EvalStatus.FAILED)
 
 
 def combine_scores(scores: Sequence[EvalScore], error: str = "") -> EvalScore:
-    """Return the score of a metric over the invocations of a case, at least one.
+    """Return the score of a metric over the invocations of a case; `scores` must not be empty.
 
     The score is the mean. The status is ERROR if any status is ERROR, else PASSED if all are PASSED, else
     FAILED. `error`, the reason why the agent did not answer, is added to the details.

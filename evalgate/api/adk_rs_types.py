@@ -17,7 +17,10 @@ Part = dict[str, Any]
 
 
 class _SerdeModel(BaseModel):
-    """A type of adk-rs: unknown keys are ignored, null counts as absent, absent values are not written."""
+    """A type of adk-rs: unknown keys are ignored, null counts as absent, and `omitted` is not written.
+
+    All other fields are written, also if they are None or empty.
+    """
 
     model_config = ConfigDict(extra="ignore", populate_by_name=True)
     omitted: ClassVar[frozenset[str]] = frozenset()

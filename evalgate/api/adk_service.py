@@ -58,7 +58,7 @@ class InferenceConfig(_RequestModel):
 
 
 class InferenceRequest(_RequestModel):
-    """The cases to hold conversations for; without ids, all of the set.
+    """The cases to hold conversations for; without ids, all cases of the set.
 
     >>> InferenceRequest(app_name="a", eval_set_id="s", inference_config=InferenceConfig()).eval_case_ids
     """
@@ -136,7 +136,7 @@ def _create_session_id() -> str:
 
 
 class LocalEvalService:
-    """Holds conversations and evaluates them, which can be used separately.
+    """Service that holds conversations and scores them, as two steps that can be used separately.
 
     >>> import asyncio
     >>> from evalgate.api.adk_managers import InMemoryEvalSetsManager
@@ -181,11 +181,14 @@ class LocalEvalService:
         self._create_session_id = session_id_supplier
 
     async def perform_inference(self, inference_request: InferenceRequest) -> AsyncIterator[InferenceResult]:
-        """Hold a conversation for each case, and yield each as soon as it is over.
+        """Hold a conversation for each case, and yield its result as soon as the conversation is over.
+
+        A conversation that the agent does not answer is yielded with the status FAILURE.
 
         Raises:
             NotFoundError: there is no such eval set or case.
-            InvalidInputError: the eval set or the agent cannot be used.
+            InvalidInputError: the eval set cannot be used.
+            EvalgateError: the agent cannot be set up.
         """
         request = inference_request
         found = self._eval_sets.get_eval_set(request.app_name, request.eval_set_id)
@@ -223,10 +226,11 @@ class LocalEvalService:
         )
 
     async def evaluate(self, evaluate_request: EvaluateRequest) -> AsyncIterator[Any]:
-        """Score conversations, and yield an `EvalCaseResult` for each, in their order.
+        """Score conversations, and yield an `EvalCaseResult` for each, in the order of the conversations.
 
-        The results are stored by eval set after the last one. Several conversations with the same case are
-        several runs of it.
+        Several conversations with the same case are several runs of the case. If the service has a manager
+        of results, the results of each eval set are stored after the last one was yielded: iterate to the
+        end.
 
         Raises:
             NotFoundError: there is no such case.

@@ -1,7 +1,7 @@
 """Google ADK's types of evaluation, for programs without Google ADK: they read and write the same files.
 
-Google ADK's types are accepted in place of these and, if it is installed, returned. Field names, defaults and
-keys in files are those of 2.3.0; keys are read in snake_case and camelCase.
+Google ADK's types are accepted in place of these types, and returned if Google ADK is installed. Field
+names, defaults and keys in files are those of ADK 2.3.0; keys are read in snake_case and camelCase.
 """
 
 from typing import Any, Self

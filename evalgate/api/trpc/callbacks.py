@@ -10,12 +10,12 @@ from evalgate.api.trpc.requests import EvaluateRequest, InferenceRequest, Infere
 from evalgate.api.trpc.results import EvalCaseResult, EvalSetResult, parse_status
 
 Context: TypeAlias = Mapping[str, Any]
-"""Values that callbacks pass on; the first callback of a phase gets an empty one."""
+"""Values that callbacks pass on; the first callback of a phase gets an empty mapping."""
 
 
 @dataclass
 class BeforeInferenceSetArgs:
-    """Before the inference of an eval set; changes of the request take effect.
+    """Arguments of a callback before the inference of an eval set; changes of the request take effect.
 
     >>> BeforeInferenceSetArgs(InferenceRequest("app", "set")).request.eval_set_id
     'set'
@@ -26,7 +26,7 @@ class BeforeInferenceSetArgs:
 
 @dataclass
 class AfterInferenceSetArgs:
-    """After the inference of an eval set.
+    """Arguments of a callback after the inference of an eval set.
 
     >>> AfterInferenceSetArgs(InferenceRequest("app", "set"), [], None, 0.0).results
     []
@@ -42,7 +42,7 @@ class AfterInferenceSetArgs:
 
 @dataclass
 class BeforeInferenceCaseArgs:
-    """Before the inference of a case.
+    """Arguments of a callback before the inference of a case.
 
     >>> BeforeInferenceCaseArgs(InferenceRequest("app", "set"), "case", "session").eval_case_id
     'case'
@@ -55,7 +55,9 @@ class BeforeInferenceCaseArgs:
 
 @dataclass
 class AfterInferenceCaseArgs:
-    """After the inference of a case; `result.status` and `result.error_message` say whether it failed.
+    """Arguments of a callback after the inference of a case.
+
+    `result.status` and `result.error_message` say whether the inference failed.
 
     >>> result = InferenceResult("app", "set", "case", status="passed")
     >>> AfterInferenceCaseArgs(InferenceRequest("app", "set"), result, None, 0.0).result.status
@@ -72,7 +74,9 @@ class AfterInferenceCaseArgs:
 
 @dataclass
 class BeforeEvaluateSetArgs:
-    """Before the results of an eval set are scored; changes of the request take effect.
+    """Arguments of a callback before the results of an eval set are scored.
+
+    Changes of the request take effect.
 
     >>> BeforeEvaluateSetArgs(EvaluateRequest("app", "set")).request.inference_results
     []
@@ -83,7 +87,7 @@ class BeforeEvaluateSetArgs:
 
 @dataclass
 class AfterEvaluateSetArgs:
-    """After the results of an eval set were scored.
+    """Arguments of a callback after the results of an eval set were scored.
 
     >>> AfterEvaluateSetArgs(EvaluateRequest("app", "set"), None, ValueError("no"), 0.0).result is None
     True
@@ -100,7 +104,7 @@ class AfterEvaluateSetArgs:
 
 @dataclass
 class BeforeEvaluateCaseArgs:
-    """Before a case is scored.
+    """Arguments of a callback before a case is scored.
 
     >>> BeforeEvaluateCaseArgs(EvaluateRequest("app", "set"), "case").eval_case_id
     'case'
@@ -112,7 +116,9 @@ class BeforeEvaluateCaseArgs:
 
 @dataclass
 class AfterEvaluateCaseArgs:
-    """After a case was scored; `result.final_eval_status` and `result.error_message` say whether it failed.
+    """Arguments of a callback after a case was scored.
+
+    `result.final_eval_status` and `result.error_message` say whether the case failed.
 
     >>> inference, result = InferenceResult("app", "set", "case"), EvalCaseResult(eval_id="case")
     >>> AfterEvaluateCaseArgs(EvaluateRequest("app", "set"), inference, result, None, 0.0).result.eval_id
@@ -130,10 +136,10 @@ class AfterEvaluateCaseArgs:
 
 @dataclass(frozen=True)
 class CallbackResult:
-    """The context for later callbacks, in the place of the one that the callback got.
+    """The context for later callbacks, in place of the context that this callback got.
 
-    A context from a callback of the set reaches all later callbacks of the phase. One from a callback of a
-    case reaches only the later callbacks of that case.
+    A context from a callback of the set reaches all later callbacks of the phase. A context from a callback
+    of a case reaches only the later callbacks of the same case.
 
     >>> CallbackResult({"span": 7}).context["span"]
     7
@@ -222,13 +228,13 @@ class Callbacks:
         self._hooks["after_evaluate_case"].append((name, hook))
 
     async def run_point(self, point: str, context: Context, args: object, where: str) -> Context:
-        """Call the functions of a point in order, and return the context that the last one passes on.
+        """Call the functions of a point in order, and return the context for the next point.
 
         Args:
-            point: Name of the point, as the fields of `Callback` are named.
-            context: Context of the first function.
-            args: Arguments of all of them.
-            where: What is under way, for errors: `app=…, evalSetID=…`.
+            point: Name of the point: a field of `Callback`.
+            context: Context for the first function.
+            args: Arguments for each function.
+            where: Text for errors that names app and eval set: `app=…, evalSetID=…`.
 
         Raises:
             CallbackError: a function raised an exception, returned neither None nor a `CallbackResult`,
@@ -261,7 +267,7 @@ async def _call_hook(
 
 
 def _read_statuses(args: object) -> None:
-    """Read the statuses that a callback may have set, in any case.
+    """Convert the statuses that a callback may have set to small letters.
 
     Raises:
         ValueError: a status is unknown.

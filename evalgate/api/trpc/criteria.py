@@ -1,8 +1,9 @@
 """Metrics and criteria of tRPC-Agent-Go as objects.
 
-A criterion may hold a function of its own in `compare`. As in tRPC-Agent-Go it decides in place of the
-built-in rules unless `ignore` is set, files cannot hold it, and an exception that it raises is a mismatch
-with the exception's text as its reason. Unlike there, a result that is no bool fails the case.
+A criterion may hold a function in `compare`. As in tRPC-Agent-Go, the function decides in place of the
+built-in rules unless `ignore` is set, and files cannot hold the function. An exception of the function is a
+mismatch, with the exception's text as the reason. Unlike in tRPC-Agent-Go, a result that is no bool fails
+the case.
 """
 
 import math
@@ -122,9 +123,10 @@ class Rubric(WireModel):
 
 
 class JudgeModelOptions(WireModel):
-    """The model that judges. `${NAME}` in its texts is replaced by the environment variable NAME.
+    """The model that judges. `${NAME}` in the texts is replaced by the environment variable NAME.
 
-    Unlike in tRPC-Agent-Go the key may only be given as such a placeholder, which stays unexpanded in files.
+    Unlike in tRPC-Agent-Go, `api_key` may only be given as a placeholder `${NAME}`, which stays unexpanded
+    in files.
 
     >>> JudgeModelOptions(provider_name="openai", model_name="gpt-4o", num_samples=3).to_wire()
     {'providerName': 'openai', 'modelName': 'gpt-4o', 'numSamples': 3}
@@ -188,7 +190,10 @@ class EvalMetric(WireModel):
 
 
 def require_threshold(metric: EvalMetric) -> None:
-    """Raise InvalidInputError unless a metric has a finite threshold, which code may have changed."""
+    """Raise InvalidInputError unless the argument is an `EvalMetric` with a finite number as threshold.
+
+    Code may have changed the threshold after the metric was validated.
+    """
     require_instance("metric", metric, EvalMetric)
     threshold: object = metric.threshold
     is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)

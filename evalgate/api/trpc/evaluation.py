@@ -63,19 +63,23 @@ class AgentEvaluator:
         self.close()
 
     def close(self) -> None:
-        """End the evaluator. Managers belong to the caller, and stay open."""
+        """End the evaluator: `evaluate` then raises InvalidInputError. Its managers stay open."""
         self._is_closed = True
 
     def evaluate(self, eval_set_id: str, *, eval_case_ids: Sequence[str] = ()) -> EvaluationResult:
-        """Evaluate an eval set; the blocking form of `evaluate_async`, also for notebooks."""
+        """Evaluate an eval set; the blocking form of `evaluate_async`, also for notebooks.
+
+        Raises:
+            InvalidInputError, EvalgateError: as for `evaluate_async`.
+        """
         return run_blocking(lambda: self.evaluate_async(eval_set_id, eval_case_ids=eval_case_ids))
 
     async def evaluate_async(
         self, eval_set_id: str, *, eval_case_ids: Sequence[str] = ()
     ) -> EvaluationResult:
-        """Run the cases of an eval set, score them, and keep one result with all runs.
+        """Run the cases of an eval set, score them, save one result with all runs, and return it.
 
-        Nothing is kept if a callback of a set fails.
+        Nothing is saved if an error is raised. A case that fails raises no error, but is `failed`.
 
         Args:
             eval_set_id: The eval set.
@@ -84,9 +88,9 @@ class AgentEvaluator:
         Raises:
             NotFoundError: there is no such eval set or case, or no evaluator of a metric. Unlike in
                 tRPC-Agent-Go, a metric without an evaluator is not left out.
-            InvalidInputError: a file or a criterion is wrong.
-            CallbackError: a callback failed.
-            EvalgateError: the agent cannot be set up.
+            InvalidInputError: a file, a criterion or an argument is wrong, or the evaluator is closed.
+            CallbackError: a callback failed, except one of a case's inference, which fails only the case.
+            EvalgateError: the agent cannot be set up, or the result cannot be saved.
         """
         if self._is_closed:
             raise InvalidInputError("the evaluator is closed")
@@ -164,7 +168,8 @@ def new(
     Args:
         app_name: Name of the app, below which managers keep eval sets, metrics and results.
         runner: An agent as `evalgate.evaluate` takes it. None is enough for recorded cases.
-        eval_set_manager: Default: files below the working folder; so are those of the other managers.
+        eval_set_manager: Keeps the eval sets. Each of the three managers is by default that of files below
+            the working folder.
         metric_manager: Keeps the metrics of eval sets.
         eval_result_manager: Keeps the results.
         registry: Default: the built-in evaluators.
@@ -177,8 +182,8 @@ def new(
         eval_case_parallel_evaluation_enabled: Whether to score cases at once instead of one by one.
         timeout: Seconds that one turn of the agent may take.
         judge: `PROVIDER/MODEL` that judges in the place of each metric's model.
-        evaluation_service: A service of the caller, which then replaces the runner and all other parts but
-            the metrics and the results.
+        evaluation_service: A service of the caller. Then only `metric_manager`, `eval_result_manager` and
+            `num_runs` are used besides it.
 
     Raises:
         InvalidInputError: an argument is wrong.

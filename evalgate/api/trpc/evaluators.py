@@ -99,9 +99,9 @@ class Registry:
 
 
 class BuiltInEvaluator:
-    """One of tRPC-Agent-Go's evaluators, by evalgate's metric of the same name.
+    """One of tRPC-Agent-Go's evaluators, implemented by evalgate's metric of the same name.
 
-    Unlike there, a turn that a metric does not judge is `not_evaluated` and stays out of the mean.
+    Unlike in tRPC-Agent-Go, a turn that a metric does not judge is `not_evaluated` and is not in the mean.
     """
 
     def __init__(self, name: str) -> None:
@@ -121,7 +121,7 @@ class BuiltInEvaluator:
     async def evaluate(
         self, actuals: Sequence[Invocation], expecteds: Sequence[Invocation], metric: EvalMetric
     ) -> EvaluateResult:
-        """Return the scores of the actual turns, which are as many as the expected turns.
+        """Return the scores of the actual turns; there must be as many expected turns.
 
         Raises:
             InvalidInputError: the criterion is wrong, is of another kind, or names no model that can judge.

@@ -1,4 +1,4 @@
-"""Run an agent on the cases of tRPC-Agent-Go, and write what it did as that framework's turns."""
+"""Run an agent on the cases of tRPC-Agent-Go, and convert its replies to turns of tRPC-Agent-Go."""
 
 import os
 import uuid
@@ -33,7 +33,7 @@ def build_runner(runner: object, *, concurrency: int, timeout: float | None) -> 
 
     Args:
         runner: `KIND:WHAT` as on the command line; a function, an object or an agent of a framework, which
-            runs in this process; or an `evalgate.core.protocols.Agent`.
+            runs in this process; or an `evalgate.core.protocols.Agent`, which is returned as it is.
         concurrency: Conversations at once.
         timeout: Seconds that one turn may take; None: the default.
 

@@ -56,7 +56,9 @@ class InMemoryEvalSetManager(StoredEvalSetManager):
 
 
 class FsspecEvalSetManager(StoredEvalSetManager):
-    """Eval sets behind an fsspec URL: `s3://bucket/folder`, `gs://…`; options are those of its driver.
+    """Eval sets behind an fsspec URL: `s3://bucket/folder`, `gs://…`; `options` go to the URL's driver.
+
+    Creating one raises InvalidInputError if fsspec or the driver is missing, or if the URL is wrong.
 
     >>> FsspecEvalSetManager("memory://sets").create("math-eval-app", "math-basic").eval_set_id
     'math-basic'
@@ -69,7 +71,9 @@ class FsspecEvalSetManager(StoredEvalSetManager):
 class SqlEvalSetManager(StoredEvalSetManager):
     """Eval sets in the table `<table_prefix>evalgate_eval_sets` of a database that SQLAlchemy knows.
 
-    The table is evalgate's own; tRPC-Agent-Go's MySQL managers have others.
+    The table is evalgate's own; tRPC-Agent-Go's MySQL managers have other tables. Creating one raises
+    InvalidInputError if SQLAlchemy or the driver is missing or the URL is wrong, and StorageError if the
+    database cannot be reached.
 
     >>> SqlEvalSetManager("sqlite://").create("math-eval-app", "math-basic").eval_set_id
     'math-basic'
@@ -123,7 +127,7 @@ class InMemoryMetricManager(StoredMetricManager):
 
 
 class FsspecMetricManager(StoredMetricManager):
-    """Metrics behind an fsspec URL; options are those of its driver.
+    """Metrics behind an fsspec URL; options and errors are those of `FsspecEvalSetManager`.
 
     >>> FsspecMetricManager("memory://metrics").list("app", "set")
     []
@@ -135,6 +139,8 @@ class FsspecMetricManager(StoredMetricManager):
 
 class SqlMetricManager(StoredMetricManager):
     """Metrics in the table `<table_prefix>evalgate_metrics` of a database that SQLAlchemy knows.
+
+    Creating one raises the errors of `SqlEvalSetManager`.
 
     >>> SqlMetricManager("sqlite://").list("app", "set")
     []
@@ -172,7 +178,7 @@ class InMemoryEvalResultManager(StoredEvalResultManager):
 
 
 class FsspecEvalResultManager(StoredEvalResultManager):
-    """Results behind an fsspec URL; options are those of its driver.
+    """Results behind an fsspec URL; options and errors are those of `FsspecEvalSetManager`.
 
     >>> FsspecEvalResultManager("memory://results").list("app")
     []
@@ -184,6 +190,8 @@ class FsspecEvalResultManager(StoredEvalResultManager):
 
 class SqlEvalResultManager(StoredEvalResultManager):
     """Results in the table `<table_prefix>evalgate_eval_set_results` of a database that SQLAlchemy knows.
+
+    Creating one raises the errors of `SqlEvalSetManager`.
 
     >>> SqlEvalResultManager("sqlite://").list("app")
     []

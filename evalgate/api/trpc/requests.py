@@ -96,7 +96,7 @@ class PerInvocationResult:
 
 @dataclass
 class EvaluateResult:
-    """The scores of an evaluator: one result a turn, and that of the whole run.
+    """The scores of an evaluator: a result for each turn, and the score of the whole run.
 
     >>> EvaluateResult(overall_score=1.0, overall_status="passed").per_invocation_results
     []

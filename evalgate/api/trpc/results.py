@@ -1,4 +1,4 @@
-"""The results of tRPC-Agent-Go as objects: those of `.evalset_result.json`, and those of an evaluator."""
+"""The results of tRPC-Agent-Go as objects: in `.evalset_result.json`, and returned by `AgentEvaluator`."""
 
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast, get_args
 
@@ -14,7 +14,7 @@ EvalStatus: TypeAlias = Literal["passed", "failed", "not_evaluated", "unknown", 
 
 
 def parse_status(status: object) -> EvalStatus:
-    """Return a status that is given in any case.
+    """Return the status with this name, in small or capital letters; "" is a status, too.
 
     Raises:
         ValueError: the status is unknown.

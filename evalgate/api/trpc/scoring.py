@@ -19,7 +19,7 @@ from evalgate.api.trpc.summaries import summarize_statuses
 async def score_case(
     case: EvalCase, inference: InferenceResult, metrics: Sequence[EvalMetric], registry: Registry
 ) -> EvalCaseResult:
-    """Return the result of a case. If one metric raises an error, the case fails and has no scores."""
+    """Return the result of a case; if its inference failed or a metric raises, it fails without scores."""
     result = EvalCaseResult(
         eval_set_id=inference.eval_set_id,
         eval_id=inference.eval_case_id,
@@ -120,7 +120,7 @@ def _build_overall(metric: EvalMetric, found: EvaluateResult) -> EvalMetricResul
         found.overall_score,
         found.overall_status,
         EvalMetricResultDetails(
-            reason=";".join(each.reason for each in details),  # empty reasons included, as in the original
+            reason=";".join(each.reason for each in details),  # empty reasons included, as in tRPC-Agent-Go
             score=found.overall_score,
             rubric_scores=[rubric for each in details for rubric in each.rubric_scores],
         ),

@@ -104,8 +104,8 @@ class LocalService:
             judge: `PROVIDER/MODEL` that judges in the place of each metric's model.
 
         Raises:
-            InvalidInputError: an argument has a wrong type, the parallelism is not positive, or the judge is
-                not named in that form.
+            InvalidInputError: an argument has a wrong type, the parallelism is not positive, or the judge
+                is not named as `PROVIDER/MODEL`.
         """
         given = {"eval_case_parallelism": eval_case_parallelism, "timeout": timeout, "judge": judge}
         check_arguments(given)
@@ -137,11 +137,19 @@ class LocalService:
                 _kept_runner.reset(token)
 
     def inference(self, request: InferenceRequest) -> list[InferenceResult]:
-        """Run the agent on the cases of an eval set; the blocking form of `inference_async`."""
+        """Run the agent on the cases of an eval set; the blocking form of `inference_async`.
+
+        Raises:
+            InvalidInputError, EvalgateError: as for `inference_async`.
+        """
         return run_blocking(lambda: self.inference_async(request))
 
     def evaluate(self, request: EvaluateRequest) -> EvalSetResult:
-        """Score the results of the inference; the blocking form of `evaluate_async`."""
+        """Score the results of the inference; the blocking form of `evaluate_async`.
+
+        Raises:
+            InvalidInputError, EvalgateError: as for `evaluate_async`.
+        """
         return run_blocking(lambda: self.evaluate_async(request))
 
     async def inference_async(self, request: InferenceRequest) -> list[InferenceResult]:
@@ -233,7 +241,7 @@ class LocalService:
         return result
 
     async def evaluate_async(self, request: EvaluateRequest) -> EvalSetResult:
-        """Score what the inference returned, and keep the result if there is a manager for it.
+        """Score the results of an inference, and save the result if the service has a manager of results.
 
         A case that cannot be scored has the status `failed` and an error message; the others go on. Secrets
         of this process's environment are hidden in the result.
@@ -241,7 +249,9 @@ class LocalService:
         Raises:
             NotFoundError: there is no such eval set or case, or no evaluator of a metric. Unlike in
                 tRPC-Agent-Go, a metric without an evaluator is not left out.
-            CallbackError: a callback failed; then nothing is kept.
+            InvalidInputError: a metric or the eval set is wrong, as `check_metrics` finds.
+            StorageError: the result cannot be saved.
+            CallbackError: a callback failed; then nothing is saved.
         """
         where = f"app={request.app_name}, evalSetID={request.eval_set_id}"
         run_point = self._callbacks.run_point
@@ -262,6 +272,8 @@ class LocalService:
 
     def check_metrics(self, request: EvaluateRequest) -> None:
         """Check that every metric of a request can be evaluated, before an agent is run.
+
+        Unknown keys of a metric cause a warning.
 
         Raises:
             NotFoundError: a metric has no evaluator.
@@ -352,7 +364,7 @@ def _refuse_repeats(eval_set_id: str, what: str, names: Iterable[str]) -> None:
 
 
 def _warn_of_unknown_keys(metric: EvalMetric, evaluator: Evaluator) -> None:
-    """Warn of a metric's unknown keys: with a misspelt `threshold`, all scores would pass at 0.
+    """Warn of a metric's unknown keys: if `threshold` is misspelt, every score reaches its default 0.
 
     For a user's evaluator, which may read more keys, warn only of probable misspellings.
     """

@@ -53,15 +53,21 @@ class SqlStore:
         self._select = sa.select
 
     def read(self, app_name: str, name: str) -> bytes | None:
-        """Return a document, or None if there is none."""
+        """Return a document, or None if there is none.
+
+        Raises:
+            StorageError: the table cannot be read.
+        """
         with self._lock, _translate_errors(self._table.name), self._engine.connect() as connection:
             return self._find(connection, app_name, name)
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace a document by the text that `update` returns for its text; delete it for None.
+        """Replace a document by the text that `update` returns; delete the document if that is None.
+
+        `update` gets the present text, None if absent, and may be called up to five times.
 
         Raises:
-            StorageError: the change failed in every attempt.
+            StorageError: the table cannot be used, or the change failed in every attempt.
         """
         from sqlalchemy.exc import IntegrityError, OperationalError
 
@@ -99,7 +105,11 @@ class SqlStore:
         return None if text is None else text.encode()
 
     def list(self, app_name: str) -> Sequence[str]:
-        """Return the names of an app's documents."""
+        """Return the names of an app's documents, in any order.
+
+        Raises:
+            StorageError: the table cannot be read.
+        """
         query = self._select(self._table.c.name).where(self._table.c.app_name == app_name)
         with self._lock, _translate_errors(self._table.name), self._engine.connect() as connection:
             return [str(name) for name in connection.execute(query).scalars()]

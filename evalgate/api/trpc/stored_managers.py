@@ -47,7 +47,11 @@ class _StoredManager:
 
 
 class StoredEvalSetManager(_StoredManager):
-    """An `EvalSetManager` over a store of documents; its subclasses choose the store."""
+    """An `EvalSetManager` over a store of documents; its subclasses choose the store.
+
+    Every method raises InvalidInputError for a name that cannot be one part of a path or for a stored file
+    that is wrong, and StorageError if the store cannot be used.
+    """
 
     def get(self, app_name: str, eval_set_id: str) -> EvalSet:
         """Return an eval set.
@@ -105,12 +109,15 @@ class StoredEvalSetManager(_StoredManager):
         return eval_set.eval_cases[_find_case(eval_set, eval_case_id)]
 
     def add_case(self, app_name: str, eval_set_id: str, eval_case: EvalCase) -> None:
-        """Add a case at the end, with the time in place of missing timestamps of the case and its turns.
+        """Add a copy of a case at the end of an eval set.
+
+        In the copy, the case and the turns of its `conversation` get the time if they have no timestamp.
 
         Raises:
             NotFoundError: there is no such eval set.
             AlreadyExistsError: the eval set has a case with this id.
-            InvalidInputError: the case holds what JSON cannot, such as NaN.
+            InvalidInputError: the case has no id, is no `EvalCase`, or holds a value that JSON cannot hold,
+                such as NaN.
         """
         _require_case(eval_case)
 
@@ -130,6 +137,7 @@ class StoredEvalSetManager(_StoredManager):
 
         Raises:
             NotFoundError: there is no such eval set or case.
+            InvalidInputError: as for `add_case`.
         """
         _require_case(eval_case)
 
@@ -181,10 +189,14 @@ def _find_case(eval_set: EvalSet, eval_case_id: str) -> int:
 
 
 class StoredMetricManager(_StoredManager):
-    """A `MetricManager` over a store of documents; its subclasses choose the store."""
+    """A `MetricManager` over a store of documents; its subclasses choose the store.
+
+    Every method raises InvalidInputError for a name that cannot be one part of a path or for a stored file
+    that is wrong, and StorageError if the store cannot be used.
+    """
 
     def list(self, app_name: str, eval_set_id: str) -> list[str]:
-        """Return the names of an eval set's metrics in their order; none if there is no file."""
+        """Return the names of an eval set's metrics in their order; [] if no metric is stored."""
         return [metric.metric_name for metric in self._read(app_name, eval_set_id)]
 
     def get(self, app_name: str, eval_set_id: str, metric_name: str) -> EvalMetric:
@@ -197,11 +209,12 @@ class StoredMetricManager(_StoredManager):
         return metrics[_find_metric(metrics, metric_name, f"{app_name}/{eval_set_id}")]
 
     def add(self, app_name: str, eval_set_id: str, metric: EvalMetric) -> None:
-        """Add a metric.
+        """Add a metric at the end.
 
         Raises:
             AlreadyExistsError: the name is taken.
-            InvalidInputError: the metric's threshold is no finite number.
+            InvalidInputError: the metric has no name, its threshold is no finite number, or its criterion
+                has a function, which only an InMemoryMetricManager keeps.
         """
         require_threshold(metric)
 
@@ -231,7 +244,7 @@ class StoredMetricManager(_StoredManager):
 
         Raises:
             NotFoundError: no metric has this name.
-            InvalidInputError: the metric's threshold is no finite number.
+            InvalidInputError: as for `add`.
         """
         require_threshold(metric)
 
@@ -279,13 +292,19 @@ def _find_metric(metrics: list[EvalMetric], name: str, where: str) -> int:
 
 
 class StoredEvalResultManager(_StoredManager):
-    """An `EvalResultManager` over a store of documents; its subclasses choose the store."""
+    """An `EvalResultManager` over a store of documents; its subclasses choose the store.
+
+    Every method raises InvalidInputError for a name that cannot be one part of a path, and StorageError if
+    the store cannot be used.
+    """
 
     def save(self, app_name: str, eval_set_result: EvalSetResult) -> str:
-        """Keep a result, complete its id, name and time, and return its id.
+        """Keep a result and return its id; a result with the same id is replaced.
+
+        Missing id, name and time are also set in `eval_set_result` itself.
 
         Raises:
-            InvalidInputError: the result does not name its eval set.
+            InvalidInputError: the result is no `EvalSetResult`, or does not name its eval set.
         """
         require_instance("eval_set_result", eval_set_result, EvalSetResult)
         require_names(app_name=app_name, eval_set_id=eval_set_result.eval_set_id)

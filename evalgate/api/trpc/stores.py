@@ -13,20 +13,30 @@ from evalgate.core.extras import describe_install
 from evalgate.system.files import lock_folder, make_folder, read_input_file, write_atomically
 
 Change: TypeAlias = Callable[[bytes | None], str | None]
-"""Function of the present content of a document, None if absent, that returns the new text; None deletes."""
+"""Function that gets the content of a document (None if absent) and returns the new text.
+
+If it returns None, the document is deleted.
+"""
 
 
 class DocumentStore(Protocol):
     """Keeps texts by the name of their app and the name of the text."""
 
     def read(self, app_name: str, name: str) -> bytes | None:
-        """Return a document, or None if there is none."""
+        """Return a document, or None if there is none.
+
+        Raises:
+            StorageError: the place cannot be read.
+        """
         ...
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace a document by the result of `update` for its present text (None if absent).
+        """Replace a document by the text that `update` returns; delete the document if that is None.
 
-        A result of None deletes the document. No other change comes in between.
+        `update` gets the present text (None if absent), and may be called more than once.
+
+        Raises:
+            StorageError: the place cannot be read or written.
         """
         ...
 
@@ -56,7 +66,7 @@ class MemoryStore:
         return None if text is None else text.encode()
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace a document by the text that `update` returns for its text; delete it for None."""
+        """Replace or delete a document, as `DocumentStore.change` says."""
         with self._lock:
             text = update(self.read(app_name, name))
             if text is None:
@@ -122,7 +132,7 @@ class FileStore:
             raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace a document by the text that `update` returns for its text; delete it for None."""
+        """Replace or delete a document, as `DocumentStore.change` says."""
         path = Path(self.describe(app_name, name))
         try:
             if not path.parent.exists():
@@ -185,7 +195,7 @@ class FsspecStore:
                 return None
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace a document by the text that `update` returns for its text; delete it for None."""
+        """Replace or delete a document, as `DocumentStore.change` says."""
         path = self.describe(app_name, name)
         with self._lock:
             text = update(self.read(app_name, name))

@@ -32,7 +32,10 @@ def summarize_statuses(statuses: Iterable[EvalStatus]) -> EvalStatus:
 
 
 def average_metrics(results: Iterable[EvalCaseResult]) -> list[EvalMetricResult]:
-    """Return each metric's mean over the results in which it was evaluated, by name."""
+    """Return each metric's mean over the results in which the metric was evaluated, sorted by name.
+
+    A metric that was evaluated in no result has the score 0.0 and the status "not_evaluated".
+    """
     return [
         EvalMetricResult(
             metric_name=own[0].metric_name,
@@ -59,7 +62,8 @@ def _compute_mean(metrics: Sequence[EvalMetricResult]) -> float | None:
 def aggregate_case(eval_case_id: str, runs: Sequence[EvalCaseResult]) -> EvaluationCaseResult:
     """Return one case over all its runs.
 
-    The status is that of the only run, or with several runs that of the metrics' means (a crash: `failed`).
+    A case with one run has the status of this run. With several runs, the status is "failed" if a run has
+    an error message, else that of the metrics' means together (`summarize_statuses`).
     """
     metrics = average_metrics(runs)
     if len(runs) == 1:
@@ -77,7 +81,7 @@ def aggregate_case(eval_case_id: str, runs: Sequence[EvalCaseResult]) -> Evaluat
 
 
 def build_summary(cases: Sequence[EvaluationCaseResult], num_runs: int) -> EvalSetResultSummary:
-    """Return the summary of a results file."""
+    """Return the summary of all runs of `cases`, with one entry for each run from 1 to `num_runs`."""
     results = [run for case in cases for run in case.eval_case_results]
     runs = [
         _summarize_run(number, [each for each in results if each.run_id == number])
@@ -144,7 +148,7 @@ def _summarize_metrics(results: Sequence[EvalCaseResult]) -> list[MetricSummary]
 
 
 def _count_statuses(statuses: Iterable[EvalStatus]) -> StatusCounts | None:
-    """Return the counts, or None if there is nothing to count."""
+    """Return the counts; None if no status is "passed", "failed" or "not_evaluated"."""
     listed = list(statuses)
     counts = StatusCounts(
         passed=listed.count("passed"),

@@ -1,4 +1,8 @@
-"""Objects that are read and written as tRPC-Agent-Go's structs: keys in any case, nothing empty written."""
+"""Objects that are read and written as tRPC-Agent-Go's structs.
+
+Keys are read in small or capital letters, with or without underscores. Empty fields are not written, except
+those in `always_written`.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -24,8 +28,8 @@ FROM_FILE: Mapping[str, object] = {"from_file": True}
 class WireModel(TrpcModel):
     """A struct of tRPC-Agent-Go that can be changed.
 
-    Unknown keys of a file are kept and written back. Python code can set known keys only, since with a
-    misspelt `threshold` everything would pass at 0.
+    Unknown keys of a file are kept and written back. Python code can set only known keys: if `threshold`
+    were misspelt, the threshold would stay 0, which every score reaches.
     """
 
     model_config = ConfigDict(
