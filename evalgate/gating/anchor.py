@@ -63,7 +63,7 @@ class AnchorContext:
 def compare_with_anchor(
     scored: ScoredRuns, anchor: Baseline, gate: GateConfig, context: AnchorContext
 ) -> AnchorComparison:
-    """Compare the average of each gating metric with the anchor.
+    """Compare the average of each gating metric, except budgets, with the anchor.
 
     Raises:
         ValueError: `gate.anchor` is not set, or the scored runs have no settings of the statistics.
@@ -177,7 +177,7 @@ def _describe_coverage(metric: AnchorMetric) -> str:
 
 
 def _describe_age(created_at: str | None, context: AnchorContext) -> str:
-    """Return ` (12 weeks, 214 commits)`, as far as both are known."""
+    """Return time and commits since the anchor as ` (12 weeks, 214 commits)`; "" if neither is known."""
     try:
         days = (datetime.fromisoformat(context.created_at) - datetime.fromisoformat(created_at or "")).days
     except (TypeError, ValueError):  # no time, or one without a zone

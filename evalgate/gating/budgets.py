@@ -1,6 +1,7 @@
 """Compare the figures of budgets with the baseline and with a percentile's limit.
 
-Only runs that passed every other gating metric are compared, on both sides: an agent that gives up is cheap.
+Only runs that passed every gating metric except budgets are compared, on both sides: an agent that gives up
+is cheap.
 """
 
 from collections import Counter
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from evalgate.gating.score_tables import StatisticalPolicy
 
 _COUNTS = frozenset({"budget/tool_calls", "budget/model_calls", "budget/turns"})
-"""Budgets whose figures may be 0: one is added before the logarithm is taken."""
+"""Budgets with figures that may be 0: one is added before the logarithm is taken."""
 
 
 @frozen
@@ -65,7 +66,7 @@ class BudgetFigures:
     left_out: tuple[int, int]
     """Runs with a figure that are not compared because they did not pass: now, and in the baseline."""
     unknown: int
-    """Cases that passed and have a figure in the baseline, but none now."""
+    """Number of cases with a figure in the baseline and with runs that passed now, all without a figure."""
 
     def list_costs_from_zero(self) -> list[float]:
         """Return the mean cost of each case that cost 0 in every stored run and more in every run now.
@@ -159,7 +160,10 @@ def _build_row(
 
 
 def _lacks_figure(case: CaseResult, name: str, row: CaseFigures) -> bool:
-    """Return True if the baseline has a figure of the case, and no run that passed has one now."""
+    """Return True if the baseline has a figure of the case, and no run that passed has one now.
+
+    Return False if no run passed, or the case or the metric changed since the baseline.
+    """
     had_one = row.comparable and any(figure is not None for figure in row.baseline or ())
     passed = [run for run in case.runs if has_passed_others(run)]
     return had_one and bool(passed) and all(_find_score(run, name) is None for run in passed)
@@ -178,7 +182,10 @@ def has_passed_others(run: RunResult) -> bool:
 
 
 def _has_passed_then(run: BaselineRun, others: Sequence[CaseMetric]) -> bool:
-    """Return True if a stored run passes today's thresholds of the metrics that it can be compared by."""
+    """Return True if a stored run was answered and meets today's thresholds of the metrics in `others`.
+
+    A metric without a stored score counts as met.
+    """
     if run.outcome != "answered":
         return False
     scores = ((run.scores.get(each.name), each) for each in others)

@@ -174,7 +174,7 @@ def _select_comparable_metrics(
 def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Comparison) -> str:
     """Return a sentence about why no metric has a delta.
 
-    Return "" if any metric has a delta or reports that its runs lack scores.
+    Return "" if there is no metric, or if any metric has a delta or reports that its runs lack scores.
     """
     if not metrics or any(
         metric.delta is not None
@@ -188,7 +188,7 @@ def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Compari
 
 
 def describe_missing_checks(cases: Iterable[CaseResult], baseline: Baseline) -> str:
-    """Return a sentence about checks that comparable cases have in the baseline's newest run, but not now.
+    """Return a sentence about checks that comparable cases have in their newest stored runs, but not now.
 
     Return "" if no check is missing. Only checks are looked at: a tested change can remove them from the
     case notes, while other metrics are rules of the base branch.
@@ -266,9 +266,10 @@ def _compute_baseline_score(metric: CaseMetric, old: BaselineCase) -> float | No
 def _find_changed_metrics(
     cases: Sequence[CaseResult], before: Mapping[CaseKey, BaselineCase], *, other_judge: bool
 ) -> Iterator[str]:
-    """Yield the names of the metrics that changed since the baseline.
+    """Yield the names of the metrics of comparable cases that changed since the baseline; names may repeat.
 
-    With `other_judge`: the metrics with a change of only the judge; otherwise: all other changed metrics.
+    With `other_judge`: the metrics with a change of only the judge; otherwise: all other changed metrics,
+    and those that the baseline does not have.
     """
     for case in cases:
         old = before.get(case.key)

@@ -27,7 +27,7 @@ class ScoredRuns:
     statistics: "StatisticalPolicy | None" = None
     """Settings of the statistics; None if comparing plain means is enough."""
     decision: "Decision | None" = None
-    """Decision of the statistics on these runs; None if they can judge no metric."""
+    """Decision of the statistics on these runs; None if the statistics can judge no metric."""
 
 
 @frozen
@@ -37,7 +37,7 @@ class RunComparison:
     metrics: tuple[MetricSummary, ...]
     cases: tuple[CaseResult, ...]
     changes: Comparison | None = None
-    """What changed since the baseline; None if there is none."""
+    """Changes since the baseline; None without a baseline."""
     effort: SamplingCost | None = None
     notices: tuple[str, ...] = ()
 
@@ -49,7 +49,9 @@ def compare_runs(
     *,
     whole_sets: Collection[str] | None = None,
 ) -> RunComparison:
-    """Compare scored runs with the baseline by means and statistics, or summarize them without statistics.
+    """Compare scored runs with the baseline by means and statistics.
+
+    Without settings of the statistics in `scored`, the runs are only summarized.
 
     `whole_sets`: eval sets that were selected with all their cases; None: all eval sets were.
     """

@@ -195,10 +195,11 @@ def _describe_average(name: str, found: AverageControl, shown: list[str], base: 
 
 
 def apply_control(comparison: RunComparison, scored: ScoredRuns, control: ControlComparison) -> RunComparison:
-    """Return the comparison with each metric's verdict replaced by the answer of the control runs.
+    """Return the comparison with new verdicts for the metrics that the control clears or leaves open.
 
-    Only the verdicts on drops and broken cases are replaced: a missed minimum of a mean or of pass^k and
-    missing runs close the gate as before.
+    All other metrics keep their verdicts. The control answers for drops and broken cases only: a missed
+    minimum of a mean or of pass^k and missing runs count as before. Sentences about cases that the control
+    clears are left out.
     """
     decision = scored.decision
     if decision is None:

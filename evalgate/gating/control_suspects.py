@@ -80,7 +80,8 @@ class ControlSuspects:
     broken: frozenset[CaseKey]
     """Cases that close the gate by themselves, or have too few runs to tell whether they do."""
     averages: Mapping[str, Mapping[CaseKey, float]]
-    """For each metric with a doubtful average: table name to the drop of every compared case."""
+    """For each metric with an average to explain: table name to the drop of every compared case, as a share
+    of the metric's range."""
     baseline: Baseline
     policy: StatisticalPolicy
 
@@ -154,7 +155,8 @@ def find_suspects(
         scored: the runs with the decision of the statistics.
         cases: the cases of `scored`, with their follow-ups and comparisons.
         baseline: the stored runs.
-        mode: `suspects` looks at the averages that fell, `all` at those of all metrics.
+        mode: `suspects` looks at the averages that fell by half of their limit or more, `all` at those of
+            all metrics.
     """
     policy, decision = scored.statistics, scored.decision
     if policy is None or baseline is None:
@@ -212,7 +214,7 @@ class SuspectOutcomes:
 
     @property
     def stored(self) -> StoredOutcomes:
-        """Return the stored runs, and how many of them failed in one of these ways."""
+        """Return the number of stored runs, and how many of them failed in one of these ways."""
         runs = self._classifier.count_stored_runs(self._case) if self._classifier else 0
         return StoredOutcomes(max(runs, len(self._stored)), sum(self._stored))
 
@@ -221,7 +223,7 @@ class SuspectOutcomes:
         return tuple(self.is_failure(fresh, run) for run in fresh.runs)
 
     def is_failure(self, fresh: CaseResult, run: RunResult) -> bool | None:
-        """Return True if the run failed in one of these ways, None if that cannot be told."""
+        """Return True if the run failed in one of these ways, else False; None if that cannot be told."""
         found = [self._classifier.has_new_failure(fresh, run)] if self._classifier else []
         for metric in fresh.metrics:
             if (limit := self._limits.get(metric.name)) is None:

@@ -1,7 +1,8 @@
 """Group the failing cases of a run by their first divergence, the same for every report.
 
-A group is marked as unprecedented if no failed run of the baseline has its divergence. This can only be told
-if the divergence of every failed run is stored. Groups of excused or already failing cases get no mark.
+A group is marked as unprecedented only if the baseline stores the divergence of every failed run, and no
+run has the divergence of the group. Also, a case of the group must have comparable stored runs, and be
+neither excused nor already failing. A group gets no mark if its divergence says nothing about the agent.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -99,7 +100,7 @@ def _list_stored_divergences(
 
 
 def _find_strictest(thresholds: Iterable[Limits]) -> Limits:
-    """Return the strictest threshold of each metric over all cases; None if none of them gates by it."""
+    """Return the strictest threshold of each metric over all cases; None if the metric gates no case."""
     found: dict[str, float | None] = {}
     for own in thresholds:
         for name, limit in own.items():

@@ -2,8 +2,8 @@
 
 The exact test measures how far a score fell, and needs a deep baseline to judge one case. Follow-up runs
 answer another question: does a case fail by a missed threshold or a crash, although none of its stored runs
-did? Such a case is run again, one run at a time. After two runs without that failure it is a flake; after so
-many runs with the failure that luck does not explain them, it is broken.
+did? Such a case is run again, one run at a time. After two runs without that failure it is a flake; after
+so many runs with the failure that luck does not explain them, it is broken.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,11 @@ from evalgate.statistics.case_regression import (
 def classify_failures(
     cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
 ) -> tuple[CaseResult, ...]:
-    """Return the cases, with a `follow_up` for each failing case that has comparable stored runs."""
+    """Return the cases, with a `follow_up` for each failing case that can be compared with the baseline.
+
+    A case cannot be compared if it has no comparable stored runs, or missed the threshold of a metric that
+    is new or changed. Without a baseline or with `max_failed_cases`, the cases are returned unchanged.
+    """
     classifier = build_classifier(baseline, policy)
     return classifier.classify_failures(cases) if classifier else tuple(cases)
 
@@ -78,7 +82,11 @@ class FailureClassifier:
         return found
 
     def classify_failures(self, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
-        """Return the cases, with a `follow_up` for each failing case that has comparable stored runs."""
+        """Return the cases, with a `follow_up` for each failing case that can be compared.
+
+        A case cannot be compared if it has no comparable stored runs, or missed the threshold of a metric
+        that is new or changed.
+        """
         if not any(_is_failing(case) for case in cases):
             return tuple(cases)
         flaky = self._estimate_flaky(cases)
@@ -93,7 +101,10 @@ class FailureClassifier:
         return stored.count if stored else 0
 
     def has_new_failure(self, case: CaseResult, run: RunResult) -> bool | None:
-        """Return True if a run of the case failed as no stored run did, None if that cannot be told."""
+        """Return True if a run of the case failed as no stored run did, else False.
+
+        Return None if the case has no comparable stored runs, or the run says nothing about the agent.
+        """
         stored = self._find_stored_runs(case)
         return next(iter(stored.find_misses(replace(case, runs=(run,)))), None) if stored else None
 

@@ -40,7 +40,7 @@ class MessageContext:
     missing_because: str = "judge or API errors"
     """Causes of runs without a score."""
     quote: Callable[[str], str] = "`{}`".format
-    """Formats a case id, which may be hostile to the format of the report."""
+    """Formats the key of a case's row. It holds ids, which may be hostile to the format of the report."""
     score: Callable[[float], float] = float
     """Converts a score of 0 to 1 into the metric's own range."""
     is_part: bool = False
@@ -260,7 +260,7 @@ def _describe_power(change: MeanDifference, context: MessageContext) -> str:
 
 
 def suggest_more_runs(metric: MetricDecision, context: MessageContext) -> str:
-    """Return sentences that say if an inconclusive metric closes the gate, and how to get a clear answer.
+    """Return sentences on whether an inconclusive metric closes the gate, and on how to get a clear answer.
 
     More runs now are no use if the baseline has fewer runs than were made: noise comes from both sides.
     Raising `max_runs` helps only if all of these runs were made.
@@ -316,7 +316,7 @@ def _format_points(amount: float) -> str:
 
 
 def _format_near_limit(value: float, limit: float, digits: int, limit_text: str) -> str:
-    """Return `about` and the value with the decimals of the limit, or on which side of it the value is."""
+    """Return `about` and the value, or `just under` or `just over` the limit if both would look equal."""
     digits = _count_digits(value, digits)
     most = max(digits, len(f"{limit:g}".partition(".")[2]))
     while digits < most and f"{value:.{digits}f}" == f"{limit:.{digits}f}":

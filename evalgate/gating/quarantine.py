@@ -1,7 +1,7 @@
 """Read the quarantine file and apply it: quarantined cases run and are reported, but do not gate.
 
-Each entry has an owner, a reason and an expiry date. In a job that tests an unmerged change, the file of the
-target branch counts: a change cannot excuse the cases that it breaks.
+Each entry has an owner, a reason and an expiry date. In a job that tests an unmerged change, the file of
+the target branch counts: a change cannot excuse the cases that it breaks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -96,7 +96,7 @@ def apply_quarantine(
         is_part: only some cases were selected, so an entry may name others.
 
     Raises:
-        InvalidInputError: with every entry that is incomplete, names no case, or names a protected one.
+        InvalidInputError: the file is wrong; an entry names a protected case, or none (unless `is_part`).
     """
     keys = {
         (each.eval_set_id, case.eval_id): (each, case.eval_id) for each in eval_sets for case in each.cases
@@ -124,7 +124,7 @@ def apply_quarantine(
 
 
 def find_recovered(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
-    """Yield a notice for each quarantined case that passed the newest runs of the baseline."""
+    """Yield a notice for each quarantined case that passed its newest `RECOVERED_RUNS` stored runs."""
     before = baseline.index_cases()
     quote = build_case_quote(case.key for case in cases)
     for case in cases:
@@ -205,7 +205,10 @@ def _describe_expired(entry: _QuarantineEntry) -> str:
 def _resolve_entries(
     file: QuarantineFile, entries: Sequence[_QuarantineEntry], environ: Mapping[str, str]
 ) -> Sequence[_QuarantineEntry] | None:
-    """Return the entries that count, or None if git does not know the target branch that holds them."""
+    """Return the entries that count, or None if git does not know the target branch that holds them.
+
+    Return () if the target branch has no such file, or a wrong file.
+    """
     if not git.describe_unmerged_change(environ):
         return entries
     text = git.read_text_at_base(file.folder, file.path, environ)

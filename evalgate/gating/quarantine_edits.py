@@ -12,7 +12,11 @@ from evalgate.documents.yaml_edits import end_line
 
 
 def find_quarantine(text: str, pattern: str, shown_as: str) -> Quarantine | None:
-    """Return the entry for exactly this pattern of case names; None if there is none."""
+    """Return the entry for exactly this pattern of case names; None if there is none.
+
+    Raises:
+        InvalidInputError: the file is not YAML.
+    """
     _, value = compose_yaml(text, shown_as)
     for entry in value if isinstance(value, list) else ():
         if isinstance(entry, dict) and entry.get("case") == pattern:
@@ -24,7 +28,8 @@ def set_quarantine(text: str, pattern: str, quarantine: Quarantine | None, shown
     """Return the text with the pattern's entry replaced or added; removed if `quarantine` is None.
 
     Raises:
-        InvalidInputError: the entry is incomplete, or the file is not a list with an entry on each line.
+        InvalidInputError: the entry is incomplete, or the file is not a YAML list with `- case:` for each
+            entry.
     """
     entry = "" if quarantine is None else _format_entry(pattern, quarantine, shown_as)
     root, _ = compose_yaml(text, shown_as)

@@ -89,7 +89,7 @@ def build_row_name(case: CaseResult) -> str:
 def build_score_tables(
     cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
 ) -> ScoreTables:
-    """Build the tables of every metric with scores inside its range, as shares of the range.
+    """Build the tables of every gating metric with all scores inside its range, as shares of the range.
 
     All cases of a metric are in one comparison, even if they have different thresholds: several smaller
     comparisons by tag or eval set would leave more of them undecided. If a metric has several lines in the
@@ -97,7 +97,7 @@ def build_score_tables(
 
     A run in which the agent crashed or timed out scores 0 here: leaving it out would reward crashing. A run
     without a score through no fault of the agent has None. Cases to which a metric does not apply have no
-    row in its table. Metrics that are only reported have no table.
+    row in its table. A gating budget with `max_increase` has a table of its figures.
     """
     before = baseline.index_cases() if baseline else {}
     keep = policy.parameters.baseline_keep
@@ -171,7 +171,7 @@ def is_line_table(name: str) -> bool:
 def describe_out_of_range_scores(
     cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
 ) -> Iterator[str]:
-    """Yield a sentence for every metric that `build_score_tables` leaves out, with the score."""
+    """Yield a sentence for every metric without a table because of a score out of range, with the score."""
     before = baseline.index_cases() if baseline else {}
     keep = policy.parameters.baseline_keep
     quote = build_case_quote(case.key for case in cases)

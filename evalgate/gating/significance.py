@@ -98,8 +98,8 @@ def find_excesses(
     """Yield (table, amount) for each average that stopped the rounds and is too high by that amount.
 
     Amounts are shares of the metric's range. Nothing is yielded if an average failed, because the rounds
-    stopped for that. Averages that are better by more than luck, or of the last possible round, are left out:
-    they did not stop the rounds.
+    stopped for that. Averages that are better by more than luck, or of the last possible round, are left
+    out: they did not stop the rounds.
     """
     if any(
         part.kind == "average" and part.verdict == "fail"
@@ -140,7 +140,10 @@ def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
 def apply_corrections(
     keys: Iterable[MetricKey], metrics: Iterable[MetricSummary], excesses: Mapping[str, float]
 ) -> tuple[MetricSummary, ...]:
-    """Return the summaries, with a corrected score for each average that is listed in `excesses`."""
+    """Return the summaries, with a corrected score for each average that is listed in `excesses`.
+
+    `keys` are those of the summaries, in the same order. `excesses` are as `find_excesses` yields them.
+    """
     return tuple(
         metric
         if not key.gates

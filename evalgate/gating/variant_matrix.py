@@ -72,9 +72,9 @@ class VariantMatrix:
     cases: tuple[VariantCase, ...]
     """Those with the largest spread first, then in file order."""
     winner: str = ""
-    """The variant to take, by the rules of docs/matrix.md; "" if none is shown to be."""
+    """Name of the variant to take, by the rules of docs/matrix.md; "" if none is shown to be preferable."""
     shortfall: str = ""
-    """Why runs are missing, as a sentence; "" if all were made."""
+    """Sentence on why runs are missing; "" if all were made."""
     notices: tuple[str, ...] = ()
     confirmation: "VariantMatrix | None" = None
     """Fresh runs of the reference and the winner; None if they were not asked for, or there was no winner."""

@@ -64,7 +64,9 @@ def find_inconsistencies(record: Record) -> Iterator[str]:
 
 
 def decide_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
-    """Return the verdict and its reasons, the weightiest first. With `report_only` it never closes the gate.
+    """Return the verdict and its reasons, the weightiest first.
+
+    With `report_only`, every verdict but `error` leaves the gate open.
 
     An untrustworthy run is never called better or worse. A certain failure outweighs a metric that could
     not be evaluated. A run without any result never passes.
@@ -283,7 +285,10 @@ def _is_missing_runs(metric: MetricSummary) -> bool:
 
 
 def _is_measured(case: CaseResult, incomplete: Collection[str]) -> bool:
-    """Return True if the statistics judged the case although some of its runs lack a score."""
+    """Return True if the statistics judged the case although some of its metrics lack a score.
+
+    `incomplete` are names of metrics that lack the scores of too many runs.
+    """
     missing = [metric for metric in case.metrics if metric.score is None]
     return bool(missing) and all(
         metric.standing is not None

@@ -55,7 +55,7 @@ from evalgate.system.workspace import Workspace, resolve_workspace
 EMPTY_RECORD = Record(
     "", "", 0.0, AgentInfo("stored", "runs"), 1, Verdict("pass", ExitCode.OPEN), (), (), Totals()
 )
-"""Record of runs from a baseline, which does not store the other fields."""
+"""Record to be completed with the runs of a baseline, which does not store the other fields."""
 
 
 @frozen
@@ -66,7 +66,8 @@ class GateRules:
     runs: int | Literal["auto"]
     """The setting that the runs were made with."""
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
-    """Criterion by metric. It aggregates the runs of a case, and replaces the stored threshold."""
+    """Criterion by metric, which aggregates the runs of a case. With `policies`, it replaces the stored
+    threshold, too, and metrics without a criterion are left out, except the final state."""
     policies: Mapping[tuple[str, str], CasePolicy] | None = None
     """Policy by (eval set, case); None: stored thresholds, weights and tags are kept."""
 
@@ -75,7 +76,7 @@ _CONTROL_LEFT_OUT = "The control runs of the record are left out: the comparison
 
 
 def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
-    """Return the record as these rules and this baseline would have made it, verdict included."""
+    """Return the record and verdict by these rules and this baseline, without control runs and anchor."""
     # One gate run cannot show since when a case fails.
     if baseline is not None and len(baseline.sources) > 1:
         thresholds = collect_thresholds([rescore_case(case, rules) for case in record.cases])
@@ -153,8 +154,8 @@ def _describe_baseline(comparison: RunComparison, baseline: Baseline) -> Iterato
 def compare_with_baseline(record: Record, baseline: Baseline, rules: Thresholds, name: str) -> Record:
     """Return the record compared with a baseline; `name` is the baseline's name in reports.
 
-    The `gate` section of the thresholds file applies; the thresholds are those that the record was evaluated
-    with.
+    The `gate` section of the thresholds file applies; the thresholds are those that the record was
+    evaluated with.
     """
     criteria = {criterion.metric: criterion for criterion in rules.gating_criteria}
     gate = rules.config.gate.model_copy(update={"baseline": name})
@@ -187,7 +188,7 @@ def score_stored_runs(
 
 
 def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) -> CaseResult:
-    """Return the case with its stored scores under the rules; runs beyond `rounds` are in no mean."""
+    """Return the case under the rules. Runs beyond `rounds` are follow-ups, in no mean; None: none is."""
     if rules.policies is None:
         policy = CasePolicy(case.tags, case.weight, case.protected, quarantine=case.quarantine)
     else:
@@ -262,7 +263,7 @@ def _apply_criterion(metric: RunMetric, bound: BoundMetric) -> RunMetric:
 
 
 def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], like: Record) -> Record:
-    """Return a baseline's runs as a record, with all other fields from `like`."""
+    """Return `like` with a baseline's runs as its cases. Without a criterion, the threshold is 0."""
     cases = []
     for stored in baseline.cases:
         found = {
@@ -318,7 +319,7 @@ class BaselineTarget:
     target: str
     store: BaselineStore
     config: Config
-    """The thresholds file; the defaults without one."""
+    """Contents of the thresholds file; the defaults without a file."""
     criteria: tuple[Criterion, ...] = ()
     """The criteria of that file."""
 
@@ -329,7 +330,7 @@ class BaselineTarget:
 
     @property
     def next_step(self) -> str:
-        """Return the step that is left before others see a change; "" if there is none."""
+        """Return a blank and the step that is left before others see a change; "" if there is none."""
         return f" {self.store.next_step}" if isinstance(self.store, HasFollowUpStep) else ""
 
     def read(self) -> Baseline:
@@ -350,8 +351,11 @@ class BaselineTarget:
 def resolve_target(folder: Path, to: str | None, thresholds: str | None) -> BaselineTarget:
     """Return the baseline `to`, else that of the thresholds file, else the default one.
 
+    `thresholds` is the path of the thresholds file; None: the file in the folder, if there is one.
+
     Raises:
-        InvalidInputError: there is no such folder or thresholds file, or it is wrong.
+        InvalidInputError: the folder or the thresholds file does not exist, or the file or the name of the
+            baseline is wrong.
     """
     workspace = resolve_workspace(folder)
     path = workspace.folder / thresholds if thresholds else find_thresholds_file(workspace.folder)
@@ -364,7 +368,7 @@ def resolve_target(folder: Path, to: str | None, thresholds: str | None) -> Base
 
 
 def find_baseline(workspace: Workspace) -> str | None:
-    """Return the default path of a baseline; None if there is no file."""
+    """Return the default path of a baseline; None if there is no file at this path."""
     return DEFAULT_BASELINE if is_readable_name(workspace.folder / DEFAULT_BASELINE) else None
 
 
@@ -393,7 +397,7 @@ def load_checked_record(folder: Path, path: str) -> Record:
     """Load a stored result and check that it is consistent.
 
     Raises:
-        InvalidInputError: there is none, or it contradicts itself.
+        InvalidInputError: the result does not exist, cannot be read, or contradicts itself.
     """
     record = read_record(folder / path, path)
     if wrong := list(find_inconsistencies(record)):
@@ -405,7 +409,7 @@ def load_stored_result(workspace: Workspace, what: str) -> Record | None:
     """Return the result in a file; None for a baseline or the name of a baseline store.
 
     Raises:
-        InvalidInputError: it cannot be read, or contradicts itself because it was edited.
+        InvalidInputError: the file does not exist, cannot be read, or contradicts itself as it was edited.
     """
     # Only a file can hold either: what is stored elsewhere, as `branch:NAME`, is always a baseline.
     if not isinstance(open_store(workspace, what), FileStore):
@@ -424,7 +428,7 @@ def load_stored_baseline(workspace: Workspace, what: str) -> Baseline:
     """Return the baseline in a file or a store, or one made of the result in a file.
 
     Raises:
-        InvalidInputError: there is none.
+        InvalidInputError: there is none, or it cannot be read.
     """
     found = open_store(workspace, what).read()
     if found is None:

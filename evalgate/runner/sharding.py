@@ -42,9 +42,10 @@ from evalgate.system.files import is_readable_name
 
 
 def estimate_case_seconds(cases: Sequence[tuple[str, str]], baseline: Baseline | None) -> list[float]:
-    """Estimate each case's seconds per run from the baseline; new cases get the mean of the others.
+    """Estimate each case's seconds per run from the baseline.
 
-    `cases` are ids of eval set and case.
+    New cases get the mean of all cases in the baseline, or 1 second without any. `cases` are ids of eval
+    set and case.
     """
     known: dict[tuple[str, str], float] = {}
     for case in baseline.cases if baseline else ():
@@ -74,7 +75,10 @@ def assign_cases(seconds: Sequence[float], count: int) -> tuple[tuple[int, ...],
 def find_contradictions(
     plan: Plan, records: Sequence[tuple[str, Record]], *, may_follow_up: bool
 ) -> Iterator[Problem]:
-    """Yield a problem for every run that is doubled, missing, or has a score that contradicts its turns.
+    """Yield the contradictions between a plan and the runs of its shards.
+
+    Runs may be doubled, missing or not planned: of a case, only the first run of each kind is named. A run
+    may also lack metrics, or have a score that contradicts the metric's status or the scores of the turns.
 
     Args:
         plan: The plan that the shards are parts of.
@@ -336,7 +340,9 @@ def _list_case_keys(plan: Plan) -> list[tuple[str, str]]:
 
 
 def find_shards(patterns: Sequence[str], *, base: Path) -> tuple[str, ...]:
-    """Return the files that files, folders and globs name, relative to `base`, in their order.
+    """Return the paths that names of files, folders and globs stand for, relative to `base`.
+
+    The order is that of the names; the paths of one name are sorted.
 
     A folder is replaced by every `results.json` in it, at any depth; without any, by the path of the
     missing one. A name that matches nothing stays as written, as in a shell: reading it reports that there

@@ -61,7 +61,7 @@ class Suite:
         return fingerprint_cases(self.eval_set.cases)
 
     def get_metrics(self, case: EvalCase) -> tuple[BoundMetric, ...]:
-        """Return the metrics that score the case, with its own thresholds."""
+        """Return the metrics that score the case, with the case's own thresholds."""
         metrics, own = self.metrics, self.get_policy(case).thresholds
         if self.selects_cases:
             metrics = self._metrics_by_case.get(case.eval_id, self._metrics_of_all_cases)
@@ -86,7 +86,7 @@ class Suite:
 
     @cached_property
     def _metrics_by_case(self) -> Mapping[str, tuple[BoundMetric, ...]]:
-        """Return the metrics of each case that has some of its own, in their order."""
+        """Return all metrics of each case that a metric names, by the id of the case."""
         # Looked up by case: with checks of single cases there may be as many metrics as cases.
         everywhere, places = list[int](), dict[str, list[int]]()
         for at, bound in enumerate(self.metrics):
@@ -168,11 +168,11 @@ def plan_suites(
     base: BaseBranchPolicy,
     given: GivenObjects = NOTHING_GIVEN,
 ) -> tuple[Suite, ...]:
-    """Build a suite for every eval set, with the metrics of the thresholds file.
+    """Build a suite with metrics for every eval set; raise InvalidInputError for problems of the files.
 
-    If that file has no criteria, the `test_config.json` next to the set is used. Without either, a set of
-    Google ADK or adk-rs gets its owner's defaults. Any other set without criteria is refused if
-    `needs_criteria`, and else gets no metrics.
+    If the thresholds file has no criteria, the `.metrics.json` or `test_config.json` next to a set is used,
+    too. Without criteria and checks in either, a set of Google ADK or adk-rs gets the defaults of its tool.
+    Any other set without checks in its notes is refused if `needs_criteria`, and else gets no metrics.
     """
     is_part = is_partial_selection(rules, config, workspace)
     _check_runs(rules, config)
@@ -242,7 +242,7 @@ def _complete_suites(suites: Iterable[Suite]) -> tuple[Suite, ...]:
 
 
 def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
-    """Yield rubrics that no metric judges, cases without a metric, and eval sets that no metric gates."""
+    """Yield problems: rubrics that no metric judges, cases without a metric, sets that no metric gates."""
     for suite in suites:
         yield from find_unjudged_rubrics(suite)
         if suite.selects_cases:
@@ -293,7 +293,10 @@ def _load_eval_sets(
 
 
 def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
-    """Yield rubrics for metrics that the set's `.metrics.json` does not name, or that no model judges."""
+    """Yield a problem for each metric that a case has rubrics for and that no model judges.
+
+    Only eval sets with a `.metrics.json` are checked. The file may also not name the metric at all.
+    """
     if suite.rules.dialect != "trpc":
         return
     judged = {bound.name for bound in suite.metrics if isinstance(bound.metric, LlmJudged)}

@@ -45,12 +45,13 @@ def add_tool_mocks(
     *,
     is_part: bool = False,
 ) -> tuple[EvalSet, ...]:
-    """Return the eval sets with matching mocks and recordings added to their cases, after their own mocks.
+    """Return the eval sets with matching mocks and recordings added to the cases, after their own mocks.
 
-    `is_part`: the user selected some of the cases, so a mock or a recording may be for others.
+    `is_part`: the user selected some of the cases, so a mock or a recording may be for others. Notices
+    about gaps in recordings are added to the first eval set.
 
     Raises:
-        InvalidInputError: a mock matches no case, or a recording cannot be used.
+        InvalidInputError: a mock matches no case (unless `is_part`), or a recording cannot be used.
     """
     found = tuple(eval_sets)
     if not is_part and (problems := list(_find_idle_mocks(found, config, rules))):
@@ -111,7 +112,10 @@ class RecordedCases:
         """Identity of all recorded calls."""
 
     def find_calls(self, eval_set: EvalSet, case: EvalCase) -> tuple[RecordedCall, ...] | None:
-        """Return the calls of a case, also if its eval set was renamed; None if the case was not recorded."""
+        """Return the calls of a case, also if its eval set was renamed; None if the case was not recorded.
+
+        A renamed eval set is recognized only if one recorded set has a case of this id.
+        """
         sets = self._sets_of.get(case.eval_id, [])
         known = eval_set.eval_set_id if eval_set.eval_set_id in sets else sets[0] if len(sets) == 1 else None
         return None if known is None else self._calls[known, case.eval_id]
@@ -256,7 +260,10 @@ _Calls = dict[tuple[str, str], RecordedCall]
 
 
 def _merge_runs(runs: Sequence[_Calls]) -> tuple[RecordedCall, ...]:
-    """Return each distinct call with its answers in the run with the most usable ones, the first if equal."""
+    """Return each distinct call with its answers from one run.
+
+    It is the run with the most usable answers to the call, and the first of several such runs.
+    """
     merged: _Calls = {}
     for run in runs:
         for key, call in run.items():
@@ -270,7 +277,11 @@ def _count_usable(call: RecordedCall) -> int:
 
 
 def _pair_calls(replies: Sequence[Reply], trace: Sequence[TraceSpan]) -> _Calls:
-    """Return the calls of a run, each with the result of the same id, else the next result of its tool."""
+    """Return the calls of a run with their answers.
+
+    A result answers the open call of the same id, else the first open call of its tool. A call without a
+    result has the error of the tool in the trace as its answer, else a note that its result is lost.
+    """
     pairs: list[tuple[ToolCall, RecordedAnswer | None]] = []
     for reply in replies:
         for event in reply.events:

@@ -47,13 +47,13 @@ def build_user_factory(
 ) -> CreateUser:
     """Build the function that creates the user of a run.
 
-    `config` is that of `rules`, with the options of the command line applied. `adjacent` maps an eval set
-    to the thresholds file next to it, with the user options of the command line applied; it counts if
-    `rules` have no `user` section. `locate` returns the path to read for a file that a thresholds file
-    names.
+    `config` is that of `rules`, with the options of the command line applied. `adjacent` maps the id of an
+    eval set to the thresholds file next to it, also with these options. Such files count only if `rules`
+    have no `user` section. `locate` returns the path to read for a file that a thresholds file names.
 
     Raises:
-        InvalidInputError: no model is configured, a file cannot be read, or a case names an unknown persona.
+        InvalidInputError: a `user` section names no model, a file cannot be read, or a case names an
+            unknown persona. Personas are checked only if no file in `adjacent` counts.
     """
     played = {each.eval_set_id for each in eval_sets if any(case.is_simulated for case in each.cases)}
     if not played:

@@ -1,4 +1,4 @@
-"""Compare the records of variants with the first of them, and choose the variant to take."""
+"""Compare the records of variants with that of the first variant, and choose the variant to take."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
@@ -85,10 +85,11 @@ def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = No
 
 
 def choose_winner(rows: Sequence[VariantFigures], comparisons: Sequence[VariantComparison]) -> str:
-    """Return the variant to take instead of the reference; "" if none is shown to be preferable.
+    """Return the name of the variant to take, not the reference; "" if none is shown to be preferable.
 
-    First choice are variants that are better in a metric and worse in none: the one with the most passed
-    runs. Else it is the cheapest of those that are shown not to be worse in any metric, and to cost less.
+    Variants that are better in a metric and worse in none come first: of these, the variant with the
+    largest share of passed runs is returned. Without any, it is the cheapest variant among those that are
+    shown to cost less and not to be worse in any metric.
     """
     figures = {row.name: row for row in rows}
 
@@ -173,7 +174,10 @@ def _compare_scores(variants: Sequence[Variant], tables: _Tables) -> dict[str, d
 def _compare_usage(
     variants: Sequence[Variant], records: Sequence[Record], common: frozenset[CaseKey]
 ) -> dict[str, dict[UsageFigure, UsageRatio]]:
-    """Return the ratio of each figure by variant; figures that a run does not report are missing."""
+    """Return the ratio of each figure by variant.
+
+    Missing are figures that a run does not report, and durations that differ by less than `_LEAST_SECONDS`.
+    """
     by_figure = {figure: [_list_usage(record, figure, common) for record in records] for figure in _FIGURES}
     count = sum(means is not None for rows in by_figure.values() for means in rows[1:])
     found: dict[str, dict[UsageFigure, UsageRatio]] = {}
@@ -237,7 +241,10 @@ def _build_row(
 
 
 def _compute_pass_k(counts: Sequence[tuple[int, int]], k: int) -> float | None:
-    """Return the estimated share of cases that pass k runs in a row; None if a case has fewer runs."""
+    """Return the estimated share of cases that pass k runs in a row.
+
+    Return None if there is no case, or a case has fewer than k runs.
+    """
     if not all(total for _, total in counts) or not counts:
         return None
     cases = [((0,) * (total - passed) + (UNIT,) * passed, 1.0) for passed, total in counts]

@@ -48,7 +48,7 @@ ChooseWinner = Callable[[MeasuredVariants], Variant | None]
 
 @frozen
 class _VariantStore:
-    """Store of one variant. The usage is that of all variants, so the first checkpoint alone keeps it."""
+    """Store of one variant's runs. The usage is that of all variants; only the first checkpoint has it."""
 
     checkpoint: Checkpoint | None
     """None: runs are not kept, as those of a confirmation, which are made afresh after an interruption."""
@@ -91,7 +91,11 @@ class _Stage:
         ]
 
     async def make_runs(self, throttle: Throttle) -> None:
-        """Make every run, unless the judge is not reliable, the budget is spent or the task is cancelled."""
+        """Make every run that no journal holds.
+
+        Fewer runs are made if the judge is not reliable, an agent cannot be reached, the budget is spent or
+        the task is cancelled. A cancellation is not raised: `interrupted` is True then.
+        """
         first, plan = self.evaluations[0], self.variants[0].plan
         try:
             is_reliable = await first.is_judge_reliable()
@@ -151,7 +155,7 @@ class _Stage:
         return not self.interrupted and all(each.is_complete(wanted) for each in self.evaluations)
 
     def build_result(self) -> MeasuredVariants:
-        """Score the runs of every variant against the thresholds."""
+        """Return the records of every variant, decided without a baseline."""
         seconds = round(time.monotonic() - self._began, 3)
         timing = RunTiming(self.created_at.isoformat(timespec="seconds"), seconds)
         records = tuple(
@@ -209,7 +213,7 @@ class _Stage:
 
 
 def has_runs(record: Record) -> bool:
-    """Return True if a run ended in a pass or a failure."""
+    """Return True if a run ended because of the agent: it was answered, crashed or timed out."""
     return any(run.outcome not in NON_AGENT_OUTCOMES for case in record.cases for run in case.runs)
 
 
@@ -225,11 +229,13 @@ def measure_variants(
     choose_winner: ChooseWinner = lambda _: None,
     options: RunOptions = WHOLE,
 ) -> tuple[MeasuredVariants, MeasuredVariants | None]:
-    """Run every case with every variant, and the reference and the winner again if one is chosen.
+    """Run every case with every variant, then again with the reference and the winner if there is a winner.
 
-    `begin` is called once all agents have started. The winner was chosen by its first runs, so the second
-    measurement has only fresh ones. `options` names the folder of the reports: each variant keeps a journal
-    there, in the folder of its results.
+    Return both measurements; the second is None without a winner, or if runs of the first are missing. The
+    winner was chosen by its first runs, so the second measurement has only fresh runs.
+
+    `begin` is called once all agents have started. `options.journal_folder` is the folder of the reports:
+    each variant keeps a journal there, in the folder of its results. Not for use within an event loop.
 
     Raises:
         EvalgateError: an agent cannot be set up, there is no such agent, or a journal cannot be resumed.
@@ -273,7 +279,10 @@ def _build_scopes(checkpoints: Sequence[Checkpoint]) -> list[RunScope]:
 async def _make_all_runs(
     stage: _Stage, checkpoints: Sequence[Checkpoint], begin: Callable[[], None], choose_winner: ChooseWinner
 ) -> _Stage | None:
-    """Make the runs of the stage, and fresh ones of the reference and the winner, which are returned."""
+    """Make the runs of the stage. Return a stage of fresh runs of the reference and the winner.
+
+    Return None if there is no winner, or runs of the stage are missing.
+    """
     settings = stage.variants[0].plan.agent.settings
     throttle = Throttle(
         ThrottleSettings(

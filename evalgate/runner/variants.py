@@ -120,12 +120,12 @@ def _find_problem(name: str, sign: str) -> str:
 def build_variants(plan: Plan, what: str, variations: Sequence[Variation]) -> tuple[Variant, ...]:
     """Return every combination of the values, each with its plan; the first one has the first values.
 
-    All share the eval sets, metrics and judges of `plan`, and so its budget. `what` is the WHAT of
+    All variants share the eval sets, metrics, judges and budget of `plan`. `what` is the WHAT of
     `--agent KIND:WHAT`; else "".
 
     Raises:
-        InvalidInputError: no case counts, there are fewer than two combinations or too many, or the agent
-            refuses a value.
+        InvalidInputError: no case counts, the agent is a recording, there are fewer than two combinations
+            or more than `MOST_VARIANTS`, or the agent refuses a value.
     """
     _check_cases(plan)
     if plan.agent.settings.kind == "replay":
@@ -173,7 +173,13 @@ def _vary_plan(plan: Plan, what: str, values: Mapping[str, str]) -> Plan:
 
 
 def _vary_agent(agent: AgentSpec, what: str, key: str, value: str, plan: Plan) -> AgentSpec:
-    """Return the agent with a key of its section set to `value`, which is read as YAML."""
+    """Return the agent with a key of its section set to `value`, which is read as YAML.
+
+    `what` is the WHAT of `--agent KIND:WHAT`; else "".
+
+    Raises:
+        InvalidInputError: the agent has no such key, or refuses the value.
+    """
     own, settings = f"--vary agent.{key}={value}", agent.settings
     type_ = registry.get_agent_type(settings.kind)
     if key not in {*AgentConfig.model_fields, *type_.model_fields}:

@@ -67,12 +67,12 @@ class Checkpoint:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return a notice if no journal could be written."""
+        """Return a notice if the journal could not be written, at all or to its end."""
         fault = self._fault or (self._journal.fault if self._journal is not None else "")
         return (f"No journal was kept, so this run cannot be resumed: {fault}.",) if fault else ()
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
-        """Append the redacted runs to the journal."""
+        """Redact the runs and append them to the journal; do nothing without a journal."""
         if self._journal is None:
             return
         # The row is encoded first, because the redactor searches JSON in a fraction of the time of objects.

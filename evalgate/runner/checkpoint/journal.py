@@ -1,8 +1,8 @@
 """Write every finished run of a case to disk at once, so that `--resume` can continue from there.
 
-Each line is JSON. The first identifies the plan; each other one holds a run, or the usage until then, with
-its checksum. Runs that finish at the same moment are written together, so that a gate that is killed loses
-at most these. The next reader cuts off an incomplete last line.
+Each line is JSON. The first line identifies the plan; each other line holds a run, or the usage until then,
+with a checksum. Runs that finish at the same moment are written together, so that a gate that is killed
+loses at most these. The next reader cuts off an incomplete last line.
 """
 
 import fcntl
@@ -74,12 +74,13 @@ class Journal:
     ) -> Self:
         """Begin a journal in `folder`. The journal of an unfinished run is kept as `….previous`.
 
-        `lock`: descriptor that `lock_journal` returned; without it the lock is taken here. `parts`: names
-        and values of the plan's parts, to say what differs if it is resumed with another plan.
+        `lock`: descriptor that `lock_journal` returned; None: the lock is taken here. `parts`: names and
+        values of the plan's parts, to say what differs if the journal is resumed with another plan.
 
         Raises:
             InvalidInputError: another run writes there.
-            OSError: it cannot be written.
+            OSError: the file cannot be opened. A failed write is not raised, but ends the journal: see
+                `fault`.
         """
         path = folder / FILE_NAME
         descriptor = lock_journal(folder, owner) if lock is None else lock
@@ -103,7 +104,8 @@ class Journal:
         """Open the journal of an unfinished run, and return it with its runs, each changed by `transform`.
 
         Raises:
-            InvalidInputError: the journal is missing or damaged, or belongs to another plan.
+            InvalidInputError: the journal is missing or damaged, belongs to another plan or version, or
+                another run writes to it.
         """
         path = folder / FILE_NAME
         if not path.exists():
@@ -160,7 +162,7 @@ class Journal:
             self._write_bytes(b"%b%d,%b]\n" % (_USED, crc32(row), row))
 
     def close(self, *, is_over: bool) -> None:
-        """Close the journal, and delete it if the run came to its end."""
+        """Close the journal, and delete it if the run came to its end (`is_over`) without a fault."""
         if is_over and not self.fault:
             with suppress(OSError):
                 self._path.unlink()
@@ -189,7 +191,7 @@ def lock_journal(folder: Path, owner: Owner | None = None) -> int:
 
     Raises:
         InvalidInputError: another run writes there.
-        OSError: it cannot be written.
+        OSError: the file cannot be opened.
     """
     make_folder(folder, owner)
     return _open_locked(folder / FILE_NAME)
@@ -257,7 +259,7 @@ def _build_head(plan: PlanId, parts: Mapping[str, str]) -> bytes:
 
 
 def _is_partial_head(data: bytes) -> bool:
-    """Return True if the data are the start of a first line that was never completed."""
+    """Return True if the data begin like the first line of a journal, whole or cut off at any place."""
     start = json.dumps({"kind": _KIND}).encode()[:-1]
     return data.startswith(start[: len(data)])
 

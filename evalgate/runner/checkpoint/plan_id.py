@@ -42,9 +42,10 @@ _WHAT = {
 
 
 def hash_code_state(folder: Path, excluded: Sequence[Path] = ()) -> str:
-    """Return 16 hexadecimal digits over the commit that is checked out in `folder` and its local changes.
+    """Return a hash of 16 hexadecimal digits over the files that git tracks, with their local changes.
 
-    Without git, they are over the source files in the folder. `excluded`: files to leave out.
+    The files are those of the whole repository of `folder`. Without git, the hash is over the source files
+    in the folder. `excluded`: files to leave out.
     """
     top = run_git(folder, "rev-parse", "--show-toplevel")
     inside = [path.resolve() for path in excluded if top and path.resolve().is_relative_to(top)]
@@ -136,8 +137,8 @@ def compute_local_plan_id(plan: Plan) -> PlanId:
 def plan_parts(plan: Plan) -> dict[str, str]:
     """Return the named parts of a plan, so that a message can say what differs between two plans.
 
-    Numbers are kept as they are; other values become a digest, because they may hold a secret. The code is
-    not included.
+    The number of runs and the version of Python are kept as they are; other values become a digest, because
+    they may hold a secret. The code is not included.
     """
     settings = {
         f"`agent.{name}`": value for name, value in _collect_agent_settings(plan).items() if name != "what"
@@ -251,7 +252,11 @@ def describe_changes(then: Mapping[str, object], now: PlanId) -> Iterator[str]:
 
 
 def describe_changed_parts(then: object, now: Mapping[str, str]) -> Iterator[str]:
-    """Yield the parts of two plans that differ, at most `_NAMED` of them, with both values if known."""
+    """Yield the parts of two plans that differ, with both values if they are short.
+
+    At most `_NAMED` parts are named; a last text counts the others. Nothing is yielded if the parts of a
+    plan are not known.
+    """
     if not isinstance(then, dict) or not then or not now:
         return
     names = [name for name in {**then, **now} if then.get(name) != now.get(name)]

@@ -52,7 +52,9 @@ class ControlAgent:
 def build_control_agent(plan: Plan, source: ControlSource) -> Iterator[ControlAgent]:
     """Check out the base commit, install what its agent needs and build it; all is removed after the block.
 
-    Blocks for as long as the setup takes. The environment of the setup is new each time: one that is kept
+    With `gate.control.url` nothing is checked out: the agent is the deployment at this address.
+
+    Blocks for as long as the setup takes. The environment of the setup is new each time: a kept environment
     would hold packages of other commits.
 
     Raises:
@@ -140,7 +142,10 @@ def _resolve_base_agent(plan: Plan, source: ControlSource, checkout: CommitCheck
 
 
 class AlternatingAgent:
-    """`Agent` that gives odd runs to the head and even runs to the control. Both were started elsewhere."""
+    """`Agent` that gives odd runs to the change's agent (`head`) and even runs to the control.
+
+    Both agents were started elsewhere.
+    """
 
     def __init__(self, head: Agent, control: Agent) -> None:
         self._sides = (control, head)

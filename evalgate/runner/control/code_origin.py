@@ -22,10 +22,10 @@ from evalgate.system.git_checkout import CommitCheckout
 from evalgate.system.workspace import Workspace, build_agent_environment
 
 _SHARED = frozenset({"PATH", "VIRTUAL_ENV", "HOME", "TMPDIR", "TEMP", "TMP", "PWD"})
-"""Variables that may name the folder of the change: what they lead to is looked at otherwise."""
+"""Variables that may name the folder of the change: the code in these places is checked in other ways."""
 
 _NOT_THE_AGENT = frozenset({"conftest", "docs", "examples", "setup", "test", "tests"})
-"""Modules of a repository that have the names of modules in other packages."""
+"""Names of a repository's modules that modules of other packages often have, too."""
 
 _PROBE = """
 import json, os, sys
@@ -74,7 +74,7 @@ def check_code_origin(
     environ: Mapping[str, str],
     checkout: CommitCheckout,
 ) -> None:
-    """Check that all of the agent's code comes from the base commit.
+    """Check that the agent's code (with `agent.setup` only its variables and command) is the base commit's.
 
     Args:
         spec: The base commit's agent.
@@ -85,7 +85,7 @@ def check_code_origin(
 
     Raises:
         ControlUnavailableError: something of the agent would come from the folder of the change, or from an
-            installed package that may hold the change.
+            installed package that may hold the change; or the interpreter cannot be asked.
     """
     settings = spec.settings
     if settings.python is not None and settings.setup is not None:
@@ -117,8 +117,8 @@ def check_code_origin(
 def check_environment_files(spec: AgentSpec, top: Path, commit: str, environ: Mapping[str, str]) -> None:
     """Check that the environment in which both agents run does not belong to the change.
 
-    A job installs the change's requirements and sets the variables of the change's workflow, before the gate
-    begins. If they break a case, they break it for the control as well.
+    A job installs the change's requirements and sets the variables of the change's workflow, before the
+    gate begins. If they break a case, they break it for the control as well.
 
     Args:
         spec: The base commit's agent.

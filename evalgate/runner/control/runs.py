@@ -37,7 +37,7 @@ from evalgate.system import git
 from evalgate.system.venv_setup import STOP
 
 _WITNESSES = 2
-"""Passing cases that the control is asked if it passes no suspect: one pass shows that it works at all."""
+"""Most passing cases that the control runs if it passes no suspect: one pass shows that it works at all."""
 
 SETUP_MINUTES = 15.0
 """Longest time until the control's agent is built: a setup that hangs must not hold up the verdict."""
@@ -71,8 +71,9 @@ class _UsageStore:
 
 @dataclass
 class ControlSampling:
-    """Sampling strategy that makes pairs of runs: odd numbers are the head's, even ones the control's.
+    """Sampling strategy that makes pairs of runs: one of the change's agent, and one of the control.
 
+    Runs with odd numbers are those of the change's agent (the head), runs with even numbers the control's.
     Only suspects get pairs. If the control passes none of its runs, `witnesses` get one run of the control.
     """
 
@@ -91,7 +92,10 @@ class ControlSampling:
         return self._plan_pairs()
 
     def plan_next_runs(self, cases: Sequence[CaseResult]) -> RunSchedule:
-        """Return further pairs, then the runs of witnesses, or an empty schedule if enough is known."""
+        """Return further pairs, then the runs of witnesses, or an empty schedule if enough is known.
+
+        `fresh` and `decision` are updated from the runs in `cases`.
+        """
         first = {case.key: case for case in self.suspects.cases}
         self.fresh = {case.key: split_fresh_runs(first[case.key], case) for case in cases if case.runs}
         if wanted := self._plan_pairs():
@@ -151,7 +155,7 @@ async def compare_with_control(
     progress: ProgressListener,
     checkpoint: RunStore | None = None,
 ) -> ControlResult:
-    """Run the base commit's agent if the comparison with the baseline would close the gate.
+    """Run the base commit's agent if the baseline would close the gate and control runs may open it.
 
     Args:
         plan: The plan of the runs.
@@ -214,7 +218,9 @@ def _find_suspects(
 
 
 async def build_control_in_thread(stack: AsyncExitStack, plan: Plan, source: ControlSource) -> ControlAgent:
-    """Build the control's agent in a thread. If the run is interrupted, its setup ends at once.
+    """Build the control's agent in a thread. If the run is interrupted, the setup ends at once.
+
+    The end of `stack` removes the files of the agent.
 
     Raises:
         ControlUnavailableError: the control cannot be built, or not within SETUP_MINUTES and the budget.
