@@ -182,7 +182,7 @@ def build_command_agent(
         workers: Largest number of processes, as in `PoolOptions`.
         start_timeout: Seconds until the agent must report `ready`.
         uid: The user to run as; None: the user that runs evalgate.
-        gid: The group to run as.
+        gid: The group to run as; None: the group that runs evalgate.
         memory: Memory that a process and its children may use, as `512m`; None: no limit.
 
     Raises:
@@ -213,7 +213,7 @@ class CommandAgentOptions(BaseModel):
     """Whether calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
 
     def build(self, context: AgentContext) -> Agent:
-        """Build the agent; with `otel`, one that receives the agent's spans."""
+        """Build the agent; with `otel`, an agent that receives the spans of the program."""
         traces = resolve_otel_settings(self.otel)
         if traces is None:
             return self._build_agent(context)

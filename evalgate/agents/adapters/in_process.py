@@ -58,7 +58,7 @@ class _LoopWorker:
             thread: The agent's thread; None: the agent runs in the caller's loop.
             concurrency: Threads for an agent that is not asynchronous.
             timeout: Seconds that one turn may take.
-            on_change: Is called when a session ends.
+            on_change: Function that is called when a session ends.
         """
         self.sessions: dict[str, WorkerSession] = {}
         self.features = frozenset(host.features)
@@ -184,7 +184,11 @@ class _LoopWorker:
             self._leave_thread_behind(self.thread)
 
     def _leave_thread_behind(self, thread: AgentThread) -> None:
-        """Settle every session: a single busy one timed out, all others are started again, each alone."""
+        """Leave the blocked thread behind, and settle every session in it.
+
+        If exactly one session is busy, it has timed out. All other sessions are lost and are started again,
+        each alone.
+        """
         self.is_blocked = True
         self.turn_limits.cancel_timer()
         self._pool.close()
@@ -209,7 +213,7 @@ class InProcessOptions:
     agent: object
 
     def build(self, context: AgentContext) -> "InProcessAgent":
-        """Build the agent."""
+        """Build the agent without starting it."""
         return InProcessAgent(self.agent, timeout=context.timeout, concurrency=context.concurrency)
 
 
@@ -308,7 +312,7 @@ class InProcessAgent:
             self._changed.set()
 
     def _choose_worker(self, host: AgentHost) -> _LoopWorker:
-        """Return the worker for the next session; a new one if the last one was left behind."""
+        """Return the worker for the next session; a new worker at first or if the last was left behind."""
         if self._worker is None or self._worker.is_blocked:
             self._worker = _LoopWorker(
                 host,

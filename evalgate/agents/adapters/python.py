@@ -37,7 +37,7 @@ def build_python_launch(
         concurrency: Maximum of concurrent conversations, and of threads for a synchronous agent.
         python: The interpreter, 3.9 or later; None: the one that runs evalgate.
         uid: The user to run as; None: the user that runs evalgate.
-        gid: The group to run as.
+        gid: The group to run as; None: the group that runs evalgate.
         memory: Memory that a process and its children may use, as `512m`; None: no limit.
 
     Raises:
@@ -77,7 +77,7 @@ def build_python_agent(
         concurrency: Conversations at once over all processes, and threads for a synchronous agent.
         start_timeout: Seconds that importing the agent may take.
         uid: The user to run as; None: the user that runs evalgate.
-        gid: The group to run as.
+        gid: The group to run as; None: the group that runs evalgate.
         memory: Memory that a process and its children may use, as `512m`; None: no limit.
         capture: If True, capture model calls and spans of an agent that reports none itself.
         track_files: If True, record the files of the project that the agent opens.

@@ -49,7 +49,7 @@ class PlannedService:
 
 
 class Sidecars:
-    """Services that the agent depends on, with their network and volumes. Starting and stopping block."""
+    """Services that the agent depends on, with their network and volumes. `start` and `stop` block."""
 
     def __init__(self, services: Mapping[str, PlannedService], timeout_s: float) -> None:
         """Create the services without starting them.
@@ -76,7 +76,7 @@ class Sidecars:
 
         Raises:
             AgentUnreachableError: a service cannot be started, or its condition does not become true.
-            InvalidInputError: the SDK is missing.
+            InvalidInputError: the package `docker` is missing.
         """
         client = self._client = docker_client.connect_to_daemon()
         remove_orphans(client)

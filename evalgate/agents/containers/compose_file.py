@@ -168,7 +168,7 @@ class Volume(_ComposeModel):
 
     type: Literal["volume", "bind", "tmpfs"] = "volume"
     source: str | None = None
-    """Name of a volume, or path relative to the file's folder; None: a volume without a name."""
+    """Name of a volume, or path relative to the Compose file's folder; None: a volume without a name."""
     target: str
     read_only: bool = False
     bind: dict[str, object] = {}
@@ -234,7 +234,7 @@ class ComposeProject:
     """The agent's service and all services that it depends on."""
 
     folder: Path
-    """The file's folder, to which its paths are relative."""
+    """Folder of the Compose file, to which the paths in the file are relative."""
     services: Mapping[str, ComposeService]
     """Services by name, each after the services that it depends on; the agent's service is last."""
     values: Mapping[str, str]

@@ -54,7 +54,7 @@ def build_labels() -> dict[str, str]:
 def remove_orphans(client: "DockerClient") -> int:
     """Remove the containers, then the networks and volumes, of gates that ended; return their number.
 
-    A gate of another machine counts as ended when its object is older than a day. Objects that cannot be
+    Objects of gates on other machines are removed if they are older than a day. Objects that cannot be
     inspected or removed are left to the next run.
     """
     import docker.errors
@@ -165,7 +165,7 @@ def connect_to_daemon() -> "DockerClient":
     """Return a client of the daemon that the environment names.
 
     Raises:
-        InvalidInputError: the SDK is missing.
+        InvalidInputError: the package `docker` is missing.
         AgentUnreachableError: no daemon answers.
     """
     try:
@@ -291,7 +291,7 @@ def prepare_image(spec: ContainerSpec) -> "tuple[DockerClient, str]":
     The caller must close the client.
 
     Raises:
-        InvalidInputError: the SDK is missing.
+        InvalidInputError: the package `docker` is missing.
         AgentUnreachableError: there is no daemon or no image.
     """
     client = connect_to_daemon()
@@ -348,7 +348,10 @@ def _build_network_settings(client: "DockerClient", spec: ContainerSpec) -> dict
 
 
 def find_gate_container(client: "DockerClient") -> str:
-    """Return the id of the gate's container; "" if it has none, or uses the machine's network."""
+    """Return the id of the container that the gate runs in.
+
+    Return "" if the gate runs in no container, or its container uses the machine's network.
+    """
     own = find_own_container()
     return own if own and find_container_network(client, own) != "host" else ""
 

@@ -44,7 +44,7 @@ def find_reachable_endpoint(
         host_is_given: True if the configuration names the host of `wanted`, which is kept.
 
     Raises:
-        InvalidInputError: Docker's SDK is missing.
+        InvalidInputError: the package `docker` is missing.
         AgentUnreachableError: the machine has no address in the container's network.
     """
     try:

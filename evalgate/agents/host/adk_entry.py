@@ -26,8 +26,8 @@ _MAX_WHY = 500
 def find_adk_agent(entry: str, sub_agent: str | None, loop: asyncio.AbstractEventLoop) -> object:
     """Return the agent, workflow or app that `entry` names; a path is relative to the working folder.
 
-    A function, such as `get_agent_async`, is called without arguments. It may return a tuple that begins
-    with the agent.
+    For a path, the nearest `.env` file is loaded first. A function, such as `get_agent_async`, is called
+    without arguments, and may return a tuple that begins with the agent.
 
     Args:
         entry: `package.module`, `path/to/agent_folder` or `path/file.py`, with `:attribute` if the agent has
@@ -59,6 +59,11 @@ def _load_config_agent(file: str, where: str) -> object:
 
     The file may name modules relative to the parent of its folder. This parent is therefore inserted into
     `sys.path`; if the folder lies in a package, the folder above the topmost package is inserted instead.
+    The nearest `.env` file is loaded first.
+
+    Raises:
+        EntryNotFoundError: there is no such file.
+        UnusableEntryError: ADK cannot build an agent from the file.
     """
     if not os.path.isfile(file):
         raise EntryNotFoundError(f"there is no file {where} in {os.getcwd()}")

@@ -167,11 +167,11 @@ class InvalidAnswerError(Exception):
 
 
 class UnsupportedCaseError(Exception):
-    """Case with a part that this kind of agent cannot receive; not counted against the agent."""
+    """Case with a part that this kind of agent does not support; not counted against the agent."""
 
 
 class NoMatchingMockError(Exception):
-    """Call of a mocked tool that no mock matches; not counted against the agent."""
+    """Call of a mocked tool that neither a mock nor a recording answers; not counted against the agent."""
 
 
 class MessageTooLargeError(ValueError):

@@ -213,7 +213,7 @@ def _convert_turn(result: Any) -> dict[str, Any]:
     """Return the answer for one turn from the result of a function: a number or an object with a score.
 
     Raises:
-        InvalidScoreError: the result is neither of them, a part of it is invalid, or its status is `error`.
+        InvalidScoreError: the result is anything else, a part of it is invalid, or its status is `error`.
     """
     if not _is_object(result):
         return {"score": _require_number(result)}
@@ -266,7 +266,7 @@ def _get_field(result: Any, *names: str) -> Any:
 
 
 def _get_status(result: Any) -> str:
-    """Return "passed", "failed", "not_evaluated" or "error"; "" without a status or if it is `unknown`.
+    """Return "passed", "failed", "not_evaluated" or "error"; "" for no status or the status `unknown`.
 
     Raises:
         InvalidScoreError: the status is none of the known names and numbers.

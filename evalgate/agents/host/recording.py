@@ -69,8 +69,8 @@ class Recording:
 
         Raises:
             RecordedToolError: the tool raised an error in the recorded call.
-            NoMatchingMockError: the recording has no further call with these arguments, or the call without
-                its result.
+            NoMatchingMockError: the recording has no further call with these arguments, or has the call
+                without its result.
         """
         with self._lock:
             call = self._calls.get(name, {}).get(format_canonical(args))

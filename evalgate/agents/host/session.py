@@ -131,7 +131,7 @@ class Recorder:
 
 
 class Session:
-    """Conversation, passed to agents with a second parameter. All methods may be called in any thread."""
+    """Conversation, passed to agents that take (text, session). All methods may be called in any thread."""
 
     def __init__(self, start: dict[str, Any], recorder: Recorder) -> None:
         self.id: str = start["session"]

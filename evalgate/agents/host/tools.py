@@ -1,7 +1,7 @@
 """The decorator of tools that are plain Python functions, and the search for a tool call's conversation.
 
-Agents import it as `from evalgate_host import tool`: the module `evalgate_host` exists while evalgate runs
-the agent, and nowhere else.
+Agents import the decorator with `from evalgate_host import tool`: the module `evalgate_host` exists while
+evalgate runs the agent, and nowhere else.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def find_session(name: str) -> Session | None:
 
 
 def require_decorated(session: Session) -> None:
-    """Refuse a conversation that mocks a tool without the decorator, since nothing could replace it.
+    """Refuse a conversation that mocks a tool without the decorator: the tool would be called for real.
 
     Raises:
         UnsupportedCaseError: a mocked or recorded tool is not decorated; the message names it.
@@ -201,9 +201,9 @@ def _require_result(session: Session, name: str, args: dict[str, Any], function:
 
 
 def _restore_error(error: RecordedToolError, function: Callable[..., Any]) -> Exception:
-    """Return an error of the recorded class with the same message, or `error` if there is no such class.
+    """Return an error of the recorded class with the same message, or `error` if that is not possible.
 
-    The class is searched in the tool's module and in Python's builtins; its only argument is the message.
+    The class is searched in the tool's module, then in Python's builtins. It must accept a single message.
     """
     module_names = getattr(inspect.unwrap(function), "__globals__", {})
     kind = module_names.get(error.type_name, getattr(builtins, error.type_name or " ", None))

@@ -19,7 +19,7 @@ from .trace_values import MOST_SPANS, ValueClipper, clip_name
 def ignore_errors(action: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that calls `action`, and returns None if `action` raises an exception.
 
-    The exception is written to stderr, so that no turn fails because of its trace.
+    No turn may fail because of its trace, so the exception is only written to stderr.
     """
 
     @functools.wraps(action)

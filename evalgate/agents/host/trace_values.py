@@ -55,7 +55,7 @@ class _Cut:
         self._most = most
 
     def convert_value(self, value: object, depth: int) -> object:
-        """Return a value as JSON, cut where the limit is reached."""
+        """Return a value at the nesting level `depth` as JSON, cut where the limit is reached."""
         self.used += _PER_VALUE
         if isinstance(value, str):
             return self._cut_text(str(value))

@@ -34,7 +34,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 def parse_memory_size(text: str) -> int:
     """Return the number of bytes of a size such as `64m`.
 
-    The unit is b, k (1,024 bytes), m or g in either case; a size without a unit is in bytes.
+    The unit is b, k (1,024 bytes), m or g, in lower or upper case; a size without a unit is in bytes.
 
     Raises:
         ValueError: the text before the unit is not a whole number.
@@ -56,7 +56,7 @@ MemoryOption: TypeAlias = Annotated[
 
 
 def measure_memory(pid: int) -> int:
-    """Return the bytes of unshared memory of a process and all its descendants; 0 if it is gone."""
+    """Return the bytes of unshared memory of a process and its descendants; 0 if the process is gone."""
     found, left = 0, [pid]
     while left:
         current = left.pop()
@@ -220,7 +220,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
             self._stdin.close()
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal to the whole process group; do nothing if there is no such group (any more)."""
+        """Send a signal to the whole process group; do nothing before the start or if the group is empty."""
         if self._transport is None:
             return
         try:

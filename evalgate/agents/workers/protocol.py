@@ -231,7 +231,7 @@ def parse_tool_result(message: JsonObject) -> ToolResult:
 
 
 def _read_labels(message: JsonObject) -> tuple[str, str | None, str | None]:
-    """Return the name of a tool, and the id and the author of its call, which most agents leave out."""
+    """Return the name, id and author of a tool call; id and author are None if the message lacks them."""
     name = _require_text(message, "name")
     if "id" in message or "author" in message:
         return name, _read_label(message, "id"), _read_label(message, "author")

@@ -45,7 +45,7 @@ class ReportedSpans:
             self._spans.append(_parse_span(message))
 
     def add_recorded_spans(self, spans: Sequence[Span]) -> None:
-        """Add the first 1,000 of the spans that a worker captured, without those of kind `other`."""
+        """Add the steps of the first 1,000 spans that a worker captured, except steps of kind `other`."""
         known = convert_spans(spans[:MOST_SPANS], self._began_at)
         self._recorded += [step for step in known if step.kind != "other"]
 
@@ -79,8 +79,8 @@ class ReportedSpans:
         """Return the steps of the turn, and forget them.
 
         The agent's framework, OpenTelemetry and the HTTP requests may report the same model call. Model calls
-        are taken from the first source that has any, so that no call occurs twice. If there are no steps at
-        all, the tool calls that `note_event` noted are returned.
+        are taken from the first of these sources that has any, so that no call occurs twice. If there are
+        no steps at all, the tool calls that `note_event` noted are returned.
         """
         reported = [step for step in self._spans if step.attributes.get("evalgate.captured_from") != "http"]
         found = self._spans

@@ -38,7 +38,10 @@ def read_json(text: str) -> Any:
 
 
 def limit_json_depth(value: Any) -> Any:
-    """Return `value`, or its JSON text if it nests deeper than 50 levels (its type's name if that fails)."""
+    """Return `value`, or its JSON text if `value` nests deeper than 50 levels.
+
+    If such a value cannot be written as JSON, return the name of its type.
+    """
     # Level by level: recursion would fail on the values that this function looks for.
     level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(_MAX_DEPTH):
@@ -400,7 +403,7 @@ def _wrap_custom_input(text: Any) -> Any:
 
 
 def _join_texts(content: Any) -> Any:
-    """Return the joined text of `content` if all of its parts are texts, else `content` unchanged."""
+    """Return the joined text of a list of parts that all have a text; return other content unchanged."""
     if not isinstance(content, list):
         return content
     texts = [each.get("text") for each in filter_objects(content)]

@@ -61,7 +61,7 @@ class SessionCapture:
         self._only_trace = only_trace
 
     def begin_turn(self) -> TurnCapture:
-        """Begin the capture of a turn in the current context, and in tasks and threads started there."""
+        """Begin and return the capture of a turn in the current context, and in tasks and threads of it."""
         turn = TurnCapture(self.unanswered, self._trace, self._only_trace)
         _in_progress.add(turn)
         set_turn(turn)
@@ -118,7 +118,7 @@ class TurnCapture:
         self._trace.end_span(span, body, error)
 
     def add_results(self, results: list[ToolAnswer]) -> None:
-        """Add the results in a request of those captured tool calls that have no result yet.
+        """Add the tool results of a request that answer captured calls without a result.
 
         Of several results with the same key, only the last one counts.
         """

@@ -16,7 +16,10 @@ _LEFT_OUT = {"http_options", "response_schema"}
 
 
 def create_trace_plugin(recorder: TraceRecorder) -> Any:
-    """Return the plugin; list this plugin first, because other plugins may answer instead of a tool."""
+    """Return an ADK plugin that records steps; list this plugin before all others.
+
+    ADK skips the plugins after a plugin that answers instead of a tool.
+    """
     steps = _AdkSteps(recorder)
     base = importlib.import_module("google.adk.plugins.base_plugin").BasePlugin
     callbacks: Dict[str, Callable[..., Any]] = {

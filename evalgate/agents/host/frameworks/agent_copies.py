@@ -1,9 +1,9 @@
 """Creation of an agent for each conversation, so that no conversation sees messages of another one.
 
 A class or a function without parameters is called once per conversation. A ready-made object is copied once
-per conversation, unless its framework stores conversations outside of the object. An agent that can be
-neither created anew nor copied is refused: a shared agent would answer one user's question with another
-user's data.
+per conversation, unless it is a function, or its framework stores conversations outside of the object. An
+object that would have to be copied and cannot be copied is refused: a shared agent would answer one user's
+question with another user's data.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _Find = Callable[[object], AgentHost]
 def find_factory(named: object) -> Optional[Callable[[], object]]:
     """Return `named` if it is a class or a function that creates agents, else None.
 
-    A function creates agents if it has no parameters, or if all have defaults and its name says so, as
-    `make_agent` does.
+    A function creates agents if it has no parameters, or if all its parameters have defaults and its name
+    is one like `make_agent`.
 
     Raises:
         UnusableEntryError: `named` is a class that needs arguments, or a method that is not bound.

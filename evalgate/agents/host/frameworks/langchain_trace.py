@@ -12,7 +12,7 @@ _UNKNOWN = "model"
 
 
 def create_trace_handler(recorder: TraceRecorder) -> Any:
-    """Return a callback handler that records steps. LangChain logs errors of the handler and continues."""
+    """Return a callback handler that records steps; LangChain logs errors of the handler and continues."""
     steps = _LangChainSteps(recorder)
     base = importlib.import_module("langchain_core.callbacks").BaseCallbackHandler
     callbacks: Dict[str, Callable[..., Any]] = {

@@ -45,7 +45,7 @@ def _end_model(recorder: TraceRecorder, step: OpenSpan, response: Any) -> None:
 def trace_tools(agent: Any, recorder: Optional[TraceRecorder]) -> Iterator[None]:
     """Record the calls of the agent's tools within the block.
 
-    Do nothing without a recorder, or for a kind of agent of which the toolsets cannot be replaced.
+    Do nothing without a recorder, or if the toolsets of the agent cannot be replaced.
     """
     if recorder is None or not hasattr(agent, "toolsets") or not hasattr(agent, "override"):
         yield
