@@ -5,15 +5,15 @@ all plugins of a family are needed, as of reporters. A plugin is imported when i
 loads only what it needs.
 """
 
-import json
+import os
+import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
-from urllib.parse import unquote, urlsplit
+from importlib.machinery import PathFinder
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean, join_quoted
@@ -24,17 +24,13 @@ from evalgate.core.protocols import (
     EvalFormat,
     EvalSetEditor,
     EvalSetWriter,
-    Lint,
-    LintWarning,
-    Metric,
     MetricType,
     StoreContext,
 )
 from evalgate.core.score_ranges import BUDGETS
-from evalgate.core.types import EvalSet
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution, EntryPoint
+    from importlib.metadata import EntryPoint
 
 
 Family: TypeAlias = Literal["formats", "metrics", "agents", "reporters", "baselines"]
@@ -49,7 +45,7 @@ def find_third_party_plugins(family: Family, own: Collection[str]) -> Mapping[st
     """
     found: dict[str, EntryPoint] = {}
     problems = []
-    for point in _list_entry_points(family):
+    for point in list_entry_points(family):
         if point.name in own:
             problems.append(
                 f"the plugin `{point.name}` of {_describe_package(point)} "
@@ -63,28 +59,6 @@ def find_third_party_plugins(family: Family, own: Collection[str]) -> Mapping[st
     if problems:
         raise InvalidInputError("; ".join(problems) + ": uninstall one")
     return found
-
-
-def find_local_packages(folder: Path) -> Mapping[str, Path]:
-    """Return name and source folder of each package with plugins that was installed from within `folder`.
-
-    `folder` is absolute. A package counts if its source is `folder` itself or a folder below.
-    """
-    found = {}
-    for family in get_args(Family):
-        for point in _list_entry_points(family):
-            if point.dist and (source := _find_install_folder(point.dist)).is_relative_to(folder):
-                found[point.dist.name] = source
-    return found
-
-
-def _find_install_folder(package: "Distribution") -> Path:
-    """Return the folder that a package was installed from (PEP 610); `/` if it came from elsewhere."""
-    try:
-        address = json.loads(package.read_text("direct_url.json") or "{}")["url"]
-        return Path(unquote(urlsplit(address).path)) if address.startswith("file:") else Path("/")
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return Path("/")
 
 
 def load_entry_point(point: "EntryPoint") -> Any:
@@ -130,12 +104,39 @@ def translate_plugin_errors(
 
 
 @cache
-def _list_entry_points(family: Family) -> tuple["EntryPoint", ...]:
+def list_entry_points(family: Family) -> tuple["EntryPoint", ...]:
+    """Return the entry points of installed packages for a family, sorted by name."""
+    if not _may_have_plugins():
+        return ()
     from importlib.metadata import entry_points
 
     return tuple(
         sorted(entry_points(group=f"evalgate.{family}"), key=lambda point: (point.name, point.value))
     )
+
+
+@cache
+def _may_have_plugins() -> bool:
+    """Return False if no installed package has plugins: `importlib.metadata` is slow to find that out."""
+    others = (finder for finder in sys.meta_path if finder is not PathFinder)
+    if any(hasattr(finder, "find_distributions") for finder in others):
+        return True  # it may find packages that are in no folder
+    return any(_may_hold_plugins(folder or ".") for folder in sys.path)
+
+
+def _may_hold_plugins(folder: str) -> bool:
+    try:
+        names = os.listdir(folder)  # noqa: PTH208  pathlib makes an object of each
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # such as a ZIP file with packages
+    for name in names:
+        if name.lower().endswith((".dist-info", "egg-info")):
+            with suppress(OSError), open(f"{folder}/{name}/entry_points.txt", "rb") as file:  # noqa: PTH123
+                if b"[evalgate." in file.read():
+                    return True
+    return False
 
 
 def _describe_plugin(point: "EntryPoint") -> str:
@@ -361,19 +362,6 @@ def _find_plugin(family: Family, own: Mapping[str, str], name: str) -> Any:
         return load_object(own[name])
     point = find_third_party_plugins(family, own).get(name)
     return load_entry_point(point) if point else None
-
-
-def find_lint_warnings(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list[LintWarning]:
-    """Return the warnings of every lint about an eval set, in the order of the file."""
-    lints: Iterator[Lint] = (load_object(path)() for path in LINTS.values())
-    looks = [lint.build_checker(eval_set, metrics) for lint in lints]
-    found = [
-        LintWarning(case.line, case.eval_id, sentence)
-        for case in eval_set.cases
-        for look in looks
-        for sentence in look(case)
-    ]
-    return sorted(found, key=lambda each: each.line)
 
 
 def get_reporters(requested: Collection[str] = ()) -> tuple[AnyReporter, ...]:

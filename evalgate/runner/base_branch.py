@@ -7,6 +7,7 @@ edited sets.
 """
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,8 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias, get_args
+from urllib.parse import unquote, urlsplit
 
 from evalgate.config.loader import DEFAULT_NAMES, OUR_TABLE, find_thresholds_file, load_thresholds
 from evalgate.config.schema.gate import AnchorConfig
@@ -32,6 +34,8 @@ from evalgate.system.git import is_known_service
 from evalgate.system.workspace import Workspace
 
 if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
     from evalgate.system.committed_files import CommittedFiles
 
 Policy: TypeAlias = Literal["base", "head"]
@@ -273,9 +277,7 @@ class BaseBranchPolicy:
         """Add notices about plugin packages that are installed from files which the change edits."""
         if not self.commit:
             return
-        from evalgate.core.registry import find_local_packages
-
-        for name, place in find_local_packages(self.folder).items():
+        for name, place in _find_local_packages(self.folder).items():
             shown = self.format_path(place)
             if git.run_git(self.folder, "diff", "--name-only", self.commit, "--", shown):
                 self._add_notice(
@@ -415,3 +417,25 @@ def open_anchor(
     if base.commit == "" and not source.startswith("branch:"):
         base.note_unverified(source)
     return open_past_baseline(source, when, context, base.commit or "HEAD")
+
+
+def _find_local_packages(folder: Path) -> Mapping[str, Path]:
+    """Return name and source folder of each package with plugins that was installed from within `folder`.
+
+    `folder` is absolute. A package counts if its source is `folder` itself or a folder below.
+    """
+    found = {}
+    for family in get_args(registry.Family):
+        for point in registry.list_entry_points(family):
+            if point.dist and (source := _find_install_folder(point.dist)).is_relative_to(folder):
+                found[point.dist.name] = source
+    return found
+
+
+def _find_install_folder(package: "Distribution") -> Path:
+    """Return the folder that a package was installed from (PEP 610); `/` if it came from elsewhere."""
+    try:
+        address = json.loads(package.read_text("direct_url.json") or "{}")["url"]
+        return Path(unquote(urlsplit(address).path)) if address.startswith("file:") else Path("/")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return Path("/")

@@ -14,7 +14,7 @@ from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
-from evalgate.core.protocols import Metric
+from evalgate.core.protocols import Lint, LintWarning, Metric
 from evalgate.core.types import EvalSet, ToolRecording
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.runner.metric_binding import describe_ignored_options, find_criterion_problems
@@ -164,8 +164,21 @@ def iter_warnings(suites: Sequence[Suite], rules: Thresholds, folder: Path) -> I
 
         yield from find_unmatched_globs(rules, folder)
     for suite in suites:
-        for found in registry.find_lint_warnings(suite.eval_set, _index_metrics(suite)):
+        for found in _find_lint_warnings(suite.eval_set, _index_metrics(suite)):
             yield f"{suite.eval_set.path}:{found.line}: {found.eval_id}: {found.message}"
+
+
+def _find_lint_warnings(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list[LintWarning]:
+    """Return the warnings of every lint about an eval set, in the order of the file."""
+    lints: Iterator[Lint] = (registry.load_object(path)() for path in registry.LINTS.values())
+    looks = [lint.build_checker(eval_set, metrics) for lint in lints]
+    found = [
+        LintWarning(case.line, case.eval_id, sentence)
+        for case in eval_set.cases
+        for look in looks
+        for sentence in look(case)
+    ]
+    return sorted(found, key=lambda each: each.line)
 
 
 def _lint_checks(suites: Sequence[Suite], rules: Thresholds) -> Iterator[str]:

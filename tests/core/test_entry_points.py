@@ -97,7 +97,7 @@ def test_without_the_package_its_names_are_unknown(project: Path) -> None:
 @pytest.fixture
 def bring(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
     points: list[EntryPoint] = []
-    monkeypatch.setattr(thirdparty, "_list_entry_points", lambda family: tuple(points))
+    monkeypatch.setattr(thirdparty, "list_entry_points", lambda family: tuple(points))
     return points
 
 
@@ -287,7 +287,7 @@ def test_what_we_have_ourselves_is_found_without_looking_through_packages(
     def never(family: object) -> None:
         raise AssertionError(f"looked for {family}")
 
-    monkeypatch.setattr(thirdparty, "_list_entry_points", never)
+    monkeypatch.setattr(thirdparty, "list_entry_points", never)
 
     assert registry.get_formats()["adk"]
     assert next(iter(registry.get_formats().values()))
