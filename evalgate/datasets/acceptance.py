@@ -32,7 +32,7 @@ class Acceptance:
     """The part of a run that is accepted."""
 
     run: int | None = None
-    """1-based number of the run; None: the runs agree."""
+    """1-based number of the run; None: all runs, which must agree."""
     turn: int | None = None
     """The only turn, from 1; None: all."""
     only: Part | None = None
@@ -40,10 +40,13 @@ class Acceptance:
 
 
 def choose_run(result: CaseResult, accepted: Acceptance) -> RunResult:
-    """Return the run of a case that is accepted.
+    """Return the run that is accepted as the new expectation of a case.
+
+    A run that confirms another is accepted only by its number.
 
     Raises:
-        InvalidInputError: there is no such run, the agent did not answer, or unnamed runs disagree.
+        InvalidInputError: the case was not run, or has no run of the given number. Also raised if the agent
+            did not answer, or if no number is given and the runs disagree.
     """
     counting = [run for run in result.runs if not run.confirms]
     if accepted.run is not None:
@@ -71,7 +74,7 @@ def choose_run(result: CaseResult, accepted: Acceptance) -> RunResult:
 
 
 def _advise_on_parts(runs: Sequence[RunResult], accepted: Acceptance) -> str:
-    """Return advice, as a sentence's end, to accept calls alone; "" unless only the responses differ."""
+    """Return the end of a sentence that advises to accept calls alone; "" unless only responses differ."""
     tools = replace(accepted, only="tools")
     first = _select_parts(runs[0], tools)
     if accepted.only is not None or not all(is_same_data(first, _select_parts(run, tools)) for run in runs):
@@ -80,12 +83,17 @@ def _advise_on_parts(runs: Sequence[RunResult], accepted: Acceptance) -> str:
 
 
 def is_rule(metric: str) -> bool:
-    """Return True for a metric without an expected reply, so that no acceptance can fix its failure."""
+    """Return True for checks, budgets and the final state: accepting a reply cannot fix their failure."""
     return metric.startswith(("check/", "budget/")) or metric == FINAL_STATE
 
 
 def is_acceptable(result: CaseResult) -> bool:
-    """Return True if a case failed because all runs differ from its expected turns in the same way."""
+    """Return True if a case failed, and to accept what the agent did may fix the failure.
+
+    The case must be in a file, and at least one failed metric must be no rule, as `is_rule` says. All runs,
+    except confirming ones, must have answered, agree, and differ from an expected turn. The record must not
+    hide a part of their replies.
+    """
     failed = [metric.name for metric in result.metrics if metric.gating_status == "failed"]
     if result.status != "failed" or not result.path or all(map(is_rule, failed)):
         return False
@@ -124,7 +132,7 @@ def _select_parts(run: RunResult, accepted: Acceptance) -> list[object]:
 
 
 def _is_response_accepted(expected: Reply | None, only: Part | None) -> bool:
-    """Return True if `only` selects responses, or selects nothing and the turn expects a response."""
+    """Return True if `only` selects responses, or is None and the turn expects a response."""
     return only == "response" or (only is None and expected is not None and expected.response is not None)
 
 
@@ -132,8 +140,9 @@ def accept_run(case: EvalCase, run: RunResult, accepted: Acceptance) -> EvalCase
     """Return the case with the behaviour of a run as its expectation; equal parts stay the same objects.
 
     Raises:
-        InvalidInputError: the case or the run has no such turn, the user is simulated, or the record hides
-            a part of what the agent did.
+        InvalidInputError: the case or the run has no such turn, the user is simulated, or the agent gave no
+            reply. Also raised if the record hides a part of a reply, or if a turn or part is selected of a
+            case with goals for several turns.
     """
     replies = dict(_iter_accepted_replies(case, run, accepted))
     if case.journey is not None and len(case.turns) > 1:
@@ -153,7 +162,12 @@ def accept_run(case: EvalCase, run: RunResult, accepted: Acceptance) -> EvalCase
 
 
 def build_alternative(case: EvalCase, run: RunResult, accepted: Acceptance) -> dict[str, object]:
-    """Return the behaviour of a run as an alternative in case notes. Errors as `accept_run`."""
+    """Return the behaviour of a run as an alternative in case notes.
+
+    Raises:
+        InvalidInputError: the case has goals, or the run has a call with arguments that are no object. Also
+            raised for turns and replies that `accept_run` refuses.
+    """
     if case.journey is not None:
         raise InvalidInputError(
             f"the case {case.eval_id!r} has goals, which have no alternatives: write a check that does"
@@ -164,7 +178,7 @@ def build_alternative(case: EvalCase, run: RunResult, accepted: Acceptance) -> d
 
 
 def _describe_turn(expected: Reply, reply: Reply) -> dict[str, object]:
-    """Return the parts of a reply that differ from the expected reply."""
+    """Return the parts of a reply that differ from the expected reply, as case notes hold them."""
     found: dict[str, object] = {}
     if not is_same_data(expected.events, reply.events):
         results = [event.result for event in reply.events if isinstance(event, ToolResult)]
@@ -215,7 +229,7 @@ def _take_over(expected: Reply, actual: Reply, only: Part | None) -> Reply:
 
 
 def _take_over_calls(expected: Reply, actual: Reply) -> Reply:
-    """Return the expectation with the calls of the agent, and with their results if it has any."""
+    """Return the expectation with the agent's calls, and with results of these if it had results before."""
     old = expected.tool_calls
     has_results = any(isinstance(event, ToolResult) for event in expected.events)
     calls = [

@@ -29,11 +29,14 @@ _SNAKE = {to_camel(word): word for word in _WORDS}
 _OPAQUE = frozenset(
     {"args", "response", "state", "tool_declarations", "grounding_metadata", "usage_metadata"}
 )
-"""Keys whose values are not ADK's own: their keys and nulls are kept."""
+"""Keys of values that are not ADK's own: the keys and nulls in these values are kept."""
 
 
 def normalize_keys(value: Any) -> Any:
-    """Return `value` with keys in snake_case and without nulls; values of `_OPAQUE` keys are unchanged."""
+    """Return `value` with ADK's camelCase keys in snake_case, and without keys that have the value null.
+
+    Keys that ADK does not know keep their spelling, and values of `_OPAQUE` keys are unchanged.
+    """
     if isinstance(value, list):
         return [normalize_keys(item) for item in value]
     if not isinstance(value, dict):
@@ -45,8 +48,8 @@ def normalize_keys(value: Any) -> Any:
 def extract_native_data(invocation: Mapping[str, Any]) -> JsonObject:
     """Return the data of an invocation that a `CaseTurn` cannot hold: whole contents and durations.
 
-    The returned keys are in snake_case. Nearly every invocation has no such data. In an invocation with
-    ADK's usual keys, this is detected without converting them.
+    The returned keys are in snake_case. Return {} if there is no such data, as for nearly every invocation.
+    In an invocation with ADK's usual keys, this is found out without converting the keys.
     """
     if _is_plain_invocation(invocation):
         return NO_JSON
@@ -55,7 +58,7 @@ def extract_native_data(invocation: Mapping[str, Any]) -> JsonObject:
 
 
 def has_only_another_role(word: str, content: Any) -> bool:
-    """Return True if `content`, kept under the key `word`, differs from plain content only in its role."""
+    """Return True if a `CaseTurn` can hold `content`, which is at the key `word`, except for its role."""
     return isinstance(content, dict) and _PLAIN_CHECKS[word]({**content, "role": _ROLES.get(word)})
 
 

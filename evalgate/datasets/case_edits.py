@@ -26,13 +26,19 @@ from evalgate.documents.json_edits import align_items
 
 
 def replace_turn(case: EvalCase, at: int, turn: CaseTurn) -> EvalCase:
-    """Return the case with `turn` at the index `at`."""
+    """Return the case with `turn` at the index `at`, instead of the turn there.
+
+    Raises:
+        InvalidInputError: the case has no turn at this index.
+    """
     _get_turn(case, at)
     return replace(case, turns=(*case.turns[:at], turn, *case.turns[at + 1 :]))
 
 
 def set_expected(case: EvalCase, at: int, reply: Reply) -> EvalCase:
-    """Return the case with `reply` expected at turn `at`; goals, if the case has them, are adapted.
+    """Return the case with `reply` expected in the turn at the index `at`.
+
+    If the case has goals, they are adapted, and only the calls and the response of `reply` are kept.
 
     Raises:
         InvalidInputError: there is no such turn, or the case has goals and several turns.
@@ -50,7 +56,11 @@ def set_expected(case: EvalCase, at: int, reply: Reply) -> EvalCase:
 
 
 def set_conversation_goals(case: EvalCase, replies: Sequence[Reply]) -> EvalCase:
-    """Return the case with goals for all calls of a conversation, and for its last response."""
+    """Return the case with goals for all calls of a conversation, and for its last response.
+
+    Raises:
+        InvalidInputError: the case has no goals.
+    """
     calls = [call for reply in replies for call in reply.tool_calls]
     response = next((reply.response for reply in reversed(replies) if reply.response), None)
     return replace(case, journey=_set_expected_goals(_get_journey(case), calls, response))
@@ -59,7 +69,9 @@ def set_conversation_goals(case: EvalCase, replies: Sequence[Reply]) -> EvalCase
 def set_calls(reply: Reply, calls: Sequence[ToolCall]) -> Reply:
     """Return the reply with these tool calls; results and messages stay where they are.
 
-    The result of a call that is removed is removed too. Added calls follow the last call.
+    If there are fewer calls than before, each old call that is not the same object as one in `calls` loses
+    its result, too. Calls are put into the places of the old calls, and further ones after the last of
+    them.
     """
     removed = [old for old in reply.tool_calls if not any(old is call for call in calls)]
     if len(calls) < len(reply.tool_calls):
@@ -95,7 +107,8 @@ def _drop_results(reply: Reply, calls: Sequence[ToolCall]) -> Reply:
 def arrange_turns(case: EvalCase, order: Sequence[int | None], added: CaseTurn | None = None) -> EvalCase:
     """Return the case with the turns at these indices, in this order; None stands for `added`.
 
-    Recorded replies and mocks of tools move with their turns.
+    If `added` is None, an empty turn is added. Mocks of tools move with their turns. Recorded replies move,
+    too, unless a turn is added or their number differs from that of the turns: then they stay as they are.
     """
     turns = [added or CaseTurn(UserMessage("")) if old is None else case.turns[old] for old in order]
     places = {old: new for new, old in enumerate(order) if old is not None}
@@ -128,7 +141,11 @@ def _get_turn(case: EvalCase, at: int) -> CaseTurn:
 
 
 def set_goal(case: EvalCase, at: int, goal: Goal) -> EvalCase:
-    """Return the case with `goal` at the index `at`; a new name is changed in the order of goals too."""
+    """Return the case with `goal` at the index `at`; in the order of goals its name replaces the old one.
+
+    Raises:
+        InvalidInputError: the case has no goals.
+    """
     journey = _get_journey(case)
     old = journey.goals[at].name
     order = {
@@ -140,14 +157,22 @@ def set_goal(case: EvalCase, at: int, goal: Goal) -> EvalCase:
 
 
 def add_goal(case: EvalCase, goal: Goal) -> EvalCase:
-    """Return the case with a further goal, which may be reached at any time."""
+    """Return the case with a further goal, which may be reached at any time.
+
+    Raises:
+        InvalidInputError: the case has no goals.
+    """
     journey = _get_journey(case)
     order = journey.order if goal.type == "check" else {**journey.order, goal.name: ()}
     return replace(case, journey=replace(journey, goals=(*journey.goals, goal), order=order))
 
 
 def delete_goal(case: EvalCase, at: int) -> EvalCase:
-    """Return the case without a goal; the goals after it follow the goals before it."""
+    """Return the case without the goal at the index `at`; the goals after it follow the goals before it.
+
+    Raises:
+        InvalidInputError: the case has no goals.
+    """
     journey = _get_journey(case)
     name = journey.goals[at].name
     after = journey.order.get(name, ())
@@ -168,9 +193,9 @@ def delete_goal(case: EvalCase, at: int) -> EvalCase:
 def _set_expected_goals(journey: Journey, calls: Sequence[ToolCall], response: str | None) -> Journey:
     """Return the journey with goals for these calls and this response; its other goals stay.
 
-    Goals that are kept stay in their places, so that the text of the file changes as little as possible. If
-    the old order of goals is linear, the new one is too: first the calls in the order of `calls`, then the
-    other goals.
+    Goals that are kept stay in their places, so that the text of the file changes as little as possible.
+    The order of goals stays if it is linear, names the same goals and has the calls in the order of
+    `calls`. Any other linear order becomes a linear order of first the calls and then the other goals.
     """
     ranks = find_linear_goal_order(journey)
     rank = {name: at for at, name in enumerate(ranks or ())}

@@ -141,12 +141,13 @@ def _validate_notes(document: ConfigDocument) -> CaseNotes:
 
 
 def apply_case_notes(eval_set: EvalSet, file: Path, shown_as: str) -> EvalSet:
-    """Return the eval set of a file with the notes about its cases.
+    """Return the eval set in `file` with the case notes that are next to the file.
 
-    `shown_as` is the path of the file as messages show it.
+    `shown_as` is the path of the eval set's file as messages show it.
 
     Raises:
-        InvalidInputError: the notes are invalid, or name a case that the eval set does not have.
+        InvalidInputError: there is no file of notes, or the notes are invalid. Also raised if the notes
+            name a case that the eval set does not have, or if an alternative does not fit its case.
     """
     path = file.with_name(build_notes_name(file.name))
     notes_shown_as = str(Path(shown_as).with_name(path.name))
@@ -203,7 +204,10 @@ def _build_alternative(case: EvalCase, alternative: NotedAlternative) -> tuple[R
 
 
 def build_noted_reply(expected: Reply, noted: NotedTurn) -> Reply:
-    """Return the expected reply of a turn, with the parts that the notes replace."""
+    """Return the expected reply of a turn with the parts that the notes replace.
+
+    If the notes list tools, these calls and results replace all expected events, messages too.
+    """
     response = expected.response if noted.response is None else noted.response
     if noted.tools is None:
         return replace(expected, response=response)

@@ -35,7 +35,8 @@ _HEADER = "# Notes of evalgate about the cases of {}: see docs/import.md\n"
 def change_notes(path: Path, shown_as: str, edit: Callable[[str], str]) -> FileChange:
     """Return the change that `edit` makes to the text of a file of notes; nothing is written yet.
 
-    `edit` gets text with plain newlines and no byte order mark. The file keeps its mark and Windows newlines.
+    `edit` gets "" for a file that does not exist. It gets text without byte order mark, and with plain
+    newlines if all line ends are those of Windows. The file keeps its mark and its kind of line ends.
 
     Raises:
         InvalidInputError: the file cannot be read, or would hold invalid notes.
@@ -56,8 +57,11 @@ def change_notes(path: Path, shown_as: str, edit: Callable[[str], str]) -> FileC
 def add_notes(text: str, notes: Mapping[str, CaseNote], shown_as: str, eval_set: str) -> str:
     """Return the text of the file with notes about further cases; `text` is "" for a new file.
 
+    `eval_set` is the name of the file that the notes are about.
+
     Raises:
-        InvalidInputError: the file has no place for the notes, because `cases` is written in braces.
+        InvalidInputError: the text is no YAML object, or has no place for the notes, because `cases` is
+            written in braces.
     """
     if not notes:
         return text
@@ -79,7 +83,13 @@ def add_notes(text: str, notes: Mapping[str, CaseNote], shown_as: str, eval_set:
 
 
 def set_expected(text: str, names: Iterable[str], shown_as: str) -> str:
-    """Return the text with the status `expected` for the named cases."""
+    """Return the text with the status `expected` for the named cases.
+
+    Notes without a status stay as they are, because they have this status by default.
+
+    Raises:
+        InvalidInputError: the text is no YAML object.
+    """
     root = parse_mapping(text, shown_as)
     edits = []
     for name in names:
@@ -94,6 +104,9 @@ def drop_notes(text: str, names: Iterable[str], shown_as: str) -> str:
 
     A source that another case has too, such as a copy, is not listed. An observed case without a source is
     listed by its id. Other cases without a source were not imported, and are not listed.
+
+    Raises:
+        InvalidInputError: the text is no YAML object, or its `cases` are written in braces.
     """
     root = parse_mapping(text, shown_as)
     cases = find_value(root, "cases")
@@ -148,7 +161,8 @@ def set_tags(text: str, name: str, tags: tuple[str, ...], shown_as: str, eval_se
     """Return the text with `tags` as the tags of a case.
 
     Raises:
-        InvalidInputError: a tag is blank or holds control characters.
+        InvalidInputError: a tag is blank or holds control characters, or the file has no place for the
+            tags.
     """
     for tag in tags:
         try:
@@ -199,8 +213,8 @@ def set_check(
 ) -> str:
     """Return the text with a check of a case, added or in place of the check with the same name.
 
-    `conditions` of None remove the check. `eval_set` is the name of the file that the notes are about. JSON
-    Schemas in files are not read.
+    If `conditions` is None, the check is removed. `eval_set` is the name of the file that the notes are
+    about. JSON Schemas in files are not read.
 
     Raises:
         InvalidInputError: the conditions are wrong, or the file has no place for the check.

@@ -81,7 +81,11 @@ def drop_cases(review: Review, names: Iterable[str]) -> None:
 
 
 def format_case_json(review: Review, name: str) -> str:
-    """Return a case as it is in its file, as JSON to edit."""
+    """Return a case as it is in its file, as JSON to edit.
+
+    Raises:
+        InvalidInputError: the eval set has no case of this name.
+    """
     return json.dumps(_get_raw_cases(review)[_find_index(review, name)], ensure_ascii=False, indent=2) + "\n"
 
 
@@ -89,7 +93,8 @@ def replace_case_json(review: Review, name: str, text: str) -> None:
     """Replace a case by edited JSON, and make it expected.
 
     Raises:
-        InvalidInputError: the text is not JSON, or no case of the format. Nothing is written.
+        InvalidInputError: the text is not JSON, is no case of the format, or has another id. Also raised if
+            there is no such case, or if files of the format cannot be changed. Nothing is written.
     """
     file = review.file
     try:
@@ -127,7 +132,7 @@ def _check_edited(file: EvalSetFile, name: str, text: str) -> None:
 
 
 def describe_case(case: EvalCase) -> Iterator[str]:
-    """Yield lines about a case: its id, trace and tags, then the questions, calls and answers."""
+    """Yield lines about a case: id and tags, the trace, then the questions, calls, messages and answers."""
     tags = f" [{', '.join(case.tags)}]" if case.tags else ""
     yield f"{case.eval_id}{tags}"
     if case.source:

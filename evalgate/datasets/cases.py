@@ -24,7 +24,7 @@ class CasesInFile(Sequence[EvalCase]):
 
     @abstractmethod
     def map_cases(self, change: CaseChange, *, keeps_metadata: bool = False) -> "CasesInFile":
-        """Return cases that apply `change` when they are decoded. The arguments are as in `map_cases`."""
+        """Return cases that apply `change` when they are decoded; see the function `map_cases`."""
 
     @abstractmethod
     def assign_eval_set(self, eval_set_id: str) -> "CasesInFile":
@@ -90,7 +90,7 @@ def select_cases(
 ) -> Iterator[CaseKey]:
     """Yield the keys of cases that match a glob in `ids`, or have a tag in `tags`.
 
-    `find_tags` returns the tags of a case.
+    A glob may match the case's id, `eval set:id` or `file:id`. `find_tags` returns the tags of a case.
     """
     for eval_set in eval_sets:
         for case in eval_set.cases:

@@ -4,7 +4,8 @@ The module also holds what the writers of all formats share, and converts attach
 its source writes them: a part of Google ADK has a key with its kind (`inline_data`), and a part of
 tRPC-Agent-Go has a `type`.
 
-A script of one turn expects the same as its goals. In a longer script no goal is assigned to a turn.
+If a case with goals has only one turn, this turn expects the same as the goals. In a case with several
+turns no goal is assigned to a turn.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ def build_write_result(file: object, losses: Iterable[str]) -> WriteResult:
 
 
 _FORMATTED = ("image", "audio")
-"""Kinds whose format is the second half of a MIME type."""
+"""Kinds of attachments with a `format` that is the second half of a MIME type."""
 
 
 def to_adk_part(part: JsonObject) -> JsonObject | None:
@@ -102,9 +103,10 @@ def _build_trpc_part(held: dict[str, Any], source: str, target: str) -> JsonObje
 
 
 def find_linear_goal_order(journey: Journey) -> tuple[str, ...] | None:
-    """Return the names of the goals in their only possible order; None if there is none, or several.
+    """Return the names of the goals in order if the goals form one chain, each followed by the next.
 
-    Checks are left out, because they have neither name nor order.
+    Return None for any other order, such as one with two first goals. Checks are left out, because they
+    have neither name nor order.
     """
     names = dict.fromkeys(goal.name for goal in journey.goals if goal.type != "check")
     followers = {name: set(journey.order.get(name, ())) for name in names}
@@ -118,7 +120,7 @@ def find_linear_goal_order(journey: Journey) -> tuple[str, ...] | None:
 
 
 def describe_lost_goals(case: EvalCase) -> Iterator[str]:
-    """Yield descriptions of everything in a case's journey that its turns do not express."""
+    """Yield a description of each part of a case's journey that the turns of the case do not express."""
     journey = case.journey
     if journey is None:
         return
@@ -234,7 +236,8 @@ def describe_losses(
 ) -> Iterator[str]:
     """Yield a sentence for each loss of an eval set in a format.
 
-    `holds` names the parts of a case that the format can hold, as the keys of this module's tables.
+    `holds` names the parts of a case that the format can hold: keys of this module's tables, `journey` and
+    `other_args`.
     `attachment` converts an attachment to the format, or returns None.
     """
     for case in eval_set.cases:

@@ -37,11 +37,14 @@ class DeepEvalMetrics:
 
 
 def read_metrics(paths: Iterable[Path], format_path: Callable[[Path], str]) -> DeepEvalMetrics:
-    """Return the metrics that these Python files construct. Files that cannot be read or parsed are skipped.
+    """Return the metrics that these Python files construct from classes that they import by name.
 
-    `ToolCorrectnessMetric` is the share of expected tools that were called, like `trajectory_recall`. If
-    several tests give it different thresholds, the highest applies. A check that several tests make with
-    different options is lost, since only code decides which cases it is for.
+    Files are skipped if they cannot be read or parsed, or have more than 1,000,000 characters.
+    `format_path` returns a path as messages show it.
+
+    `ToolCorrectnessMetric` becomes `trajectory_recall`, or `trajectory_exact_match` if it asks for an exact
+    match. If several tests give it different thresholds, the highest applies. A check that several tests
+    make with different options is lost, since only code decides which cases it is for.
     """
     criteria: dict[str, object] = {}
     lost: list[str] = []
@@ -100,6 +103,7 @@ def _read_options(name: str, call: ast.Call) -> Mapping[str, ast.expr]:
 
     Raises:
         NotCarriedError: arguments are in `*args` or `**options`, with values that only running code shows.
+            Also raised for arguments of `ToolCorrectnessMetric` by position.
     """
     is_starred = any(isinstance(each, ast.Starred) for each in call.args)
     if is_starred or any(each.arg is None for each in call.keywords):
@@ -157,7 +161,7 @@ def _read_value(options: Mapping[str, ast.expr], name: str, default: object) -> 
 
 
 def _require_threshold(options: Mapping[str, ast.expr], least: float) -> None:
-    """Raise NotCarriedError unless `threshold` is above `least` and at most 1 (the default), or None."""
+    """Raise NotCarriedError unless the option `threshold` is absent, None, or in (`least`, 1]."""
     threshold = _read_value(options, "threshold", 1)
     if threshold is not None and not (isinstance(threshold, int | float) and least < threshold <= 1):
         raise NotCarriedError(f"with the threshold {threshold}")

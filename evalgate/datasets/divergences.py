@@ -1,7 +1,8 @@
 """Find the first divergence of a run that failed: in which way it first differs from what its case expects.
 
-Reports group failing cases by it, and a baseline keeps it of each failing run. It depends on the run and on
-the options of its metrics alone, and holds no value of an argument and no text of a response.
+Reports group failing cases by their divergences, and a baseline stores the divergence of each failing run.
+A divergence depends only on the run and on the options of the run's metrics. It holds no value of an
+argument and no text of a response.
 """
 
 import re
@@ -85,7 +86,7 @@ class Divergence:
     tool: str = ""
     """The tool that was called, or was not; "" if none is concerned."""
     detail: str = ""
-    """The other tool, the path of the argument, the check, rubric or metric, or the exception."""
+    """The other tool, path of the argument, check, rubric, budget, metric or exception; "" if none."""
 
     @property
     def label(self) -> str:
@@ -105,9 +106,9 @@ Criteria: TypeAlias = Mapping[tuple[str, str], RecordedCriterion]
 
 
 def find_failing_run(case: CaseResult) -> RunResult | None:
-    """Return the first run without an answer, else the first with a bad metric, else the first run.
+    """Return the first run without an answer, else the first with a failed or errored gating metric.
 
-    Returns None if the case was not run.
+    If there is no such run, return the first run; None if the case was not run.
     """
     if len(case.runs) <= 1:
         return case.runs[0] if case.runs else None
@@ -117,14 +118,20 @@ def find_failing_run(case: CaseResult) -> RunResult | None:
 
 
 def find_divergence(case: CaseResult, criteria: Criteria) -> Divergence:
-    """Return the first divergence of the first failing run of a case that failed."""
+    """Return the divergence of the run that `find_failing_run` finds in a failed case.
+
+    If this run did not fail, return the fault of the case's metrics, such as a mean below its threshold.
+    """
     run = find_failing_run(case)
     found = find_run_divergence(case, run, criteria) if run is not None else None
     return found or _find_case_fault(case.metrics)
 
 
 def find_run_divergence(case: CaseResult, run: RunResult, criteria: Criteria) -> Divergence | None:
-    """Return the first divergence of one run; None if the run did not fail."""
+    """Return the first divergence of one run.
+
+    Return None if the run has an answer, and no gating metric failed or errored.
+    """
     if run.outcome != "answered":
         return _describe_ending(run)
     bad = list(_list_bad_metrics(run))

@@ -33,7 +33,8 @@ class FileChange:
 class EditHistory:
     """A history that saves edits, and keeps old contents for undo and redo. It is thread-safe.
 
-    Edits are kept by the path of an eval set. They may change other files, such as its case notes.
+    The last 100 edits of each eval set are kept by its path. They may change other files, such as case
+    notes.
     """
 
     def __init__(self) -> None:
@@ -42,16 +43,19 @@ class EditHistory:
         self._undone: dict[Path, list[Sequence[FileChange]]] = {}
 
     def save(self, edited: EditedFile, *also: FileChange) -> None:
-        """Write an edited eval set and further files, as `save_changes` does, with its errors."""
+        """Write first the further files and then an edited eval set. Errors as `save_changes`."""
         file = edited.before
         self.save_changes(file.path, [*also, FileChange(file.path, file.shown_as, file.data, edited.data)])
 
     def save_changes(self, path: Path, changes: Sequence[FileChange]) -> None:
         """Write all files, in this order, as one edit of the eval set at `path`.
 
+        Edits that were undone cannot be redone after this. Nothing happens if no content changes.
+
         Raises:
-            FileChangedError: a file changed since the edit began. Nothing is written.
-            OSError: a file cannot be written. The other files are restored.
+            FileChangedError: a file changed since the edit began. All files are as before.
+            InvalidInputError: a file cannot be read. All files are as before.
+            OSError: a file cannot be written. All files are as before.
         """
         changes = [change for change in changes if change.before != change.after]
         if not changes:
@@ -75,8 +79,9 @@ class EditHistory:
         """Write the files as they were before the last edit of an eval set.
 
         Raises:
-            FileChangedError: a file was changed after that edit. Nothing is written.
-            InvalidInputError: there is no edit to undo.
+            FileChangedError: a file was changed after that edit. All files are as before.
+            InvalidInputError: there is no edit to undo, or a file cannot be read.
+            OSError: a file cannot be written. All files are as before.
         """
         with self._lock:
             step = _get_last(self._done, path, shown_as, "undo")
@@ -85,7 +90,7 @@ class EditHistory:
             self._undone.setdefault(path, []).append(step)
 
     def redo(self, path: Path, shown_as: str) -> None:
-        """Repeat the edit that was undone last. Errors as `undo`."""
+        """Repeat the edit of an eval set that was undone last. Errors as `undo`."""
         with self._lock:
             step = _get_last(self._undone, path, shown_as, "redo")
             _write_changes(step)

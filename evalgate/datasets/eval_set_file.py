@@ -1,6 +1,7 @@
 """Edit an eval set in its file by a minimal change of the text, which is verified before it is saved.
 
-The format's reader verifies a change: a text that it reads as other cases than intended is not written.
+The format's reader verifies a change: if it reads other cases from the new text than intended, the change
+is an error.
 """
 
 import codecs
@@ -89,7 +90,7 @@ def open_eval_set(path: Path, shown_as: str) -> EvalSetFile:
     """Read an eval set to inspect or edit it.
 
     Raises:
-        InvalidInputError: the file cannot be read, or is too large to be edited.
+        InvalidInputError: the file cannot be read, is no valid eval set, or is too large to be edited.
     """
     try:
         data = read_input_file(path, shown_as)
@@ -108,13 +109,14 @@ def _parse_file(path: Path, shown_as: str, data: bytes) -> EvalSetFile:
 
 
 def edit_eval_set(file: EvalSetFile, cases: Sequence[EvalCase]) -> EditedFile:
-    """Return the file with `cases` in place of its cases, which may be changed, moved, added or deleted.
+    """Return the content of a file with `cases` instead of its cases. Nothing is written.
 
-    Parts of cases that are the same objects as in `file.eval_set` keep their text. A case keeps its place in
-    the file by its id, or by its neighbours if it was renamed.
+    Cases may be changed, moved, added or deleted. Parts of cases that are the same objects as in
+    `file.eval_set` keep their text. A changed case is found in the file by its id, or by its neighbours if
+    it was renamed.
 
     Raises:
-        InvalidInputError: the format cannot hold the change.
+        InvalidInputError: files of the format cannot be edited, or the format cannot hold the change.
     """
     editor = _get_editor(file)
     old, raw = list(file.eval_set.cases), list(editor.get_cases(file.value))
@@ -345,6 +347,7 @@ def create_eval_set(path: Path, shown_as: str, format_name: str, eval_set: EvalS
 
     Raises:
         InvalidInputError: the file exists, or the format cannot hold the eval set.
+        OSError: the file cannot be written.
     """
     if path.exists():
         raise InvalidInputError([Problem(shown_as, 0, 0, "exists already: name another file")])

@@ -27,17 +27,17 @@ class EvalSetHeader(Protocol):
 
     @property
     def name(self) -> str | None:
-        """Return the set's display name."""
+        """Return the set's display name; None if it has none."""
         ...
 
     @property
     def description(self) -> str | None:
-        """Return the description of the set."""
+        """Return the description of the set; None if it has none."""
         ...
 
     @property
     def creation_timestamp(self) -> float | None:
-        """Return the seconds since the epoch."""
+        """Return the time of the set's creation in seconds since the epoch; None if it is unknown."""
         ...
 
 
@@ -46,11 +46,11 @@ def finish_reading(
 ) -> tuple[str, ...]:
     """Return the notices about ignored keys, after a file was read completely.
 
-    `find_repeated` finds ids that several cases share. It reads the whole file again, so that it is called
-    only if there are problems or repeated ids.
+    `find_repeated` finds ids that several cases share. It reads the whole file again, and is therefore
+    called only if there are problems or repeated ids.
 
     Raises:
-        InvalidInputError: the file has problems. Lists all of them in the order of the file.
+        InvalidInputError: the file has problems. The error lists all of them in the order of the file.
     """
     notices, problems = keys.build_notices(), keys.problems
     if problems or has_repeated_ids(cases):
@@ -124,7 +124,7 @@ class EvalSetReader:
         """Return the eval set. `header_model` reads all but the cases, as an `EvalSetHeader`.
 
         Raises:
-            InvalidInputError: the file has problems. Lists all of them in the order of the file.
+            InvalidInputError: the file has problems. The error lists all of them in the order of the file.
         """
         self.keys.check_value(header_model, self.header)
         validated = self._validate(header_model, self.header)

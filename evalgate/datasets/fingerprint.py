@@ -25,10 +25,10 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=dict, 
 def compute_case_fingerprint(case: EvalCase) -> str:
     """Return 16 hexadecimal digits of a hash of everything that a case sends and expects.
 
-    The hash covers turns, their alternatives, scenario, journey, rubrics, tool mocks and recordings, context
-    messages, and the session's initial and final state. It does not cover the order of keys, the case's id
-    and position, ids of calls, turns and sessions, time stamps, recorded details of the agent, or data that
-    only the case's own format knows.
+    The hash covers turns, their alternatives, scenario, journey, rubrics, tool mocks and recordings,
+    context messages, and the session's initial and final state. It does not cover the order of keys, the
+    case's id, position and tags, ids of calls, turns and sessions, time stamps, recorded replies and
+    details of the agent, or data that only the case's own format knows.
     """
     asked = {
         "turns": [_to_turn_values(turn) for turn in case.turns],
@@ -56,7 +56,7 @@ def _drop_absent(asked: Mapping[str, object]) -> dict[str, object]:
 def compute_metric_fingerprint(name: str, options: object, judge: object = None) -> str:
     """Return 16 hexadecimal digits of a hash of a metric's name and options, without its threshold.
 
-    For a metric with a judge, `-` and 16 digits of a hash of `judge` follow: the judge's identity.
+    `judge` is the identity of the metric's judge. If it is not None, `-` and 16 digits of its hash follow.
     """
     own = hashlib.sha256(_encode([name, options]).encode()).hexdigest()[:_DIGITS]
     if judge is None:

@@ -1,4 +1,6 @@
-"""Conversion of data sets of other tools to eval sets. The kind of a file is recognised by its content.
+"""Conversion of data sets of other tools to eval sets.
+
+The kind of a file is recognised by the suffix of its name and by its content.
 
 Known kinds are chat messages as in OpenAI's API, DeepEval's goldens, promptfoo's tests, and questions in
 CSV, JSON, JSON lines or plain text. No kind holds everything that a case can, so a person should review the
@@ -74,10 +76,11 @@ def suggest_conversion(path: Path, shown_as: str) -> str:
 
 
 def detect_dataset(path: Path, shown_as: str) -> Dataset | None:
-    """Read a file as a data set; return None if it is of no known kind.
+    """Read a file as a data set; return None if there is no such file, or it is of no known kind.
 
     Raises:
-        InvalidInputError: the file cannot be read, or is damaged CSV or JSON lines by its name.
+        InvalidInputError: the file cannot be read, or is not in the format that its suffix names. Also
+            raised for a table without a column for the question, unless it holds stories.
     """
     if not path.is_file():
         return None
@@ -94,10 +97,11 @@ def detect_dataset(path: Path, shown_as: str) -> Dataset | None:
 
 
 def convert_dataset(dataset: Dataset, shown_as: str) -> ConvertedDataset:
-    """Return a case for each row, in the order of the file.
+    """Convert rows to cases, in the order of the file. Rows that cannot be converted are in `missing`.
 
     Raises:
-        InvalidInputError: two rows have the same name, or no row can be converted. Lists every problem.
+        InvalidInputError: two rows have the same name, or no row can be converted. The error lists every
+            problem.
     """
     lost: Counter[str] = Counter()
     cases: list[EvalCase] = []

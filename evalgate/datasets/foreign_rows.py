@@ -31,7 +31,7 @@ class DamagedRowError(Exception):
 
 
 def read_csv_rows(path: Path, shown_as: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that are not empty, each with the line that it begins in.
+    """Yield (line, cells) of each row that is not empty; the row begins in this line, counted from 1.
 
     Raises:
         InvalidInputError: the file cannot be read or is no CSV.
@@ -82,8 +82,8 @@ def check_chat(value: object) -> None:
 def parse_chat(messages: Sequence[Mapping[str, object]], lost: Counter[str]) -> tuple[CaseTurn, ...]:
     """Return a turn for each message of the user, with the assistant's events up to the next turn.
 
-    The assistant's last message in a turn becomes the expected response. `lost` counts content that a case
-    cannot hold.
+    If a turn ends with a text of the assistant, this text becomes the expected response. `messages` must
+    pass `check_chat`. `lost` counts content that a case cannot hold.
 
     Raises:
         DamagedRowError: a message is damaged; the text gives its number.
@@ -181,7 +181,7 @@ class _ChatParser:
 
 
 def parse_arguments(value: object, tool: str) -> Mapping[str, object]:
-    """Return a call's arguments, which OpenAI's API writes as the text of a JSON object.
+    """Return a call's arguments, which OpenAI's API writes as the text of a JSON object; {} for None or "".
 
     Raises:
         DamagedRowError: the arguments are no JSON object.

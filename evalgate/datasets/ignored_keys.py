@@ -2,9 +2,9 @@
 
 A model may define class methods that this module looks up by name:
 
-* `older_keys()`: keys of older versions of the format that the model converts; or a mapping to their models.
+* `older_keys()`: keys of older versions of the format that the model converts; or a mapping to their types.
 * `kept_keys()`: keys that the format defines, and that evalgate keeps without reading.
-* `is_refused(key, value)`: True if the format's own engine rejects an object with this unknown key.
+* `is_refused(key, value)`: True if the format's own engine rejects the object `value` for this unknown key.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,7 +38,7 @@ class KeyModel:
 
 
 class IgnoredKey(NamedTuple):
-    """A key that no field of the model of its object reads."""
+    """A key of an object that no field of the object's model reads."""
 
     location: Location
     is_refused: bool
@@ -140,7 +140,7 @@ def _iter_aliases(field: FieldInfo) -> Iterator[str]:
 
 
 def _iter_scanners(annotation: Any, spelled: KeyNormalizer) -> Iterator[_KeyScanner]:
-    """Yield the scanners for a value of that type; none if it contains no model."""
+    """Yield the scanners for a value of the type `annotation`; none if the type contains no model."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield _get_model_scanner(annotation, spelled)
         return
@@ -228,7 +228,7 @@ class KeyChecker:
         self.add_keys(collect_ignored_keys(model, value, location, spelled=self.spelled))
 
     def add_keys(self, keys: Iterable[IgnoredKey]) -> None:
-        """Add unread keys to the report, and a problem for each rejected one."""
+        """Add unread keys to the report, and a problem for each of the first 10 rejected keys of a name."""
         for key in keys:
             name = str(key.location[-1])
             noted = self._refused if key.is_refused else self._ignored
@@ -240,9 +240,10 @@ class KeyChecker:
                 self.problems.append(Problem(self.file, *self.position(key.location), message))
 
     def build_notices(self) -> tuple[str, ...]:
-        """Return the sentence about ignored keys, if any, and add the number of unreported rejected keys.
+        """Return one sentence about all ignored keys, or () if there are none.
 
-        This ends the check of the file.
+        Add problems with the numbers of rejected keys that are not reported yet, and end the check of the
+        file.
         """
         self.is_open = False
         for name, found in self._refused.items():

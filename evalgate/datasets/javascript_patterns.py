@@ -13,14 +13,16 @@ _GROUPS = ("(?:", "(?=", "(?!", "(?<")
 
 
 class UnknownPatternError(ValueError):
-    """A pattern cannot be read, or RE2 has nothing with its meaning; the text says which."""
+    """A pattern cannot be read, or RE2 has nothing with its meaning; the text names the unsuitable part."""
 
 
 def translate_pattern(pattern: str) -> str:
-    """Return an equivalent pattern for RE2, which itself refuses look-around and back-references.
+    """Return an equivalent pattern for RE2.
+
+    Look-around and back-references are left in the result, because RE2 itself refuses them.
 
     Raises:
-        UnknownPatternError: no pattern of RE2 has the same meaning.
+        UnknownPatternError: another part of the pattern has no equivalent in RE2.
     """
     found: list[str] = []
     is_in_class = False

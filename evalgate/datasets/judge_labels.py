@@ -93,7 +93,16 @@ class LabelStore(BaseModel):
     def add_sample(
         self, drawn: Iterable[JudgedAnswer], among: Sequence[JudgedAnswer], created_at: str
     ) -> "LabelStore":
-        """Return the store with the `drawn` answers, and counts of `among`, all answers to draw from."""
+        """Return the store with the answers of a sample that was drawn for people to label.
+
+        Labels of answers that the store holds already are kept.
+
+        Args:
+            drawn: Answers of the sample.
+            among: All answers that the sample was drawn from. The store keeps how many of them passed and
+                failed, for each metric and judge of the sample.
+            created_at: Time of the sample in UTC, as ISO 8601.
+        """
         answers = dict(self.answers)
         kinds = dict[tuple[str, str], None]()
         for each in drawn:
@@ -109,7 +118,10 @@ class LabelStore(BaseModel):
         return LabelStore(samples=(*self.samples, *samples), answers=answers)
 
     def add_labels(self, labels: Mapping[str, PersonLabel]) -> "LabelStore":
-        """Return the store with one person's labels; a label of the same person is replaced."""
+        """Return the store with further labels by the ids of answers, which the store must hold.
+
+        A label replaces an earlier one that the same person gave the answer.
+        """
         answers = dict(self.answers)
         for answer_id, label in labels.items():
             known = answers[answer_id]
@@ -225,6 +237,8 @@ class FilledLabel:
 
 def read_label_file(path: Path, shown_as: str, known: Iterable[str]) -> tuple[list[FilledLabel], int]:
     """Return the labels of a filled file, and the number of answers without one.
+
+    `known` are the ids of the answers that the file may have.
 
     Raises:
         InvalidInputError: with every problem of the file.

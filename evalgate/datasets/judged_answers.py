@@ -37,7 +37,7 @@ class JudgedAnswer:
     question: str
     answer: str
     expected: str
-    """Expected answer; "" if there is none."""
+    """Expected answer to the last message; "" if there is none."""
     asked: tuple[str, ...]
     """Rubrics or statements that the judge decided about."""
     passed: bool
@@ -45,7 +45,10 @@ class JudgedAnswer:
 
 
 def list_judged_answers(record: Record) -> list[JudgedAnswer]:
-    """Return every judged answer of a record once, in its order, with the verdict of its first run."""
+    """Return each judged answer of a record once for each judge, in the order of the record.
+
+    If several runs gave the same answer, the verdict is that on the first of these runs.
+    """
     found: dict[tuple[str, str], JudgedAnswer] = {}
     for case in record.cases:
         fingerprints = {metric.name: metric.fingerprint for metric in case.metrics}
@@ -154,9 +157,10 @@ def _iter_asked(details: JsonObject) -> Iterator[str]:
 
 
 def sample_answers(answers: Sequence[JudgedAnswer], size: int, seed: int) -> list[JudgedAnswer]:
-    """Draw up to `size` answers: equal numbers of each metric and verdict, spread over the scores.
+    """Draw up to `size` answers, spread over the scores.
 
-    The same arguments give the same answers. Their order does not depend on the verdicts.
+    The numbers of each metric, judge and verdict are as equal as the answers allow. The same arguments give
+    the same answers. Their order does not depend on the verdicts.
     """
     draw = random.Random(seed)  # noqa: S311  no secret
     strata: dict[tuple[str, str, bool], list[JudgedAnswer]] = {}

@@ -31,7 +31,7 @@ _RESULT_ENDINGS = (".evalset_result.json", ".evalresult.json")
 _ENDINGS = (".evalset.json", ".test.json")
 _ANY_JSON = ".json"
 _GOALS = b'"goal_details"'
-"""Key in every data set of watsonx Orchestrate, whose files may have any name."""
+"""Key in every data set of watsonx Orchestrate. A file with such a data set may have any name."""
 
 LARGE_FILE = 32 * 2**20
 """Size of a file, in bytes, from which on its lists are not held in memory."""
@@ -43,7 +43,7 @@ class EvalFile:
 
     path: Path
     shown_as: str
-    """Path relative to the base folder, as messages show it."""
+    """Path as messages show it: relative to the base folder, or absolute for a file outside of it."""
     selections: tuple[str, ...] = ()
     """Texts after the colon, one for each pattern that selected cases of this file."""
     is_whole: bool = True
@@ -60,11 +60,14 @@ def load_eval_sets(
 ) -> tuple[EvalSet, ...]:
     """Load the eval sets of all patterns in the given order, each file once.
 
-    A pattern is a file, `file:case_a,case_b`, a folder or a glob, relative to `base`. The first of `formats`
-    that recognises a file's content reads it, unless `format_name` selects one.
+    A pattern is a file, `file:case_a,case_b`, a folder or a glob, relative to `base`. The first of
+    `formats` that recognises a file's content reads it, unless `format_name` selects one. Case notes are
+    applied.
 
     Raises:
-        InvalidInputError: a pattern or file is invalid. Lists every problem of all of them.
+        InvalidInputError: a pattern, a file or its notes are invalid, or two sets have the same id. The
+            error lists every problem. Also raised alone if there is no pattern, or `format_name` is
+            unknown.
     """
     chosen = _select_formats(formats, format_name)
     problems: list[Problem] = []
@@ -85,7 +88,10 @@ def load_eval_sets(
 def find_rules_file(
     eval_set_path: Path, eval_set_id: str, exists: Callable[[Path], bool] = Path.is_file
 ) -> Path | None:
-    """Return the thresholds file next to an eval set: tRPC-Agent-Go's, else Google ADK's."""
+    """Return the thresholds file next to an eval set: tRPC-Agent-Go's, else Google ADK's, else None.
+
+    `exists` tells whether a path is a file.
+    """
     return find_metrics_file(eval_set_path, eval_set_id, exists) or find_test_config(eval_set_path, exists)
 
 
@@ -100,7 +106,8 @@ def find_metrics_file(
 ) -> Path | None:
     """Return tRPC-Agent-Go's thresholds file in the folder of an eval set; None if there is none.
 
-    Its name begins with the name of the eval set's file, or with the eval set's id.
+    Its name is the name of the eval set's file without `.evalset.json` or `.json`, or else the eval set's
+    id, with an ending of `METRICS_ENDINGS`.
     """
     stem = eval_set_path.name.removesuffix(".json").removesuffix(".evalset")
     for name in (stem, eval_set_id):
@@ -135,10 +142,13 @@ def _select_formats(formats: Mapping[str, EvalFormat], name: str | None) -> Mapp
 def parse_eval_set(
     value: object, formats: Mapping[str, EvalFormat], *, shown_as: str, format_name: str | None = None
 ) -> EvalSet:
-    """Build an eval set from decoded JSON; `shown_as` names it in messages.
+    """Build an eval set from decoded JSON; `shown_as` names the JSON in messages.
+
+    `format_name` selects the format. If it is None, the first format that recognises the JSON reads it.
 
     Raises:
-        InvalidInputError: with every problem, or if no format recognises the JSON.
+        InvalidInputError: the JSON is invalid, no format recognises it, or `format_name` is unknown. The
+            error lists every problem.
     """
     document = ConfigDocument(shown_as, value, lambda _: (0, 0))
     chosen = _select_formats(formats, format_name)
@@ -152,7 +162,8 @@ def read_document(document: Document, formats: Mapping[str, EvalFormat]) -> Eval
     """Return the eval set in a decoded file, read by the first format that recognises it.
 
     Raises:
-        InvalidInputError: with every problem, or if no format recognises the JSON.
+        InvalidInputError: the document is invalid, or no format recognises it. The error lists every
+            problem.
     """
     found = _read_with_format(document, formats, is_forced=False)
     if found is None:
@@ -184,7 +195,10 @@ def _add_case_notes(eval_set: EvalSet, file: EvalFile) -> EvalSet:
 def _read_with_format(
     document: Document, formats: Mapping[str, EvalFormat], *, is_forced: bool
 ) -> EvalSet | None:
-    """Return the eval set of the first format that recognises the document; None if none does."""
+    """Return the eval set of the first format that recognises the document; None if no format does.
+
+    With `is_forced`, the first format reads the document without a check.
+    """
     for name, eval_format in formats.items():
         if is_forced or eval_format.matches_document(document):
             return replace(eval_format.read_eval_set(document), format_name=name)

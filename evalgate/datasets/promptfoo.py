@@ -56,7 +56,7 @@ class PromptfooTest:
     locate: Locate
 
     def describe_line(self, *location: str | int) -> str:
-        """Return `file:line` of a value of the test."""
+        """Return `file:line` of the value at a path of keys and indices in the test."""
         return f"{self.path}:{self.locate(location)}"
 
 
@@ -168,7 +168,13 @@ def _read_prompts(raw: str, folder: Path) -> list[str]:
 
 
 def _render_message(prompt: str, variables: Mapping[str, object]) -> str:
-    """Return the user's text: the rendered prompt, or the user's messages if the prompt is a chat."""
+    """Return the user's text: the rendered prompt, or the user's messages if the prompt is a chat.
+
+    Without a prompt, the text is the value of the only variable.
+
+    Raises:
+        NotCarriedError: there is no prompt and not exactly one variable, or the prompt cannot be rendered.
+    """
     if prompt:
         rendered = render_template(prompt, variables)
         try:
@@ -246,7 +252,7 @@ def _read_csv_tests(path: Path, shown_as: str) -> Iterator[PromptfooTest]:
 
 
 def _parse_csv_assertion(text: str) -> JsonObject:
-    """Parse a cell such as `contains-all: red, green`; a text without a type must be equal."""
+    """Parse a cell such as `contains-all: red, green`; a text without a type means `equals`."""
     if text.startswith(("grade:", "llm-rubric:")):
         return {"type": "llm-rubric", "value": text.partition(":")[2].strip()}
     if text.startswith(_CODE):
@@ -271,7 +277,11 @@ def _convert_test(
     folder: Path,
     lost: list[str],
 ) -> Iterator[tuple[EvalCase, Sequence[CarriedCheck]]]:
-    """Yield a case with its checks for each combination of the test's variables."""
+    """Yield a case with its checks for each combination of the test's variables.
+
+    Losses are added to `lost`. The first combination without a message or without checks ends the
+    conversion.
+    """
     name = str(test.values.get("description") or f"test-{number}")
     options = {**_get_object(defaults, "options"), **_get_object(test.values, "options")}
     lost += _list_unread_keys(test, options, name)
@@ -312,7 +322,7 @@ def _get_object(values: Mapping[str, object], key: str) -> Mapping[str, object]:
 
 
 def _iter_combinations(variables: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    """Yield the combinations of variables that are lists, as promptfoo expands them."""
+    """Yield the first 1,000 combinations of variables that are lists, as promptfoo expands them."""
     options = [value if isinstance(value, list) else [value] for value in variables.values()]
     for chosen in islice(product(*options), _MOST_COMBINATIONS):
         yield dict(zip(variables, chosen, strict=True))

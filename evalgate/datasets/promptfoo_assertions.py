@@ -22,7 +22,7 @@ _EMBEDDING_MODEL = "text-embedding-3-large"
 _DEFAULT_LIKENESS = 0.75
 _DEFAULT_EDITS = 5
 _GRADED = frozenset({"similar", "similar:cosine", "llm-rubric", "model-graded-closedqa", "assert-set"})
-"""Assertions with scores between 0 and 1, of which a threshold for several makes a mean."""
+"""Types of assertions with scores from 0 to 1. A threshold of several assertions is for their mean."""
 _LONGEST_COUNT = 1000
 """Most repetitions in a regular expression of RE2."""
 _UNREAD = "no check reads a text of this kind"
@@ -52,11 +52,11 @@ class CarriedCheck:
     """A check of one case."""
 
     name: str
-    """Type of the assertion, or the name of its `metric`."""
+    """Type of the assertion or the name of its `metric`; for several alternative assertions `any`."""
     content: JsonObject
     """As a thresholds file has it, without the cases."""
     is_budget: bool = False
-    """True: `name` is that of a budget, and `content` its criterion."""
+    """True: `name` is a budget, such as `budget/cost_usd`, and `content` is its criterion."""
 
 
 @frozen
@@ -73,13 +73,16 @@ class AssertionContext:
 
 
 Lose = Callable[[Sequence[str | int], str], None]
-"""Takes the path of an assertion within a list of assertions, and a sentence about it."""
+"""Takes the path of an assertion within a list, or () for the whole list, and a sentence about the loss."""
 
 
 def convert_assertions(
     assertions: object, threshold: object, context: AssertionContext, lose: Lose
 ) -> Iterator[CarriedCheck]:
-    """Yield checks that hold if and only if the assertions pass; `lose` gets those without a counterpart.
+    """Yield checks that hold if and only if the assertions pass.
+
+    `lose` is called for each assertion without a counterpart, and for a list of assertions with a threshold
+    that no checks can express.
 
     `threshold` is the lowest mean of the assertions' scores that passes; None if all must pass.
     """
@@ -192,7 +195,11 @@ def _build_conditions(kind: str, assertion: Mapping[str, object], context: Asser
 
 
 def _negate(content: JsonObject, kind: str) -> JsonObject:
-    """Return the check that holds if and only if `content` does not hold."""
+    """Return the check of an assertion that promptfoo negates; `content` is the check without `not-`.
+
+    Raises:
+        NotCarriedError: no check has this meaning.
+    """
     response, tools = content.get("response"), content.get("tools")
     if kind in {"contains", "icontains"} and isinstance(response, Mapping):
         folded = {key: value for key, value in response.items() if key == "ignore_case"}

@@ -12,7 +12,9 @@ _MILLISECONDS = 1000.0
 
 
 def convert_budget(kind: str, assertion: Mapping[str, object]) -> JsonObject:
-    """Return the criterion of an assertion on a cost in US dollars or a latency in milliseconds.
+    """Return the criterion of an assertion on a cost in US dollars or a latency.
+
+    A latency is in milliseconds in promptfoo, and in seconds in the criterion.
 
     Raises:
         NotCarriedError: the assertion has no limit above 0.

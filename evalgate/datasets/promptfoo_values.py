@@ -16,7 +16,7 @@ _DRAFT = "http://json-schema.org/draft-07/schema#"
 
 
 class NotCarriedError(Exception):
-    """A part of a configuration has no counterpart; the text says which."""
+    """A part of a configuration has no counterpart; the text names the part."""
 
 
 def render_template(text: str, variables: Mapping[str, object]) -> str:
@@ -66,10 +66,14 @@ def parse_list(text: str) -> list[str]:
 
 
 def read_schema(value: object, folder: Path) -> JsonObject:
-    """Return the JSON Schema of `is-json`, given as an object, YAML text or `file://` path; {} for none.
+    """Return the JSON Schema of `is-json`, given as an object, YAML text or `file://` path.
+
+    Return {}, which every value fits, if no schema is given. A schema without a version gets draft 7.
 
     Raises:
-        NotCarriedError: the value is no schema, or names a file of another kind.
+        NotCarriedError: the value is no schema, or names a file of another kind. Also raised for a schema
+            with a template or with `format`.
+        InvalidInputError: the file of the schema cannot be read.
     """
     if isinstance(value, str) and value.startswith("file://"):
         path = folder / value.removeprefix("file://")

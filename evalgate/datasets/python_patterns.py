@@ -7,7 +7,7 @@ from evalgate.datasets.javascript_patterns import UnknownPatternError
 
 _BLANKS = r"\s\v\x{1C}-\x{1F}\x{85}\p{Z}"
 _CLASSES = {"d": r"\p{Nd}", "w": r"\p{L}\p{N}_", "s": _BLANKS}
-"""Letter of a class of Python's to the same characters in RE2, the letters of which know ASCII only."""
+"""Letter of a class in Python to the same characters in RE2, where the letter stands for ASCII only."""
 _TOKEN = re.compile(r"\\u([0-9a-fA-F]{4})|\\(.)|\{,(\d+)\}|(.)", re.DOTALL)
 _SAME = frozenset("nrtvfaxA")
 
@@ -15,8 +15,8 @@ _SAME = frozenset("nrtvfaxA")
 def translate_full_match(pattern: str, *, ignore_case: bool = False) -> str:
     """Return the RE2 pattern that matches if Python's `fullmatch` matches the text without outer blanks.
 
-    Outer blanks may also be matched by the pattern itself. RE2 still refuses look-around and
-    back-references.
+    Outer blanks may also be matched by `pattern` itself. Look-around and back-references are left in the
+    result, because RE2 itself refuses them.
 
     Raises:
         UnknownPatternError: Python does not read the pattern, or RE2 has nothing with its meaning.

@@ -27,10 +27,19 @@ def edit_items(
     build: Callable[[_Item], Any],
     is_same: Sequence[Callable[[_Item, _Item], bool]] = (),
 ) -> list[Any]:
-    """Return the decoded items of a list that was read as `old` and is to be read as `new`.
+    """Return the decoded items of a list, changed so that the list is read as `new` instead of `old`.
 
-    `edit` returns the decoded form of a changed item, and `build` of an added item. A moved item
-    is recognised if it is equal, else by the first of `is_same` that returns True.
+    Args:
+        raw: Decoded items from which `old` was read, one for each item.
+        old: Items as they were read.
+        new: Items to be read. An item that is the same object as one in `old` keeps its decoded form.
+        edit: Function that returns the decoded form of any other item that is found in `old`. It gets the
+            old decoded form, the old item and the new item.
+        build: Function that returns the decoded form of an added item.
+        is_same: Functions that recognise a moved or changed item of `old`, used in order after `==`.
+
+    Raises:
+        ValueError: `raw` and `old` have different lengths.
     """
     if len(raw) != len(old):
         raise ValueError(f"{len(raw)} decoded items were read as {len(old)}")
@@ -61,7 +70,7 @@ def has_same_id(one: CaseTurn, other: CaseTurn) -> bool:
 
 
 SAME_TURN = (has_same_message, has_same_expectation, has_same_id)
-"""Signs that a turn is another one, changed, in the order of their weight."""
+"""Functions that recognise a turn that was changed, the most reliable one first."""
 
 
 def is_same_data(one: object, other: object) -> bool:
@@ -88,10 +97,12 @@ def is_same_call(one: ToolCall, other: ToolCall) -> bool:
 
 
 def edit_google_text(content: JsonObject | None, text: str | None, role: str) -> JsonObject | None:
-    """Return a message in Google's form (`parts`, `role`) with `text` as its text; None for no message.
+    """Return a message in Google's form (`parts`, `role`) with `text` as its text; None if `text` is None.
 
-    The first text that is no thought takes the whole text, and the other texts are removed. Parts that are
-    not text stay.
+    `role` is the role of a new message, which is made if `content` is None. The first text that is no
+    thought is replaced by `text`, and all other texts that are not empty are removed, also thoughts. If all
+    texts are thoughts, the first of them is replaced; if there is no text, `text` comes first. Parts that
+    are not text stay.
     """
     if text is None:
         return None

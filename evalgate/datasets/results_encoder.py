@@ -99,7 +99,7 @@ class _FieldLayouts(dict["type[DataclassInstance]", _FieldLayout]):
 
 
 def _build_getter(names: Sequence[str]) -> Callable[[object], tuple[object, ...]]:
-    """Return an `attrgetter` that returns a tuple for any number of names, also for none or one."""
+    """Return an `attrgetter` or a like function that returns a tuple for any number of names."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda value: tuple(getattr(value, name) for name in names)
@@ -128,7 +128,10 @@ def list_required_fields(kind: "type[DataclassInstance]") -> tuple[str, ...]:
 
 
 def list_written_fields(kind: "type[DataclassInstance]") -> tuple[tuple[str, object], ...]:
-    """Return each field of a class in the order of a record, with the value for which it is omitted."""
+    """Return each field of a class in the order of a record, with the value for which the field is omitted.
+
+    This value is `NEVER_LEFT_OUT` for a field that is always written.
+    """
     always, _, optional, _, usual, _ = _LAYOUTS[kind]
     return (*((name, NEVER_LEFT_OUT) for name in always), *zip(optional, usual, strict=True))
 
@@ -205,7 +208,12 @@ def _build_class_schema(kind: Any, definitions: "dict[str, CoreSchema]") -> "Cor
 
 
 def replace_unserializable(value: object, depth: int = 0) -> object:
-    """Return `value` with everything replaced that JSON cannot hold, except lone surrogates."""
+    """Return `value` with everything replaced that JSON cannot hold, except lone surrogates.
+
+    Numbers that are not finite or have more than 4,000 digits become None. Dataclasses become dicts, and
+    objects of other classes their `repr`. Values more than 100 levels deep become the text "… nested too
+    deep".
+    """
     if depth > _DEEPEST:
         return "… nested too deep"
     if type(value) in _UNCHANGED:

@@ -47,7 +47,8 @@ def dump_record(record: Record) -> str:
     """Return the text of `results.json`: valid JSON in valid UTF-8, and the same for the same record.
 
     Values that the data model forbids are replaced, so that no report is lost. A lone surrogate becomes
-    U+FFFD, a number that is not finite becomes null, and any other value that is no JSON becomes a text.
+    U+FFFD, a number that is not finite or has more than 4,000 digits becomes null, and any other value that
+    is no JSON becomes a text.
     """
     return "".join(iter_record_chunks(record))
 

@@ -39,10 +39,12 @@ class _StoryRow:
 def read_stories(path: Path, shown_as: str) -> EvalSet:
     """Read stories, and return a case with a simulated user for each, in the order of the file.
 
-    The id of a case is the story's name, or its number.
+    The id of a case is the story's name, or else `story-` and the number of the story from 1. A file with
+    the suffix `.csv` is read as CSV, any other as YAML, TOML or JSON by its suffix.
 
     Raises:
-        InvalidInputError: the file cannot be read, or is invalid. Lists every problem.
+        InvalidInputError: the file cannot be read, is invalid, holds no story, or has a name twice. The
+            error lists every problem.
     """
     found = list(
         _read_csv_stories(path, shown_as)

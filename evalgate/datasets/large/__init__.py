@@ -1,12 +1,13 @@
 """Eval sets and results that are too large for memory: they stay in their file and are decoded on access.
 
-No other package needs to know. An eval set's `cases` is a sequence and a run's `turns` is a tuple in any
-case; this package only changes when their content is read. The whole interface:
+No other package needs to know whether a file is large. An eval set's `cases` is a sequence and a run's
+`turns` is a tuple in any case; this package only changes when the cases and turns are read. The whole
+interface:
 
-- `large_json.read_large_json` reads a file; its long lists stay in it. `datasets.loading` chooses it by size.
-- `stored_cases.StoredCases` is the sequence of such a file's cases. `cases.build_cases` makes it.
-- `stored_results.read_shard_case` reads a case of a shard without its conversations, for `runner.sharding`.
-- `stored_results.JournalRun` is a run that decodes its turns later, for the rows of `runner.checkpoint`.
+- `large_json.read_large_json` reads a file, except its long lists. `datasets.loading` chooses it by size. -
+`stored_cases.StoredCases` is the sequence of such a file's cases. `cases.build_cases` makes it. -
+`stored_results.read_shard_case` reads a case of a shard without its conversations, for `runner.sharding`. -
+`stored_results.JournalRun` is a run that decodes its turns later, for the rows of `runner.checkpoint`.
 
 All of it is imported only when a file is large, or when results of earlier runs are read.
 """

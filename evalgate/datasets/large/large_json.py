@@ -85,7 +85,11 @@ class JsonWindow:
         self._at += 1
 
     def read_value(self) -> Any:
-        """Decode the next value, and move to its end."""
+        """Decode the next value, and move to its end.
+
+        Raises:
+            ValueError, NotStrictJsonError: the text is not JSON, or not strict JSON.
+        """
         self.peek()
         self._began = self._at
         while True:
@@ -106,7 +110,7 @@ class JsonWindow:
         return self._text[self._began : self._at]
 
     def get_position(self) -> tuple[int, int, int]:
-        """Return the current offset in bytes, line and column."""
+        """Return the current offset in bytes, and the 1-based line and column."""
         passed = self._text[self._known : self._at]
         self._bytes += len(passed) if passed.isascii() else len(passed.encode())
         if breaks := passed.count("\n"):
@@ -119,6 +123,9 @@ class JsonWindow:
         """Check and discard the text before the current position, if it is long or `always` is True.
 
         Call this between whole values only.
+
+        Raises:
+            NotStrictJsonError: the text nests too deep, or holds half of a surrogate pair.
         """
         if self._at < self._size and not always:
             return
@@ -239,7 +246,7 @@ class LongList(Sequence[Any]):
 
     @property
     def size(self) -> int:
-        """Return the number of bytes from the first item to the last."""
+        """Return the number of bytes from the start of the first item to the end of the last, or 0."""
         return self._get_item_end(-1) - self._starts[0] if self._starts else 0
 
     def __len__(self) -> int:
@@ -305,7 +312,11 @@ class LongDocument:
     """Positions of the members of the top-level object."""
 
     def find_position(self, location: Location) -> tuple[int, int]:
-        """Return line and column of the value at a location, or of the nearest value around it."""
+        """Return line and column of the value at a location, or of the nearest value around it.
+
+        Raises:
+            InvalidInputError: the file was changed since it was opened.
+        """
         value, span = self.value, self._top
         for depth, part in enumerate(location, start=1):
             if isinstance(value, LongList):
@@ -329,9 +340,10 @@ class LongDocument:
 
 
 def read_large_json(path: Path, shown_as: str, *, step: int = _STEP) -> JsonDocument | LongDocument:
-    """Read a JSON file as `read_json` does, but lists of `step` bytes or more stay in the file.
+    """Read a JSON file as `read_json` does, except that long lists stay in the file.
 
-    Such a list is the document itself, or a member of the top-level object.
+    A list stays in the file if it is the document itself, or a member of the top-level object with `step`
+    bytes or more. If the first pass rejects the file, `read_json` reads all of it into memory.
 
     Raises:
         InvalidInputError: `read_json` rejects the file.

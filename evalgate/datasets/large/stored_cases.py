@@ -262,7 +262,11 @@ class StoredCases(CasesInFile):
         return self.build_case(at, self._reader.read_item(at))
 
     def build_case(self, index: int, item: Any) -> EvalCase:
-        """Build the case of a decoded item."""
+        """Build the case of a decoded item.
+
+        Raises:
+            InvalidInputError: the item is no valid case any more.
+        """
         case = self._make_case(index, item)
         if case is None:
             raise InvalidInputError("a case that was read before cannot be read again")

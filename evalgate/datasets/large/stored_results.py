@@ -1,7 +1,8 @@
 """Results of earlier runs that decode the turns of a conversation on first access.
 
-Most of a shard's line is the conversation, and a merge needs only that of failed cases. Turns are validated
-strictly and completely, but as plain values that are dropped at once, which takes half the time.
+Most of a shard's line is the conversation, and a merge needs only the conversations of failed cases. Turns
+are validated strictly and completely, but as plain values that are dropped at once, which takes half the
+time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -78,7 +79,7 @@ class ShardRun(StoredRun):
         return getattr(self, "_turn_scores", None)
 
     def set_source(self, line: str, index: int) -> None:
-        """Set the JSON of the case and the index of this run, once."""
+        """Set the JSON of the case and the index of this run in it. Call this method once."""
         object.__setattr__(self, "_at", (line, index))
 
     @override
@@ -95,7 +96,7 @@ class ShardRun(StoredRun):
 
 
 class JournalRun(StoredRun):
-    """A stored run with its turns as a row of a journal."""
+    """A stored run with turns that are decoded from a row of a journal."""
 
     __slots__ = ("_source",)
     _source: tuple[bytes, Callable[[bytes], tuple[TurnResult, ...]], Callable[[bytes], list[object]]]
@@ -107,7 +108,15 @@ class JournalRun(StoredRun):
         decode: Callable[[bytes], tuple[TurnResult, ...]],
         to_values: Callable[[bytes], list[object]],
     ) -> None:
-        """Decode the turns from `row` when they are first used. Call this once."""
+        """Drop the turns of this run, and decode them from `row` when they are first used.
+
+        Call this method at most once.
+
+        Args:
+            row: Row of the journal.
+            decode: Function that returns the turns in the row as objects.
+            to_values: Function that returns the turns in the row as plain JSON values.
+        """
         object.__delattr__(self, _TURNS)
         object.__setattr__(self, "_source", (row, decode, to_values))
 
@@ -139,7 +148,7 @@ class ShardCase(CaseResult, RedactedJson):
         return getattr(self, "_json", "")
 
     def set_json(self, line: str) -> None:
-        """Set the JSON of the case and its runs, once."""
+        """Set the JSON of the case and its runs. Call this method once."""
         object.__setattr__(self, "_json", line)
         for index, run in enumerate(self.runs):
             if isinstance(run, ShardRun):
@@ -204,9 +213,9 @@ def _build_case_schema(handler: "GetCoreSchemaHandler") -> "CoreSchema":
 def _build_instance_schema(
     made: type, kind: type, own: "Mapping[str, CoreSchema]", handler: "GetCoreSchemaHandler"
 ) -> "CoreSchema":
-    """Build a schema that creates a `made` from the fields of `kind`, without keeping `_TURNS`.
+    """Build a schema that creates an object of class `made` from the fields of `kind`, without `_TURNS`.
 
-    `own` are schemas that replace those of some fields.
+    `own` maps names of fields to schemas that are used instead of the schemas of the fields' types.
     """
     from pydantic_core import core_schema
 

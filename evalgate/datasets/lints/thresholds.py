@@ -10,7 +10,10 @@ from evalgate.core.types import Criterion, EvalSet
 
 
 def lint_thresholds(rules: Thresholds) -> Iterator[str]:
-    """Yield a sentence, with a place in the file, for each threshold without effect or in contradiction."""
+    """Yield a sentence, with its place in the file, for each doubtful threshold or anchor.
+
+    A threshold or anchor is doubtful if it decides nothing, or contradicts another setting.
+    """
     for criterion in rules.criteria:
         for finding in (
             *_find_unmissable_threshold(criterion, rules),
