@@ -1,8 +1,8 @@
 """Render `gl-code-quality-report.json`: each failing case on its line of the eval set, for GitLab.
 
-A merge request shows the issues that are in its own report and not in that of the target branch. GitLab
-recognises an issue by its fingerprint alone. So the fingerprint depends on the case and the failed metric,
-and not on the scores of a run.
+A merge request shows the issues of its own report that are not in the report of the target branch. GitLab
+recognises an issue by its fingerprint alone. So the fingerprint depends on the case and on the metric (or
+the outcome of the run) that failed, and not on the scores of a run.
 
 https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
 """
@@ -32,7 +32,7 @@ class CodeQualityReport:
     """GitLab's Code Quality report: a list of issues, empty if there are none."""
 
     folder: str = ""
-    """The folder to which paths in the record are relative, relative to the repository's root."""
+    """Path from the repository's root to the folder that the paths of the record start from."""
 
     file_name = "gl-code-quality-report.json"
 
@@ -41,7 +41,11 @@ class CodeQualityReport:
         return replace(self, folder=context.folder)
 
     def render(self, record: Record) -> str:
-        """Return a JSON list with an issue for each failed metric and each case without an answer."""
+        """Return a JSON list with the issues of the gating cases that failed or errored.
+
+        A case with a run without an answer has one issue. Other cases have one for each gating metric that
+        failed or errored.
+        """
         issues = [
             json.dumps(issue) for finding in list_findings(record) for issue in self._build_issues(finding)
         ]
@@ -80,7 +84,8 @@ def _normalize_path(folder: str, path: str) -> str:
 def _list_named_faults(case: CaseResult) -> Iterator[tuple[str, str]]:
     """Yield the faults of a case as (name, sentence).
 
-    The name is the metric's name, or the outcome of the run if the agent did not answer.
+    The name is the metric's name, or the outcome of the first run without an answer. A case without a known
+    fault has one, named after the case's status.
     """
     unanswered = [run.outcome for run in case.runs if run.outcome != "answered"][:1]
     metrics = [metric.name for metric in case.metrics if metric.gating_status in {"failed", "errored"}]

@@ -23,13 +23,13 @@ HEADER = (
     "expected calls",
     "actual calls",
 )
-"""First row of a table of invocations; their texts are those of `build_invocation_cells`."""
+"""First row of a table of invocations; the last five texts of a row are from `build_invocation_cells`."""
 
 
 def list_detailed_results(record: Record) -> Iterator[str]:
-    """Yield a block of lines for each eval set, with the tables of its failing metrics.
+    """Yield the lines about each eval set: its counts, its cases, and tables of failed or errored metrics.
 
-    Each row is an invocation: one turn of one run. A CI runner takes no line for a command.
+    Each row of a table is an invocation: one turn of one run. A CI runner takes no line for a command.
     """
     sets: dict[str, list[CaseResult]] = {}
     for case in record.cases:

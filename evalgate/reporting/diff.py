@@ -32,7 +32,10 @@ class Difference:
 
     @property
     def hunks(self) -> list[tuple[DifferenceLine, ...]]:
-        """Return the lines in groups: equal lines, or removed lines and the added lines that replace them."""
+        """Return the lines in groups: equal lines, or removed lines and the added lines that replace them.
+
+        The line at which the sides diverge begins a new group.
+        """
         groups: list[list[DifferenceLine]] = []
         for line in self.lines:
             last = groups[-1][-1] if groups else None
@@ -69,8 +72,8 @@ def get_baseline_reply(finding: Finding, number: int) -> Reply | None:
 def find_differences(turn: TurnResult, before: Reply | None, limits: DiffLimits) -> Iterator[Difference]:
     """Yield the differences in tool calls and in the response, at most one of each.
 
-    Both are compared with the baseline's reply `before`, and if that is None or equal, with the expected
-    reply.
+    Each is compared with the baseline's reply `before`. If `before` is None or does not differ, it is
+    compared with the expected reply. A turn without an answer has no differences.
     """
     if turn.actual is None:
         return

@@ -13,7 +13,7 @@ from evalgate.core.types import CaseResult, JsonObject, Record, RunMetric, RunRe
 EVENT = "gen_ai.evaluation.result"
 VERDICT_EVENT = "evalgate.verdict"
 _BATCH = 512
-"""Events of one request, as OpenTelemetry's own exporters send them."""
+"""Most events of one request, as many as OpenTelemetry's own exporters send."""
 _INFO, _WARN = 9, 13
 _LABELS = {"passed": "pass", "failed": "fail"}
 _OTHER_ERROR = "_OTHER"
@@ -24,7 +24,8 @@ _Attribute: TypeAlias = str | bool | int | float | None
 def iter_requests(record: Record, resource: Mapping[str, str]) -> Iterator[JsonObject]:
     """Yield the bodies of OTLP requests with an event for each score of each run, and one for the verdict.
 
-    `resource` are attributes of the resource in addition to those from the record.
+    Metrics that were not evaluated have no event. In a run that failed before it was scored, each metric of
+    the case has an event without a score. `resource` holds the attributes of the events' resource.
     """
     scope: JsonObject = {"name": "evalgate", "version": record.evalgate_version}
     shared: JsonObject = {"attributes": _build_attributes(resource)}

@@ -46,9 +46,10 @@ class FailureOverview:
 
 
 def summarize_failure_groups(record: Record, *, lines: int = MOST_LINES, names: int = 30) -> FailureOverview:
-    """Return lines about the groups; none unless two failing cases have the same first divergence.
+    """Return at most `lines` lines about the groups, with at most `names` names each.
 
-    A group of one case has a line only if it is the only newly failing case.
+    There are none unless two failing cases have the same first divergence. A group of one case has a line
+    only if it is the only newly failing case.
     """
     groups = list_failure_groups(record)
     if all(len(group.cases) == 1 for group in groups):

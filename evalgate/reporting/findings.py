@@ -38,7 +38,7 @@ _MOST_REASONS = 10
 
 @frozen
 class Finding:
-    """A case that failed or could not be judged."""
+    """A case that a report shows, usually because it failed or could not be judged."""
 
     case: CaseResult
     is_new: bool = False
@@ -53,16 +53,16 @@ class Finding:
 
     @property
     def run(self) -> RunResult | None:
-        """Return the run to look at: the first run without an answer, else the first failed run."""
+        """Return the first unanswered run, else the first with a bad metric, else the first; None: no run."""
         from evalgate.datasets.divergences import find_failing_run  # a green run has no use for it
 
         return find_failing_run(self.case)
 
     @property
     def turn(self) -> tuple[int, TurnResult] | None:
-        """Return number (1-based) and result of the turn to look at in that run.
+        """Return number (1-based) and result of the turn to look at in `run`.
 
-        It is the only turn, or the first turn that went wrong; None if there is no such turn.
+        It is the only turn, or the first of several turns that went wrong; None if there is no such turn.
         """
         run = self.run
         if run is None or len(run.turns) <= 1:
@@ -183,7 +183,8 @@ def resolve_from_root(folder: str, path: str) -> str:
 def describe_faults(case: CaseResult) -> Iterator[str]:
     """Yield the reasons why a case did not pass, one sentence each.
 
-    If the agent did not answer, that is the only reason. Otherwise each failed or errored metric is one.
+    If a run has no answer, the first such run is the only reason. Otherwise each gating metric that failed
+    or errored is a reason, so a case that passed has none.
     """
     if agent_fault := _describe_agent_fault(case):
         yield agent_fault
@@ -202,7 +203,7 @@ def explain_not_evaluated(case: CaseResult) -> str:
 
 
 def format_score_and_threshold(metric: CaseMetric) -> str:
-    """Return `0.50 < 1.00`: score, sign and threshold, with enough digits that the sign is right."""
+    """Return `0.50 < 1.00`, with enough digits that the sign is right; `– of 1.00` without a score."""
     if metric.score is None:
         return f"– of {format_threshold(metric.threshold, metric.range)}"
     above, below = ("≤", ">") if metric.range.lower_is_better else ("≥", "<")
@@ -212,7 +213,7 @@ def format_score_and_threshold(metric: CaseMetric) -> str:
 
 
 def get_effective_status(metric: MetricSummary) -> Status:
-    """Return the status for the metric table: `failed` for a regressed metric, even if it passed."""
+    """Return the status for the metric table: `failed` for a metric that passed but regressed."""
     return "failed" if metric.regressed and metric.status == "passed" else metric.status
 
 
@@ -252,7 +253,7 @@ def format_run_counts(record: Record) -> str:
 
 
 def format_threshold(threshold: float, score_range: Range = UNIT_RANGE) -> str:
-    """Return a threshold with two decimals, or with all of its decimals if it has more."""
+    """Return a threshold with two decimals, or more if it has more; a budget's limit as budgets are shown."""
     if score_range.lower_is_better:
         return score_range.format(threshold)
     text = f"{threshold:.2f}"
@@ -260,7 +261,7 @@ def format_threshold(threshold: float, score_range: Range = UNIT_RANGE) -> str:
 
 
 def format_minimum(metric: MetricSummary) -> str:
-    """Return the minimum of the mean, and the minimum of each case if the two differ."""
+    """Return the minimum of the mean, of each case (`0.50 a case`) or of both, or the limits of a budget."""
     own = format_threshold(metric.threshold, metric.range)
     if metric.range.lower_is_better:
         return _format_limits(metric, own)
@@ -368,7 +369,10 @@ def format_case_counts(totals: Totals) -> str:
 
 
 def format_total_cost(record: Record) -> str:
-    """Return `0.0123 USD` or `at least 0.0123 USD: the cost of 3 runs is not known`; "" for no cost."""
+    """Return `0.0123 USD` or `at least 0.0123 USD: the cost of 3 runs is not known`; "" for no cost.
+
+    If no cost at all is known, return `the cost of 3 runs is not known`.
+    """
     totals = record.totals
     if totals.cost_usd is not None:
         return f"{totals.cost_usd:,.4f} USD" if totals.cost_usd else ""
@@ -383,7 +387,8 @@ def format_total_cost(record: Record) -> str:
 def describe_run_costs(comparison: Comparison) -> str:
     """Return `a run takes 1.2 s (+0.4 s), 350 tokens (−12)`, compared with the baseline.
 
-    Return "" if nothing is known, or if no change exceeds the usual variation between runs.
+    Only a figure that changed by a fifth or more is named, and the time only if it changed by 0.1 seconds
+    or more. Return "" if there is no such figure.
     """
     then, now = comparison.then, comparison.now
     if then is None or now is None:
@@ -431,7 +436,7 @@ def _append_reason(sentence: str, reason: str) -> str:
 
 
 def _is_bad(turn: TurnResult, reported: Collection[str]) -> bool:
-    """Return True if the turn lacks a reply, or fails a metric that is not among the `reported` ones."""
+    """Return True if the turn lacks a reply or an expected turn, or fails a metric not among `reported`."""
     return (
         turn.actual is None
         or turn.expected is None

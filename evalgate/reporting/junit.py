@@ -1,7 +1,8 @@
 """Render `junit.xml`, for the test tab of every CI system.
 
 There is one `testsuite` for each eval set and one `testcase` for each case. A last suite `evalgate` has a
-single test `gate` with the verdict: a consumer that reads only JUnit is red exactly if the gate is not open.
+single test `gate` with the verdict. It is a failure or an error exactly if the gate is not open; a failing
+case is a failure also if the gate is open.
 
 The package junit-xml writes the format. This module corrects its faults: it writes characters that XML
 forbids, an attribute `disabled` that the strict schema forbids, and times with six decimals, of which three
@@ -42,7 +43,7 @@ class JUnitReport:
     file_name = "junit.xml"
 
     def render(self, record: Record) -> str:
-        """Return the whole document, on a few long lines."""
+        """Return the whole document."""
         return "".join(self.iter_chunks(record))
 
     def iter_chunks(self, record: Record) -> Iterator[str]:
@@ -70,7 +71,7 @@ class _TestSuite:
     file: str | None = None
 
     def iter_lines(self) -> Iterator[str]:
-        """Yield the lines of the suite."""
+        """Yield the lines of the suite, several at a time. Call this only once: it uses up `tests`."""
         counts = {name: str(count) for name, count in self.counts.items()}
         # The attributes that junit-xml writes count no test: it gets them in batches.
         attributes = {**self._build_element([]).attrib, **counts, "time": _format_seconds(self.seconds)}

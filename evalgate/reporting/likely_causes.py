@@ -52,7 +52,7 @@ def describe_missing_variables(
 def _find_variables(failure: Failure) -> Iterator[str]:
     """Yield the environment variables that a failure names.
 
-    If a failure about a key names no variable, yield the variables of the package that it names.
+    If a failure about a key names no variable, yield the variables of each package that its text names.
     """
     named = _VARIABLE.findall(failure.message)
     yield from named
@@ -65,6 +65,8 @@ def _find_variables(failure: Failure) -> Iterator[str]:
 
 def describe_missing_tool_calls(cases: Sequence[CaseResult], kind: str, options: object) -> str:
     """Return advice if cases expect tool calls and no run made one; "" otherwise.
+
+    Return "" also if no run of these cases has an answer.
 
     Args:
         cases: All cases of the run.

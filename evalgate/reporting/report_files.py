@@ -41,9 +41,9 @@ class ResultsJsonReport:
 
 
 class ReportWriteError(EvalgateError):
-    """Failure to write some reports to a folder that was writable at the start, as with a full disk.
+    """Failure to write some reports, because of a full disk or a broken plugin, for example.
 
-    The verdict stands. `written` are the files that were written.
+    The folder was writable at the start, and the verdict stands. `written` are the files that were written.
     """
 
     exit_code = ExitCode.INVALID_INPUT
@@ -60,8 +60,13 @@ _PROBE = ".evalgate-probe"
 def check_writable(out: Path, owner: Owner | None = None, *, root: Path | None = None) -> AnchoredFolder:
     """Create the report folder `out` and check, before the run, that files can be written to it.
 
+    Args:
+        out: the report folder.
+        owner: the owner of new folders; None: the user of the process.
+        root: the folder of the project; None: the parent of `out`.
+
     Returns:
-        The folder, protected from replacement by a link. `root` is the folder of the project.
+        The folder, protected from replacement by a link.
 
     Raises:
         InvalidInputError: The folder cannot be written.
@@ -88,7 +93,8 @@ PREVIOUS_RECORD = f"results.json{PREVIOUS_SUFFIX}"
 def keep_previous_record(out: AnchoredFolder) -> None:
     """Rename the record of the last run to `results.json.previous`, replacing an older file of that name.
 
-    So no reader takes it for the record of the new run, and a failure of the new run does not lose it.
+    So no reader takes it for the record of the new run, and a failure of the new run does not lose it. An
+    error of the file system is ignored.
     """
     # By descriptor: an agent may have replaced the folder by a link to another one.
     with contextlib.suppress(OSError), out.open_folder() as folder:
@@ -128,9 +134,9 @@ def write_reports(
 ) -> tuple[Path, ...]:
     """Render and write every report, and return the paths in the order of the reporters.
 
-    Each file is replaced atomically, so a reader sees either the old or the new file. A failure does not stop
-    the other reports. `path_from_root` is the folder to which paths in the record are relative, as a path
-    relative to the repository's root.
+    Each file is replaced atomically, so a reader sees either the old or the new file. A failure to write
+    one report, or of a plugin, does not stop the other reports. `path_from_root` is the path from the
+    repository's root to the folder that the paths of the record start from.
 
     Raises:
         ReportWriteError: Some files could not be written. The message names each of them.

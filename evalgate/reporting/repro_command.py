@@ -34,8 +34,9 @@ def build_repro_command(record: Record, case: CaseResult) -> str:
 def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[str, str]:
     """Return the command that runs all of the cases, on one line, and words such as `all 3 cases`.
 
-    Cases with names that no command line can hold are left out, and cases beyond 2,000 characters; then the
-    words are, for example, `3 of the 5 cases`. Both texts are "" if fewer than two cases stay.
+    Cases with names that no command line can hold are left out, and cases beyond the first 100 or beyond
+    2,000 characters; then the words are, for example, `3 of the 5 cases`. Both texts are "" if fewer than
+    two cases stay, or if no command line can name the agent.
     """
     rest = shlex.join(("--agent", f"{record.agent.kind}:{record.agent.what}", *record.options))
     named: list[str] = []
@@ -68,9 +69,10 @@ def build_replay_command(record: Record, case: CaseResult) -> str:
 
 
 def build_accept_command(record: Record, case: CaseResult) -> str:
-    """Return the command that accepts the agent's behaviour as the expectation, with a blank reason.
+    """Return the command that accepts the agent's behaviour as the expectation; `…` stands for the reason.
 
-    Return "" if no command line can hold the names, or if this failure cannot be accepted.
+    Return "" if no command line can hold the names, if the case is protected, or if its failure cannot be
+    accepted.
     """
     from evalgate.datasets.acceptance import is_acceptable
 

@@ -22,7 +22,7 @@ from evalgate.system.files import AnchoredFolder, Owner, copy_file, replace_file
 FOLDER = ".evalgate/history"
 DEFAULT_KEPT = 20
 MOST_BYTES = 256 * 2**20
-"""Size of the whole history; the oldest results are removed beyond it."""
+"""Most bytes of the whole history. Beyond them the oldest results are removed, but never the newest."""
 
 
 @frozen
@@ -30,12 +30,12 @@ class KeptResult:
     """A result of an earlier run."""
 
     result_id: str
-    """Time of the run in UTC, such as 20261123T012345Z."""
+    """Start of the run in UTC, such as 20261123T012345Z. Further runs of one second end in `-2`, `-3` …"""
     path: Path
 
 
 def open_history(project: Path) -> AnchoredFolder | None:
-    """Open the history before an agent starts; return None if the history is a broken link."""
+    """Open the history before an agent starts; return None if it cannot be opened, as for a broken link."""
     with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: a loop of links, up to Python 3.12
         return AnchoredFolder.open_anchor(project, project / FOLDER)
     return None
@@ -46,10 +46,12 @@ def keep_result(
 ) -> None:
     """Copy the `results.json` in `out` to the history, and remove the oldest results beyond `most`.
 
-    A shard has no verdict of its own and is not added. If `most` is 0, nothing is added or removed.
+    Results are also removed if the history exceeds `MOST_BYTES`. An empty history gets a `.gitignore`. A
+    shard has no verdict of its own and is not added. If `most` is 0, nothing is added or removed.
 
     Raises:
-        OSError: the history cannot be written, or an old result cannot be removed.
+        OSError: `results.json` cannot be read, `history` is None, the history cannot be written, or an old
+            result cannot be removed.
     """
     if record.shard is not None or most <= 0:
         return
@@ -193,10 +195,12 @@ def read_result(kept: KeptResult) -> Record:
 def find_pair(folder: Path, before: str | None, after: str | None) -> tuple[KeptResult, KeptResult]:
     """Return two results to compare, by default the newest two.
 
-    If only one is named, the second is the newest other result. The older result of such a pair comes first.
+    Two named results are returned in the order of the names. If only one is named, it is paired with the
+    newest other result. In such a pair, and in the newest two, the older result comes first.
 
     Raises:
-        InvalidInputError: a name means no result or several, or both mean the same.
+        InvalidInputError: a name means no result or several, both names mean the same result, there are
+            fewer than two results, or the history cannot be read.
     """
     if before is not None and after is not None:
         pair = find_result(folder, before), find_result(folder, after)
@@ -218,7 +222,7 @@ def find_result(folder: Path, which: str) -> KeptResult:
     """Return the result that `which` names: its id, the start of its id, or a number, 1 for the newest.
 
     Raises:
-        InvalidInputError: there is no such result, or there are several.
+        InvalidInputError: there is no such result, there are several, or the history cannot be read.
     """
     kept = list_results(folder)
     if not kept:

@@ -44,7 +44,7 @@ from evalgate.reporting.findings import (
 
 
 def describe_agreements(record: Record) -> Iterator[str]:
-    """Yield a sentence about the agreement of the judge's repeated answers, for each metric with a judge."""
+    """Yield a sentence about the agreement of a judge's repeated answers, for each metric that has it."""
     for metric in record.metrics:
         if agreement := describe_agreement(metric.agreement):
             yield f"{metric.label}: {agreement}"
@@ -163,7 +163,7 @@ class MetricLine:
     delta: str
     """The change since the baseline, with the noise of the score if it is known."""
     trend: str
-    """A sparkline of the last gate runs; "" if there are too few."""
+    """A sparkline of the last gate runs and this run; "" if there are too few."""
     cases: str
     agreement: str
     """The agreement of the judge's repeated answers; "" without a judge or without repetitions."""
@@ -259,9 +259,9 @@ class NamedCases:
 
 
 def list_changed_cases(record: Record, most: int) -> Iterator[NamedCases]:
-    """Yield the cases that changed since the baseline, by kind, with at most `most` names each.
+    """Yield the cases that changed since the baseline or still fail, with at most `most` names of a kind.
 
-    The failing kinds come first.
+    Newly failing cases come first, then those that still fail.
     """
     if record.comparison is None:
         return
@@ -288,7 +288,7 @@ def _build_named_cases(kind: Change, found: Sequence[CaseChange], most: int) -> 
 
 
 def list_unjudged_cases(record: Record, most: int) -> list[NamedCases]:
-    """Return the cases that could not be evaluated, by reason, with at most `most` names each."""
+    """Return the gating cases that could not be evaluated, by reason, with at most `most` names each."""
     groups: dict[str, list[str]] = {}
     for case in record.cases:
         if case.status == "not_evaluated" and case.gates:

@@ -195,7 +195,7 @@ class TerminalReport:
 
     color: bool = False
     width: int = 160
-    """The most columns of the lines about a failing case; it does not limit the verdict's reasons."""
+    """The most columns of the lines about failing cases. Commands and all other lines may be longer."""
     has_cases: bool = True
     """False if another output shows the failing cases."""
     details: bool = False

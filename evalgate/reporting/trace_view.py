@@ -215,8 +215,10 @@ def _match_events(
 ) -> dict[int, int]:
     """Return the index of the event that each step caused, by index of the step, as far as known.
 
-    A tool's step belongs to the first unused call of the tool with equal arguments, else to its first unused
-    call. A model's step belongs to the first tool call after it, and the last one of a turn to the response.
+    A tool's step belongs to the first unused call of the tool with equal arguments, else to the first
+    unused call of the tool. A model's step belongs to the first call of a tool's step that follows it
+    before the next model's step. Without such a call, the last model's step of a turn belongs to the
+    response.
     """
     found: dict[int, int] = {}
     steps: dict[int, list[int]] = defaultdict(list)

@@ -32,9 +32,15 @@ _SYMBOLS = {"failed": "❌", "errored": "💥"}
 def build_case_view(
     record: Record, group: FindingGroup, *, is_open: bool, everything: bool, commands: bool
 ) -> dict[str, object]:
-    """Return the values of `case.md.j2`: a block with a group's first case, and the names of its others.
+    """Return the values of `case.md.j2`: a block with a group's first case, and the names of other cases.
 
-    Without `everything`, the block shows only the faults and the difference in tool calls.
+    Args:
+        record: the record of the run.
+        group: the group of failing cases.
+        is_open: True for a block that is not collapsed.
+        everything: False leaves out the difference of the responses, the traceback, and the commands that
+            replay the case or run the whole group.
+        commands: False leaves out all commands.
     """
     finding = group.first
     number, turn = finding.turn or (0, None)
@@ -65,7 +71,7 @@ def build_case_view(
 
 
 def render_brief(group: FindingGroup) -> str:
-    """Return one line with the first case of a group and the number of its other cases."""
+    """Return one line of Markdown with the first case of a group and the number of its other cases."""
     finding = group.first
     newly = " (newly failing)" if finding.is_new else ""
     others = f" and {len(group.others):,} more" if group.others else ""
@@ -90,7 +96,10 @@ def _summarize_reason(finding: Finding) -> str:
 
 
 def _describe_position(finding: Finding, number: int) -> str:
-    """Return the shown turn and run, such as `turn 2 of 3, run 1 of 4`; a count of one is left out."""
+    """Return the shown turn and run, such as `turn 2 of 3, run 1 of 4`.
+
+    The turn is left out if it is not known or the only turn, and the run if it is the only run.
+    """
     if finding.run is None:
         return ""
     parts = []

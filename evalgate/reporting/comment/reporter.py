@@ -3,8 +3,9 @@
 The text never exceeds GitHub's limit. It is cut by importance: first the details of the less important
 failing cases, then those cases, then the lists. It always says what was left out.
 
-The templates escape every text by default: a plain string becomes prose, and with the filters `code`,
-`html_code` and `fence` code. Only a `Markdown` object is rendered as it is; the filter `markdown` makes one.
+The templates escape every text by default: a plain string becomes prose, or code with the filters `code`,
+`html_code` and `fence`. Only integers and `Markdown` objects are rendered as they are; the filter
+`markdown` makes such an object of a text.
 """
 
 import re
@@ -70,9 +71,10 @@ class CommentReport:
     key: str = "default"
     """A name that distinguishes the comments of several gates on one pull request."""
     limit: int = LIMIT
-    """The most bytes of the comment; at least `_SHORTEST`."""
+    """The most bytes of the comment; a limit below 2,000 counts as 2,000."""
     is_trusted: bool = True
-    """True if the record comes from a run that only trusted people can change."""
+    """True if the record comes from a run that only trusted people can change. Otherwise the comment warns
+    of it, and has no commands."""
     has_page: bool = False
     """True if the page with every case is next to the comment; only a trusted comment mentions the page."""
 
@@ -96,7 +98,10 @@ class CommentReport:
         return max(self.limit, _SHORTEST)
 
     def _render_fitting_frame(self, record: Record) -> tuple[str, str]:
-        """Return the text before and after the failing cases; its lists are cut to half of the limit."""
+        """Return the text before and after the failing cases, at most half of the limit if possible.
+
+        Its lists are as long as that allows, and at least one entry long.
+        """
         # Half for the frame, so that a run with endless lists still shows its first failing case.
         frame = ("", "")
         for size in _LIST_SIZES:
@@ -149,7 +154,11 @@ def _describe_totals(record: Record) -> Iterator[str]:
 
 
 def _render_cases(record: Record, groups: Sequence[FindingGroup], available: int, *, commands: bool) -> str:
-    """Return the failing cases, one block per group; the first blocks are open."""
+    """Return the failing cases as Markdown in at most `available` bytes, or a little more.
+
+    The first groups have a block each, further groups a line each. Up to three of the first blocks are
+    open.
+    """
     if not groups:
         return ""
     text = f"#### Failing cases ({_count_cases(groups):,})\n\n"
@@ -166,7 +175,10 @@ def _render_cases(record: Record, groups: Sequence[FindingGroup], available: int
 
 
 def _render_acceptance(record: Record, groups: Sequence[FindingGroup]) -> str:
-    """Return a line with the command that accepts the first acceptable case; "" if there is none."""
+    """Return a line with the command that accepts the first acceptable case of the first groups.
+
+    Return "" if there is no such case with a short command.
+    """
     if not groups:
         return ""
     from evalgate.reporting.repro_command import build_accept_command
@@ -194,7 +206,10 @@ def _render_fitting_case(
 
 
 def _render_list(groups: Sequence[FindingGroup], available: int, more: str) -> str:
-    """Return one line per group, as many as fit, and then the number of cases that are left out."""
+    """Return one line per group, as many as fit, and then the number of cases that are left out.
+
+    `more` is the text before "failing case" in the title: `more ` if other cases are shown above, else "".
+    """
     from evalgate.reporting.comment.case import render_brief
 
     lines: list[str] = []
@@ -261,7 +276,10 @@ def _create_environment() -> "Environment":
 
 
 def escape_prose(text: str) -> Markdown:
-    """Return a sentence of evalgate as escaped prose; text in backticks becomes code."""
+    """Return a sentence of evalgate as escaped prose on one line; text in backticks becomes code.
+
+    The sentence is cut after 500 characters.
+    """
     parts = _QUOTED.split(to_one_line(text, _LONGEST_PROSE))
     return Markdown(
         "".join(

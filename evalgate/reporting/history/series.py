@@ -82,7 +82,7 @@ def build_history(
 
 
 def build_series(baseline: Baseline, ranges: Mapping[str, Range]) -> tuple[MetricSeries, ...]:
-    """Return a series for each metric in a baseline; `ranges` holds the ranges of custom metrics."""
+    """Return a series for each metric with scores in a baseline; `ranges` has those of custom metrics."""
     names = list(dict.fromkeys(name for case in baseline.cases for name in case.metric_fingerprints))
     metrics = [(name, ranges.get(name) or get_score_range(name)) for name in names]
     return tuple(_iter_series(baseline, metrics))
@@ -106,7 +106,7 @@ def list_change_sentences(sources: Sequence[BaselineSource], series: Iterable[Me
 
 
 def name_source(source: BaselineSource) -> str:
-    """Return commit and day of a gate run, as `0123456789ab (2026-11-03)`."""
+    """Return commit and day of a gate run, as `0123456789ab (2026-11-03)`; `an older run` for neither."""
     commit, day = (source.commit or "")[:12], (source.created_at or "")[:10]
     return f"{commit} ({day})" if commit and day else commit or day or "an older run"
 
@@ -141,7 +141,10 @@ def _iter_series(baseline: Baseline, metrics: list[tuple[str, Range]]) -> Iterat
 
 
 def _average_case(case: BaselineCase, name: str, score_range: Range) -> dict[int, float]:
-    """Return the mean of a case's scores by gate run; the worst score for an agent that crashed."""
+    """Return the mean of a case's scores by gate run; gate runs without a score are left out.
+
+    A run in which the agent crashed counts with the worst score, except in budgets.
+    """
     scores: dict[int, list[float]] = {}
     for run in case.runs:
         score = run.scores.get(name)

@@ -119,7 +119,7 @@ class LineView:
     name: str
     kinds: tuple[str, ...]
     status: str
-    """A kind of `CaseEntry.kinds`, which determines the colour."""
+    """The case's status with hyphens, which determines the colour."""
     word: str
     is_new: bool
     remarks: tuple[str, ...]
@@ -181,7 +181,7 @@ def _list_facts(entry: CaseEntry) -> Iterator[str]:
 
 
 def _build_runs(finding: Finding, anchor: str, budget: SizeBudget) -> Iterator[_RunView]:
-    """Yield the runs in order; if not all fit, the run to look at and the first of the other runs."""
+    """Yield the runs in order; if not all fit, the run to look at and as many of the first runs as fit."""
     first = finding.run
     views: dict[int, _RunView] = {}
     for run in sorted(finding.case.runs, key=lambda run: run is not first):
@@ -239,7 +239,10 @@ def _build_turns(
 
 
 def _classify_run(run: RunResult) -> str:
-    """Return the status that the case would have if this were its only run."""
+    """Return `errored` for a run without an answer, else the worst status of its gating metrics.
+
+    A failed metric is worse than an errored one. A run without either has passed.
+    """
     if run.outcome != "answered":
         return "errored"
     statuses = {metric.gating_status for metric in run.metrics}
@@ -247,7 +250,7 @@ def _classify_run(run: RunResult) -> str:
 
 
 def describe_run(run: RunResult) -> Iterator[str]:
-    """Yield time and consumption of a run."""
+    """Yield time and consumption of a run, and a remark if it is a follow-up run."""
     yield format_seconds(run.duration_s)
     if run.usage:
         yield format_usage(run.usage)

@@ -53,7 +53,10 @@ class SizeBudget:
         return self.left <= 0
 
     def take_text(self, text: str, *, is_end: bool = False) -> ClippedText:
-        """Return the text, or as much of its start or end as fits, and subtract the size from the budget."""
+        """Return the text, or as much of its start or end as fits, and subtract its size from the budget.
+
+        The size includes the markup around the text.
+        """
         size = max(0, min(self.longest, self.left))
         self.left -= min(len(text), size) + _MARKUP
         if len(text) <= size:
@@ -62,7 +65,10 @@ class SizeBudget:
         return ClippedText(text[len(text) - size :] if is_end else text[:size], more, is_end)
 
     def take_json(self, value: object) -> ClippedText:
-        """Return as much of a value as fits: a string as it is, any other value as JSON."""
+        """Return as much of a value as fits, and subtract its size from the budget.
+
+        A string is returned as it is, any other value as JSON.
+        """
         if isinstance(value, str):
             return self.take_text(value)
         clean = replace_unserializable(value)
@@ -90,7 +96,7 @@ KINDS: dict[CaseKind, str] = {
 _BAD: frozenset[CaseKind] = frozenset({"failed", "crashed", "errored"})
 _AFTER_BAD: tuple[CaseKind, ...] = ("quarantined", "observed", "flaky", "not_evaluated", "passed", "new")
 _RANKS = {**dict.fromkeys(_BAD, 0), **{kind: at for at, kind in enumerate(_AFTER_BAD, 1)}}
-"""Places of the kinds in the list; a case has that of its first kind."""
+"""Places of the kinds in the list; a case of several kinds has the lowest of their places."""
 _NOT_IN_ANCHOR = re.compile(r"[^A-Za-z0-9_]+")
 _LONGEST_ANCHOR = 60
 
@@ -113,7 +119,7 @@ class CaseEntry:
 
     @property
     def is_bad(self) -> bool:
-        """Return True if the case failed, crashed or errored."""
+        """Return True if the case failed, crashed or errored, and is neither quarantined nor observed."""
         return not _BAD.isdisjoint(self.kinds)
 
     @property

@@ -194,9 +194,10 @@ class TurnView:
 def build_turn_view(
     run: RunResult, number: int, before: Reply | None, budget: SizeBudget, anchor: str = ""
 ) -> TurnView:
-    """Return the turn with this number (1-based). `before` is the agent's reply to it in the baseline.
+    """Return the turn `number` (1-based). `before` is the agent's reply in this turn of the baseline.
 
-    Ids of the agent's messages and calls are `anchor`, a hyphen and the event's number; "" for no ids.
+    Ids of the agent's messages and calls are `anchor`, a hyphen and the number of the event, from 0 on. If
+    `anchor` is "", they have no ids.
     """
     turn = run.turns[number - 1]
     user = TranscriptEntry(
@@ -273,7 +274,10 @@ def _select_differences(turn: TurnResult, before: Reply | None, budget: SizeBudg
 
 
 def _is_expected(turn: TurnResult, difference: Difference) -> bool:
-    """Return True if the case has an expectation about the part of the reply that differs."""
+    """Return True if the case has an expectation about the part of the reply that differs.
+
+    For tool calls, a failed metric of the turn counts as an expectation, too.
+    """
     expected = turn.expected
     if expected is None:
         return False

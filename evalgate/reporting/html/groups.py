@@ -41,7 +41,7 @@ class Grouping:
     groups: tuple[CaseGroup, ...]
     """The largest groups, the largest first."""
     members: Mapping[int, str]
-    """The numbers (1-based) of the groups of each entry, separated by blanks, by `id(entry)`."""
+    """`id(entry)` to the numbers (1-based) of the entry's groups, separated by blanks."""
 
     def find_members(self, label: str) -> frozenset[int]:
         """Return `id(entry)` of each entry in the group with this label; empty if there is no such group."""
@@ -54,7 +54,8 @@ class CaseMarks:
     """The numbers by which the page's script sorts and groups a case."""
 
     keys: str
-    """Seconds, US dollars, and the score of each metric: `1.2;0.01;0.5,,1`. Unknown numbers are empty."""
+    """Seconds, US dollars, and the score of each metric: `1.2;0.01;0.5,,1`. Unknown numbers are empty.
+    The score of a budget is negative, so that a smaller score is worse for every metric."""
     groups: str
     """The numbers of the case's groups in each grouping: `1;;2;1 3`."""
 
@@ -105,7 +106,10 @@ def _list_eval_sets(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, tuple
 def _list_changes(
     entries: Sequence[CaseEntry], comparison: Comparison | None
 ) -> list[tuple[CaseEntry, tuple[str, ...]]]:
-    """Return each entry that changed since the baseline with the kind of its change."""
+    """Return each entry that changed since the baseline with the kind of its change.
+
+    Return nothing if the record has fewer than two kinds of changes.
+    """
     kinds = {change.key: CHANGES[change.change] for change in comparison.changes} if comparison else {}
     if len(set(kinds.values())) < 2:
         return []

@@ -2,8 +2,8 @@
 
 The page is one file and loads nothing. Its only script is `page.js`, which searches, sorts and groups what is
 there already: without it the page shows the same. A Content-Security-Policy allows that script and the style
-sheet by their digests. The page never exceeds the size that a browser opens at
-once: it is cut by importance, and says what was left out and where it is.
+sheet by their digests. The page never exceeds the size that a browser opens at once: it is cut by
+importance, and says what was left out and where the rest is.
 
 The templates escape every text and make every character visible. Only the markup of a template and numbers
 are rendered as they are. What a macro returns is escaped already, and `|safe` says so.
@@ -71,7 +71,7 @@ class HtmlReport:
     """The page as one HTML document."""
 
     limit: int = LIMIT
-    """The most bytes of the page; at least twice the size of the part above the cases."""
+    """The most bytes of the page. It has to be at least twice the size of the part above the cases."""
 
     earlier: Mapping[CaseKey, tuple[Reply | None, ...]] = field(default_factory=dict)
     """Replies of an earlier record, turn by turn, to compare each case's replies with."""
@@ -204,7 +204,10 @@ def _link_groupings(
 
 
 def _render_full_cases(record: Record, entries: list[CaseEntry], marking: _Marking, left: int) -> list[str]:
-    """Return the first cases in full, as many as fit. Each case gets an equal share of the `left` bytes."""
+    """Return the first cases in full, as many as fit into the `left` bytes.
+
+    Each case gets an equal share of the rest, but at least 8,000 and at most 150,000 characters.
+    """
     found: list[str] = []
     render = load_macro("page_case.html.j2", "case_in_full")
     # Computed anew for each case: what a short case leaves goes to those after it.

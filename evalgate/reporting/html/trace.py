@@ -66,10 +66,10 @@ def load_trace_styles() -> str:
 
 
 def render_waterfall(view: TraceView, *, link: str, current: int | None = None) -> str:
-    """Return the rows as a list of links to `link` followed by the number of the span in the trace.
+    """Return the rows as an HTML list. Each row links to `link` followed by the number of its span.
 
     `link` holds only characters that need no escape in HTML. `current` is the number of the span that the
-    page shows.
+    page shows, None if it shows no span. Numbers are positions in the trace, 0-based.
     """
     return load_macro(_TEMPLATE, "linked_steps")(view.rows, link, current)
 

@@ -25,7 +25,7 @@ class _Part:
     title: str
     table: MatrixTable
     rows: Sequence[tuple[Sequence[str], str]]
-    """The cells, and the address of the variant's page; "" for a variant without a page."""
+    """The cells of each row, and the address of the variant's page."""
     reference: str
     comparisons: Sequence[tuple[str, Sequence[str]]]
 

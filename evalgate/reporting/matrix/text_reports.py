@@ -129,7 +129,7 @@ def _iter_markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -
 
 
 def render_junit(matrix: VariantMatrix) -> str:
-    """Return a test suite for each variant and a test for each case.
+    """Return JUnit's XML with a test suite for each variant and a test for each case.
 
     A case that did not pass all its runs is skipped, not failed: a measurement turns no job red.
     """
