@@ -97,7 +97,7 @@ class AaResult:
     def unseen_failures(self) -> float:
         """Return the upper 95 % bound of the failure rate of a case that passed all its stored runs.
 
-        The case has the fewest stored runs of all.
+        The bound is for a case with the fewest stored runs.
         """
         return 1 - math.pow(0.05, 1 / self.runs[0])
 
@@ -335,7 +335,10 @@ def _format_lines(found: AaResult) -> Iterator[str]:
 def measure_false_alarms(
     stored: str | None, *, rounds: int | None, repeats: int, thresholds: str | None, folder: Path
 ) -> AaResult:
-    """Measure the false alarms of the thresholds file on stored runs, or on `rounds` fresh runs.
+    """Measure the false alarms of the thresholds file on stored runs, or on fresh runs with `rounds`.
+
+    `rounds` is the number of fresh runs of each case. `stored` is a `results.json` or a baseline; None:
+    `gate.baseline`, else the default baseline. With `rounds`, `stored` is ignored.
 
     Raises:
         InvalidInputError: there is nothing to draw from, or a file is wrong.

@@ -193,7 +193,7 @@ def _accept_case(file: EvalSetFile, result: CaseResult, options: AcceptOptions) 
 def _check_case(
     result: CaseResult, fingerprint: str, is_protected: bool, record: Record, options: AcceptOptions
 ) -> None:
-    """Raise an error if the case changed since the run, or is protected."""
+    """Raise InvalidInputError if the case changed since the run, or is protected without `--protected`."""
     if fingerprint != result.fingerprint:
         given = dict(iter_option_pairs(record.options))
         thresholds = given.get("--thresholds", given.get("-c"))

@@ -95,7 +95,7 @@ def _replay_result(
 
 
 def _build_policies(record: Record, rules: Thresholds) -> Mapping[tuple[str, str], CasePolicy]:
-    """Return the policies of the file's `cases` section by case.
+    """Return the policies of the cases, by key, from the section `cases` of the thresholds file.
 
     Rules for cases that the result lacks are ignored. Cases that were quarantined stay quarantined.
     """

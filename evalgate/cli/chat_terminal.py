@@ -214,7 +214,10 @@ class ChatTerminal:
     # --- commands -------------------------------------------------------------------------------------------
 
     def _retry(self, _: str) -> None:
-        """Send the last message again, after all earlier messages, as an agent cannot take a turn back."""
+        """Begin a new conversation with all earlier messages, and send the last message again.
+
+        An agent cannot take a turn back.
+        """
         turns = len(self.chat.turns)
         text, kept = self._unsent, turns
         if not text and turns:

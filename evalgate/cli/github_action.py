@@ -1,8 +1,8 @@
 """Inputs of the GitHub action, converted to a command line.
 
-The runner hands an input `max-regression` to the container as `INPUT_MAX-REGRESSION`, "" if the workflow does
-not set it. They are read here rather than interpolated into the action's `args`, where a value that ends in a
-backslash or contains a quotation mark would change the command.
+The runner hands an input `max-regression` to the container as `INPUT_MAX-REGRESSION`, "" if the workflow
+does not set it. Inputs are read here rather than interpolated into the action's `args`, where a value that
+ends in a backslash or contains a quotation mark would change the command.
 """
 
 import difflib

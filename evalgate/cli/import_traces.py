@@ -72,7 +72,7 @@ class ImportResult:
 
     counts: tuple[str, ...]
     problems: tuple[str, ...]
-    """Parts of the source that could not be read or used."""
+    """Parts of the source that could not be read or used, and data that the format cannot hold."""
     added: tuple[str, ...]
     """Ids of the new cases."""
     is_whole: bool = True

@@ -60,7 +60,7 @@ command, with `_` at its end if the name is a word of Python."""
 
 
 class _RootGroup(FullLineGroup):
-    """The command `evalgate`. It loads the module of the command that was typed, and of no other."""
+    """The command `evalgate`. It loads only the module of the typed command, and all modules for a list."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command with this name; None if there is no such command."""

@@ -29,7 +29,8 @@ def review_cases(
 ) -> int:
     """Apply the given decisions; without any, ask for them on a terminal, or else list the open cases.
 
-    Return the exit code: 1 if open cases were only listed, else 0.
+    Open cases are observed cases that are not reviewed yet. Return the exit code: 1 if open cases were only
+    listed, else 0.
 
     Raises:
         InvalidInputError: the eval set or its notes cannot be read or written, or a name is unknown.

@@ -124,7 +124,7 @@ def parse_thresholds(
         value: The sections, such as `criteria`.
         folder: Folder that paths in the sections are relative to.
         shown_as: Name of the value in messages.
-        find_position: Line and column of a place in the sections, for messages.
+        find_position: Function that returns line and column of a place in the sections, for messages.
 
     Raises:
         InvalidInputError: with every problem of the sections.

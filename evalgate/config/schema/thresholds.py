@@ -236,7 +236,7 @@ class Thresholds:
     criteria: tuple[Criterion, ...] = ()
     """The criteria, in the order of the file, and then the checks."""
     find_position: Callable[[Location], tuple[int, int]] = lambda _: (0, 0)
-    """Line and column of a place in the file."""
+    """Function that returns line and column of a place in the file."""
     notices: tuple[str, ...] = ()
     """Notices for the user about how the file was read, such as keys that are ignored."""
     criteria_folder: str | None = None

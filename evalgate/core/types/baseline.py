@@ -85,8 +85,8 @@ class TrackedFiles:
 
     eval_set_id: str
     paths: tuple[str, ...]
-    """Relative to the working folder, with slashes, sorted; those elsewhere in the repository begin with
-    `../`."""
+    """Paths relative to the working folder, with slashes, sorted; paths elsewhere in the repository begin
+    with `../`."""
     digests: Mapping[str, str] = field(default_factory=dict)
     """First 16 hexadecimal digits of SHA-256 of the files that the newest run opened, and of its eval set, by
     path. If one of them changes, the agent may open other files."""

@@ -269,7 +269,7 @@ class CaseChecks:
     file: str
     """The notes, as messages show them."""
     find_position: Callable[[tuple[str | int, ...]], tuple[int, int]]
-    """Line and column of a place in the notes."""
+    """Function that returns line and column of a place in the notes."""
 
 
 @frozen

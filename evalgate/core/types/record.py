@@ -69,7 +69,7 @@ class MetricSummary:
     scope: str = ""
     """The cases that `threshold` holds for, as the thresholds file names them; "" when for all."""
     regressed: bool = False
-    """True if the metric fell below the baseline by more than the gate allows."""
+    """True if the mean is worse than the baseline by more than the gate allows, or if a case broke."""
     judgement: MetricComparison | None = None
     """Result of the statistics; None if they do not judge this line, for example because there is neither a
     baseline nor a statistical rule, or because scores are out of range."""

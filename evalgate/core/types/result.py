@@ -28,7 +28,8 @@ class ScopedThreshold:
     scope: str
     """The cases, as reports name them: `refund_*`, `tag smoke`."""
     min_mean: float | None = None
-    """Minimum of these cases' mean; None: `Criterion.min_mean` applies."""
+    """Minimum of these cases' mean. None: `Criterion.min_mean` applies, but this `threshold` if
+    `Criterion.min_mean` equals `Criterion.threshold`."""
 
 
 @frozen
@@ -281,7 +282,8 @@ class CaseMetric:
     scope: str = ""
     """The cases that `threshold` applies to; "" for all."""
     standing: CaseComparison | None = None
-    """Comparison with its baseline; None if there is no baseline."""
+    """Comparison with the stored runs; None if the statistics did not compare this metric of the case, for
+    example without a baseline."""
     range: Range = UNIT_RANGE
     """The metric's worst and best score; in rare cases a score lies outside."""
     min_mean: float | None = None
