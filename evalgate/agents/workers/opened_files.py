@@ -18,7 +18,7 @@ class OpenedFiles:
         self._incomplete: set[str] = set()
 
     def add_session(self, eval_set_id: str, files: Collection[str] | None) -> None:
-        """Add the files that a process opened until a case of the set ended; None: they are not known."""
+        """Add the files that a process opened until a case of the set ended; None: files are not known."""
         self._files.setdefault(eval_set_id, set()).update(files or ())
         if files is None:
             self._incomplete.add(eval_set_id)

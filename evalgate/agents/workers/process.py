@@ -220,7 +220,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
             self._stdin.close()
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal to the whole process group; do nothing before the start or if the group is empty."""
+        """Send a signal to the whole process group; do nothing before the start or without a process."""
         if self._transport is None:
             return
         try:
