@@ -117,7 +117,7 @@ def list_entry_points(family: Family) -> tuple["EntryPoint", ...]:
 
 @cache
 def _may_have_plugins() -> bool:
-    """Return False if no installed package has plugins: `importlib.metadata` is slow to find that out."""
+    """Return False if certainly no installed package has plugins; `importlib.metadata` takes long to tell."""
     others = (finder for finder in sys.meta_path if finder is not PathFinder)
     if any(hasattr(finder, "find_distributions") for finder in others):
         return True  # it may find packages that are in no folder

@@ -110,5 +110,8 @@ SCORE_RANGES: Mapping[str, Range] = {
 
 
 def get_score_range(metric: str) -> Range:
-    """Return the range of a metric's scores."""
+    """Return the range of a metric's scores; 0 to 1 for a metric that evalgate does not know.
+
+    A custom metric may declare another range, which only `Config.get_score_range` returns.
+    """
     return SCORE_RANGES.get(metric, UNIT_RANGE)

@@ -146,7 +146,7 @@ class AgentContext:
     concurrency: int
     """Conversations at the same time, over all workers."""
     read_recording: Callable[[str], Record | EvalSet]
-    """Reader of a file that can replace an agent."""
+    """Function that reads a file with recorded conversations, which can replace an agent."""
     python: str | None = None
     """Interpreter that runs a Python agent; None: the interpreter of the gate."""
     uid: int | None = None
