@@ -75,10 +75,10 @@ class NotFoundError(InvalidInputError, LookupError):
 
 
 def check_name(name: str) -> str:
-    """Return `name`, the name of an app or set, if it stays within its folder.
+    """Return the name of an app, an eval set or a result, if a file or folder can have this name.
 
     Raises:
-        ValueError: the name would lead out of its folder.
+        ValueError: the name is empty, `.` or `..`, or holds a slash, a backslash or NUL.
     """
     if not name or name in {".", ".."} or any(each in name for each in "/\\\0"):
         raise ValueError(f"{name!r} is no name of an app, an eval set or a result")
@@ -110,7 +110,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 class Folder:
-    """Text files below a folder of this machine."""
+    """Text files below a folder of this machine; a file that cannot be used raises InvalidInputError."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -127,8 +127,8 @@ class Folder:
 class Bucket:
     """Text files in a bucket of Google Cloud Storage; errors of `gcsfs` are raised unchanged.
 
-    Creating one raises InvalidInputError if `gcsfs` is not installed, and ValueError if there is no such
-    bucket. `options` go to `gcsfs.GCSFileSystem`.
+    The constructor raises InvalidInputError if `gcsfs` is not installed, and ValueError if there is no such
+    bucket. Its `options` go to `gcsfs.GCSFileSystem`.
     """
 
     def __init__(self, name: str, folder: str, options: Mapping[str, Any]) -> None:

@@ -112,7 +112,8 @@ def save_record(manager: Any, record: Record, app_name: str) -> None:
 class LocalEvalSetResultsManager(EvalSetResultsManager):
     """Results in files `<agents_dir>/<app>/.adk/eval_history/<id>.evalset_result.json`.
 
-    ADK's guide calls the folder `results_dir`. Give it by one of both names: otherwise TypeError is raised.
+    ADK's guide calls the folder `results_dir`. Give either `agents_dir` or `results_dir`: both or none
+    raise TypeError.
 
     >>> manager = LocalEvalSetResultsManager(agents_dir="agents")
     >>> _ = manager.save_eval_set_result("my_app", "suite", [])

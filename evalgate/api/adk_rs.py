@@ -174,9 +174,8 @@ class Evaluator(Protocol):
 class TrajectoryMatch:
     """Share of the calls that are equal at their place in the list, in names and arguments.
 
-    The longer of both lists, the expected and the actual one, counts as a whole. An invocation without any
-    call scores 0.0, as in adk-rs. A threshold that is no finite number of at least 0 raises
-    InvalidInputError.
+    The score is the share of the longer list, expected or actual. An invocation without any call scores
+    0.0, as in adk-rs. A threshold that is no finite number of at least 0 raises InvalidInputError.
 
     >>> TrajectoryMatch().threshold
     1.0
@@ -250,7 +249,7 @@ class EvalResult(BaseModel):
     scores: dict[str, EvalScore]
     """Name of an evaluator to its mean score; `details["per_invocation"]` has the scores of invocations."""
     overall_status: EvalStatus
-    """PASSED if every metric passed, else FAILED."""
+    """PASSED if the case has turns, the agent answered all of them and every metric passed, else FAILED."""
 
 
 class EvalReport(BaseModel):

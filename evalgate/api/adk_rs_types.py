@@ -17,9 +17,9 @@ Part = dict[str, Any]
 
 
 class _SerdeModel(BaseModel):
-    """A type of adk-rs: unknown keys are ignored, null counts as absent, and `omitted` is not written.
+    """A type of adk-rs: unknown keys are ignored, and null counts as absent.
 
-    All other fields are written, also if they are None or empty.
+    A field in `omitted` is not written if it is None; all other fields are always written.
     """
 
     model_config = ConfigDict(extra="ignore", populate_by_name=True)

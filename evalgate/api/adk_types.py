@@ -1,4 +1,4 @@
-"""Google ADK's types of evaluation, for programs without Google ADK: they read and write the same files.
+"""Google ADK's types of evaluation, for programs without Google ADK, with the same form in files.
 
 Google ADK's types are accepted in place of these types, and returned if Google ADK is installed. Field
 names, defaults and keys in files are those of ADK 2.3.0; keys are read in snake_case and camelCase.

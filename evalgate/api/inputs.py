@@ -232,7 +232,7 @@ def _build_rules(options: EvaluationOptions, folder: Path) -> Thresholds | None:
     """Return the thresholds of the mappings in `options`; None if no mapping is given.
 
     Raises:
-        InvalidInputError: with every problem of the mapping; or a file and criteria or checks are given.
+        InvalidInputError: with every problem of the mapping; or `criteria` or `checks` come with a file.
     """
     sections = options.thresholds
     own = {"criteria": options.criteria, "checks": options.checks}

@@ -18,7 +18,9 @@ _MOST_FINDINGS = 20
 
 
 class GateClosedError(AssertionError):
-    """The gate is closed, or there is no trustworthy verdict; the text says why and what to do next.
+    """The gate is not open; the text has the verdict, its reasons and at most 20 failing cases.
+
+    `record` is the whole record.
 
     >>> from evalgate import evaluate
     >>> case = {"query": "Hi", "reference": "Hello"}
@@ -63,7 +65,7 @@ class Record(types.Record):
         """Read a `results.json` of this or an older version.
 
         Raises:
-            InvalidInputError: the file cannot be read, or is no record.
+            InvalidInputError: the file cannot be read, is no record, or was written by a newer version.
         """
         from evalgate.api.arguments import check_arguments
         from evalgate.datasets.results_io import read_record
@@ -87,7 +89,7 @@ class Record(types.Record):
         """Raise an error unless the gate is open.
 
         Raises:
-            GateClosedError: with the verdict's reasons and the failing cases. It is an AssertionError.
+            GateClosedError: the gate is not open. The error is an AssertionError.
         """
         __tracebackhide__ = True  # pytest shows the caller's line
         if not self.passed:
@@ -125,7 +127,7 @@ class Record(types.Record):
         return self._render("html")
 
     def write(self, folder: str | Path, reports: Sequence[str] = ()) -> tuple[Path, ...]:
-        """Write the standard reports, the HTML page and those of plugins; return the paths of the files.
+        """Write the standard reports, the HTML page and the reports of plugins; return the files' paths.
 
         Args:
             folder: The folder, which is created if needed; a report of several files gets a folder in it.

@@ -121,7 +121,7 @@ def score(
         eval_sets: The cases with their expectations; see `load`. Empty: those of the thresholds file.
         criteria: Name of a metric to its threshold, or to a mapping with its options.
         checks: Name of a check to its conditions, as in the section `checks` of a thresholds file.
-        thresholds: A thresholds file, or its sections as a mapping.
+        thresholds: As for `evaluate`.
         concurrency: Runs that are scored at once, which matters for judges.
         judge: `PROVIDER/MODEL` that judges.
         format: Format of all eval sets.

@@ -182,7 +182,7 @@ def mark_breaks(after: Baseline, before: Baseline, thresholds: Thresholds) -> Ba
 
 
 def drop_runs_before_breaks(baseline: Baseline, thresholds: Thresholds, pass_score: float = 1.0) -> Baseline:
-    """Return the baseline with `failing_since` set for each case that broke, without its runs before that.
+    """Return the baseline with `failing_since` set for each case that broke, without runs before the break.
 
     All other cases, and cases that are not in `thresholds`, keep their runs and get `failing_since` None.
     """
@@ -200,7 +200,7 @@ def drop_runs_before_breaks(baseline: Baseline, thresholds: Thresholds, pass_sco
 
 
 def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
-    """Yield a sentence for each break on the default branch, with at most five ids of the cases it broke.
+    """Yield a sentence for each break on the default branch, with at most five ids of the broken cases.
 
     Only the `cases` of this run that failed or errored count.
     """

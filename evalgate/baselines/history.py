@@ -38,7 +38,7 @@ def build_baseline(record: Record, source: BaselineSource | None = None, path: s
     """Build a baseline from the runs of `record` alone.
 
     Follow-up runs are left out, because they were made only of cases that looked bad. Runs with an outcome
-    of `NON_AGENT_OUTCOMES` are left out, too. A case without a run that is left keeps its place.
+    of `NON_AGENT_OUTCOMES` are left out, too. A case stays even if all its runs are left out.
 
     Args:
         record: The record of a gate run.
@@ -64,7 +64,7 @@ def hash_record(record: Record) -> str:
 def add_run(
     before: Baseline | None, record: Record, source: BaselineSource, *, keep: int = DEFAULT_KEEP
 ) -> Baseline:
-    """Return the baseline with one more gate run, or `before` if it has a source with the same digest.
+    """Return the baseline with one more gate run, or `before` if one of its sources has the same digest.
 
     If the fingerprint of a case changed, its older runs are dropped. If a metric of a case changed, the
     older runs lose the scores of this metric. A record that is older than the newest stored run of a case

@@ -148,7 +148,7 @@ def post_note(
 class MergeRequestThread:
     """The notes of one merge request. Implements `evalgate.ci.sticky_comment.CommentThread`.
 
-    Creating one sends no request. It raises `PostError` if the token is empty or python-gitlab is missing.
+    The constructor sends no request, but raises `PostError` if the token is empty or python-gitlab missing.
     """
 
     host = "GitLab"

@@ -155,15 +155,15 @@ class TransientError(PostError):
 
 
 class RetriesExhaustedError(PostError):
-    """A post that was repeated without success. It may succeed at another time."""
+    """The failure of a request that was repeated without success, and may succeed at another time."""
 
 
 class NotFoundError(PostError):
-    """A request for something that does not exist, or no longer."""
+    """The failure of a request: its object does not exist, or the token may not see it."""
 
 
 class CommentTooLongError(PostError):
-    """A comment that is too long for the service."""
+    """The failure of a request: the comment is too long for the service."""
 
 
 _LONGEST_SHOWN_S = 3600
@@ -193,7 +193,7 @@ def translate_errors(classify: Callable[[Exception], PostError], redactor: Redac
 
 
 def describe_giving_up(waited_s: float, next_s: float = 0.0) -> str:
-    """Return `given up after 12 s`; if `next_s` is above 0, add that the next attempt may be made then."""
+    """Return `given up after 12 s`; if `next_s` is above 0, also name the time until the next attempt."""
     after = f"after {waited_s:.0f} s" if waited_s >= 1 else "at once"
     if next_s <= 0:
         return f"given up {after}"
@@ -210,7 +210,7 @@ _MOST_GRACE_S = 5.0  # so that a post which notices its own timeout can still sa
 
 
 def run_within_limit(timeouts: PostTimeouts, host: str, post: Callable[[], PostResult]) -> PostResult:
-    """Call `post` in a thread and return its result; return a `PostError` that it raises as a result, too.
+    """Call `post` in a thread and return its result; a `PostError` of `post` becomes a result, too.
 
     The result is `failed` if `post` takes longer than `total_s` and a grace period of at most five seconds.
     `post` is not stopped then: its daemon thread goes on until the process ends. `host` names the service

@@ -118,7 +118,7 @@ class BackgroundEvaluation(Generic[T]):
             self._results[key].set_result(self._gate_run.evaluation.build_case_result(self._indices[key]))
 
     def _settle_all(self) -> None:
-        """Give every case without a result one from its runs, or the error that ended the evaluation."""
+        """Set the missing results of cases: from their runs, or to the error that ended the evaluation."""
         error = self._done.exception()
         for key, result in self._results.items():
             if result.done():

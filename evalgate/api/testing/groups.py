@@ -225,7 +225,7 @@ def _dump_message(message: WorkerMessage) -> bytes:
 
 
 def load_messages(data: Iterable[bytes]) -> list[WorkerMessage]:
-    """Decode the output of `dump_messages`; only from a worker of this session, as pickle can run code."""
+    """Decode the output of `dump_messages`. Data must be of this session's workers: pickle can run code."""
     return [pickle.loads(each) for each in data]  # noqa: S301  of a worker that pytest-xdist started
 
 

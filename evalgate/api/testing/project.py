@@ -200,7 +200,7 @@ class ProjectEvaluator:
 
     @classmethod
     def from_node(cls, node: "pytest.Item") -> "ProjectEvaluator":
-        """Return the evaluator of a test."""
+        """Return the evaluator of a test, with the options of the markers `evalgate` on the test."""
         marks = reversed(list(node.iter_markers("evalgate")))
         defaults = {name: value for mark in marks for name, value in mark.kwargs.items()}
         return cls(Project(node.config), node.name, node.nodeid, node.path.parent, defaults)
@@ -216,7 +216,7 @@ class ProjectEvaluator:
         Args:
             eval_sets: As for `evalgate.evaluate`.
             agent: As for `evalgate.evaluate`. None: the agent of the marker, else that of the project.
-            options: Options of `evalgate.evaluate` that are in `OPTIONS`; without them, the marker's apply.
+            options: Options of `evalgate.evaluate` that are in `OPTIONS`; they override the marker's.
 
         Raises:
             InvalidInputError, EvalgateError: as for `evalgate.evaluate`; also for an option that is not in
@@ -232,7 +232,7 @@ class ProjectEvaluator:
         """Run eval sets in the event loop of the test; otherwise like `evaluate`.
 
         Raises:
-            InvalidInputError, EvalgateError: as for `evalgate.evaluate`.
+            InvalidInputError, EvalgateError: as for `evaluate`.
         """
         __tracebackhide__ = True
         try:

@@ -45,7 +45,7 @@ class Message(WireModel):
 
 
 class Tool(WireModel):
-    """A tool call with its result; both are any JSON.
+    """A tool call with its result; `arguments` and `result` are any JSON.
 
     >>> Tool(id="1", name="calculator", arguments={"a": 2}, result=5).to_wire()
     {'id': '1', 'name': 'calculator', 'arguments': {'a': 2}, 'result': 5}

@@ -16,4 +16,4 @@ class StorageError(NoVerdictError):
 
 
 class CallbackError(NoVerdictError):
-    """A callback raised an exception, returned no `CallbackResult`, or set an unknown status."""
+    """A callback raised an exception, returned an object of a wrong type, or set an unknown status."""

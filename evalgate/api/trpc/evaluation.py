@@ -21,7 +21,7 @@ from evalgate.core.errors import InvalidInputError
 
 
 class AgentEvaluator:
-    """Evaluates an agent with eval sets; `new` creates it. Leaving a `with` block closes it.
+    """Evaluator of an agent, which `new` creates. The end of its `with` block closes the evaluator.
 
     >>> from evalgate.api import trpc
     >>> sets, metrics = trpc.InMemoryEvalSetManager(), trpc.InMemoryMetricManager()

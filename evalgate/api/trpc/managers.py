@@ -58,7 +58,7 @@ class InMemoryEvalSetManager(StoredEvalSetManager):
 class FsspecEvalSetManager(StoredEvalSetManager):
     """Eval sets behind an fsspec URL: `s3://bucket/folder`, `gs://…`; `options` go to the URL's driver.
 
-    Creating one raises InvalidInputError if fsspec or the driver is missing, or if the URL is wrong.
+    The constructor raises InvalidInputError if fsspec or the driver is missing, or if the URL is wrong.
 
     >>> FsspecEvalSetManager("memory://sets").create("math-eval-app", "math-basic").eval_set_id
     'math-basic'
@@ -71,9 +71,9 @@ class FsspecEvalSetManager(StoredEvalSetManager):
 class SqlEvalSetManager(StoredEvalSetManager):
     """Eval sets in the table `<table_prefix>evalgate_eval_sets` of a database that SQLAlchemy knows.
 
-    The table is evalgate's own; tRPC-Agent-Go's MySQL managers have other tables. Creating one raises
-    InvalidInputError if SQLAlchemy or the driver is missing or the URL is wrong, and StorageError if the
-    database cannot be reached.
+    The table is evalgate's own; tRPC-Agent-Go's MySQL managers have other tables. The constructor creates
+    the table if necessary. It raises InvalidInputError if SQLAlchemy or the driver is missing or the URL is
+    wrong, and StorageError if the database cannot be used.
 
     >>> SqlEvalSetManager("sqlite://").create("math-eval-app", "math-basic").eval_set_id
     'math-basic'
@@ -140,7 +140,7 @@ class FsspecMetricManager(StoredMetricManager):
 class SqlMetricManager(StoredMetricManager):
     """Metrics in the table `<table_prefix>evalgate_metrics` of a database that SQLAlchemy knows.
 
-    Creating one raises the errors of `SqlEvalSetManager`.
+    The constructor raises the errors of `SqlEvalSetManager`.
 
     >>> SqlMetricManager("sqlite://").list("app", "set")
     []
@@ -191,7 +191,7 @@ class FsspecEvalResultManager(StoredEvalResultManager):
 class SqlEvalResultManager(StoredEvalResultManager):
     """Results in the table `<table_prefix>evalgate_eval_set_results` of a database that SQLAlchemy knows.
 
-    Creating one raises the errors of `SqlEvalSetManager`.
+    The constructor raises the errors of `SqlEvalSetManager`.
 
     >>> SqlEvalResultManager("sqlite://").list("app")
     []

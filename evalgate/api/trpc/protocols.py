@@ -10,7 +10,7 @@ from evalgate.api.trpc.results import EvalSetResult
 
 
 class EvalSetManager(Protocol):
-    """Keeps eval sets, and returns copies, which can be changed without changing the kept ones."""
+    """Manager that keeps eval sets, and returns copies: their changes do not change the kept eval sets."""
 
     def get(self, app_name: str, eval_set_id: str) -> EvalSet:
         """Return an eval set.
@@ -182,7 +182,7 @@ class Evaluator(Protocol):
     def evaluate(
         self, actuals: Sequence[Invocation], expecteds: Sequence[Invocation], metric: EvalMetric, /
     ) -> EvaluateResult | Awaitable[EvaluateResult]:
-        """Return the scores of the actual turns, as many as expected turns; may be asynchronous.
+        """Return the scores of the actual turns; there are as many expected turns. May be asynchronous.
 
         An exception fails the case, as in tRPC-Agent-Go, and becomes its error message.
         """

@@ -19,7 +19,7 @@ from evalgate.api.trpc.summaries import summarize_statuses
 async def score_case(
     case: EvalCase, inference: InferenceResult, metrics: Sequence[EvalMetric], registry: Registry
 ) -> EvalCaseResult:
-    """Return the result of a case; if its inference failed or a metric raises, it fails without scores."""
+    """Return the result of a case; the case fails without scores if its inference or a metric failed."""
     result = EvalCaseResult(
         eval_set_id=inference.eval_set_id,
         eval_id=inference.eval_case_id,

@@ -249,7 +249,7 @@ class LocalService:
         Raises:
             NotFoundError: there is no such eval set or case, or no evaluator of a metric. Unlike in
                 tRPC-Agent-Go, a metric without an evaluator is not left out.
-            InvalidInputError: a metric or the eval set is wrong, as `check_metrics` finds.
+            InvalidInputError: the eval set is wrong, or `check_metrics` refuses a metric.
             StorageError: the result cannot be saved.
             CallbackError: a callback failed; then nothing is saved.
         """

@@ -20,7 +20,7 @@ If it returns None, the document is deleted.
 
 
 class DocumentStore(Protocol):
-    """Keeps texts by the name of their app and the name of the text."""
+    """Storage for documents (texts), by the name of their app and their own name."""
 
     def read(self, app_name: str, name: str) -> bytes | None:
         """Return a document, or None if there is none.
@@ -101,7 +101,7 @@ class SuffixLocator:
         return os.path.join(base_dir, app_name, f"{name}{self.suffix}")  # noqa: PTH118  locators build texts
 
     def list(self, base_dir: str, app_name: str) -> Sequence[str]:
-        """Return the ids of the files in the app's folder; none if there is no folder."""
+        """Return the ids of the files in the app's folder with this suffix; [] if there is no folder."""
         folder = Path(base_dir, app_name)
         if not folder.is_dir():
             return []
@@ -148,7 +148,7 @@ class FileStore:
             raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
 
     def list(self, app_name: str) -> Sequence[str]:
-        """Return the names of an app's documents; none if the locator cannot list."""
+        """Return the names of an app's documents; [] if the locator has no method `list`."""
         find: Callable[[str, str], Sequence[str]] | None = getattr(self._locator, "list", None)
         return [] if find is None else find(self._base_dir, app_name)
 

@@ -74,7 +74,8 @@ class WireModel(TrpcModel):
     def to_wire(self, *, functions: bool = False) -> dict[str, Any]:
         """Return the decoded JSON of this object, with Go's order of keys; Go omits empty members.
 
-        A field with None as its default is a pointer in Go, and is omitted only if it is None.
+        A field with None as its default is a pointer in Go, and is omitted only if it is None. Unknown keys
+        come last.
 
         Args:
             functions: whether to include functions, which JSON cannot hold.

@@ -246,7 +246,7 @@ class _ArtifactSearch:
     account: Account
     connection: GitHubConnection
     deadline: float
-    """Time of `time.monotonic()` at which the search ends."""
+    """Time of `time.monotonic()` after which no request is repeated."""
 
     def find_newest(self) -> _StoredArtifact | str:
         """Download the artifact of the newest good run that still has it; return a reason if none does."""

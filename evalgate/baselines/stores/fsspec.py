@@ -157,7 +157,7 @@ class FsspecStore:
 
 
 def _index_runs(part: Baseline) -> Mapping[tuple[str, str], object]:
-    """Return fingerprint and runs of each case: the state that other gate runs cannot change."""
+    """Return fingerprint and runs by case; if they differ from the stored ones, the object is replaced."""
     return {case.key: (case.fingerprint, case.runs) for case in part.cases}
 
 
