@@ -88,7 +88,7 @@ def is_rule(metric: str) -> bool:
 
 
 def is_acceptable(result: CaseResult) -> bool:
-    """Return True if a case failed, and to accept what the agent did may fix the failure.
+    """Return True if a case failed, and accepting what the agent did may fix the failure.
 
     The case must be in a file, and at least one failed metric must be no rule, as `is_rule` says. All runs,
     except confirming ones, must have answered, agree, and differ from an expected turn. The record must not

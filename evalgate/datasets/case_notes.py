@@ -141,7 +141,7 @@ def _validate_notes(document: ConfigDocument) -> CaseNotes:
 
 
 def apply_case_notes(eval_set: EvalSet, file: Path, shown_as: str) -> EvalSet:
-    """Return the eval set in `file` with the case notes that are next to the file.
+    """Return `eval_set`, which was read from `file`, with the case notes that are next to the file.
 
     `shown_as` is the path of the eval set's file as messages show it.
 

@@ -237,8 +237,7 @@ def describe_losses(
     """Yield a sentence for each loss of an eval set in a format.
 
     `holds` names the parts of a case that the format can hold: keys of this module's tables, `journey` and
-    `other_args`.
-    `attachment` converts an attachment to the format, or returns None.
+    `other_args`. `attachment` converts an attachment to the format, or returns None.
     """
     for case in eval_set.cases:
         for sentence in describe_case_losses(

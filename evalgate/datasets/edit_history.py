@@ -33,8 +33,8 @@ class FileChange:
 class EditHistory:
     """A history that saves edits, and keeps old contents for undo and redo. It is thread-safe.
 
-    The last 100 edits of each eval set are kept by its path. They may change other files, such as case
-    notes.
+    The last 100 edits of each eval set are kept under the path of the set. An edit may change other files,
+    too, such as case notes.
     """
 
     def __init__(self) -> None:

@@ -56,7 +56,7 @@ class SampledAnswer(BaseModel):
     metric: str
     case: str
     verdicts: Mapping[str, Label]
-    """The metric's fingerprint, which tells the judge, to its verdict."""
+    """Fingerprint of the metric, which identifies the judge, to the judge's verdict."""
     labels: tuple[PersonLabel, ...] = ()
 
     @property
@@ -146,7 +146,7 @@ def read_store(path: Path, shown_as: str) -> LabelStore:
     """Return the store in a file; an empty one if there is no file.
 
     Raises:
-        InvalidInputError: with every problem of the file.
+        InvalidInputError: the file cannot be read, or is invalid. The error lists every problem.
     """
     if not path.exists():
         return LabelStore()
@@ -241,7 +241,7 @@ def read_label_file(path: Path, shown_as: str, known: Iterable[str]) -> tuple[li
     `known` are the ids of the answers that the file may have.
 
     Raises:
-        InvalidInputError: with every problem of the file.
+        InvalidInputError: the file cannot be read, or is invalid. The error lists every problem.
     """
     document = read_config_document(path, shown_as)
     rows = document.value.get("answers") if isinstance(document.value, dict) else None

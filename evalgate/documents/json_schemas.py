@@ -16,8 +16,8 @@ class SchemaValidatorMissingError(RuntimeError):
 def check_schema(schema: object) -> str:
     """Return the reason why `schema` cannot be used as a JSON Schema, or "" if it can.
 
-    A schema cannot be used either if it refers to a part that it lacks, or to another document that is not
-    one of the standard's own schemas.
+    A schema that refers to a part that it lacks cannot be used. Of other documents, it may refer only to
+    the standard's own schemas.
 
     Raises:
         SchemaValidatorMissingError: `jsonschema` is not installed.

@@ -150,7 +150,7 @@ def compute_threshold_margin(
     members: Sequence[tuple[CaseResult, CaseMetric]],
     score_range: Range = UNIT_RANGE,
 ) -> Margin | None:
-    """Return the distance of a mean from its threshold, and the fewest runs that could move it across.
+    """Return how far a mean is from its threshold, and the fewest runs that could move the mean across.
 
     If the mean is below the threshold, these runs are assumed to have the best score instead of their own,
     otherwise the worst. `members` are the cases of the mean, also those without a score.

@@ -73,7 +73,8 @@ def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[s
     only `import` statements are followed. Two kinds of files are read without being covered: files that are
     found only in `roots`, and each `__init__.py` that runs only because a module is in its package.
 
-    The digest is "" if the module is found only in `roots`. No files are read if it is not found at all.
+    The digest is "" if the module is found only in `roots`. If it is not found at all, the code has no
+    files.
 
     Args:
         entry: Entry point of the metric, as `package.module:function` or `path/to/file.py:function`.

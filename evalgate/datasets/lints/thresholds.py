@@ -85,7 +85,7 @@ def _find_forgiving_setting(criterion: Criterion, gate: GateConfig) -> str:
 
 
 def find_empty_trajectories(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[str]:
-    """Yield a sentence for each metric of tool calls if no case of the eval set expects a call.
+    """Yield a sentence for each metric that compares tool calls, if no case of the eval set expects a call.
 
     Cases with a simulated user have no expected turns, so they are left out.
     """

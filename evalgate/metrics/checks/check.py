@@ -73,7 +73,11 @@ class Check:
         return self._options
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return 0.0 or 1.0; not applicable if no fault is found but a condition does not apply."""
+        """Return 0.0 or 1.0; not applicable if no fault is found but a condition does not apply.
+
+        A run without a reply to a turn scores 0.0. Arguments that are nested too deep are a
+        `MetricFailure`.
+        """
         return self.score_transcript(LATEST.get_transcript(case, run))
 
     def score_transcript(self, transcript: Transcript) -> MetricResult:

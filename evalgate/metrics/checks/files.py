@@ -17,7 +17,7 @@ _CLOCK_STEP_S = 0.05
 class FilesCondition:
     """The conditions of `files`.
 
-    A file counts only if it was written at `since` or later: those of an earlier evaluation do not count.
+    A file counts only if it was written at `since` or later, so files of earlier evaluations do not count.
     """
 
     def __init__(
