@@ -1,4 +1,4 @@
-"""Google ADK's `LocalEvalService`: inference and evaluation apart, as async iterators (release 2.3.0).
+"""Google ADK's `LocalEvalService` (release 2.3.0): inference and evaluation as two async iterators.
 
 Scores and statuses are evalgate's, which equal those of ADK. Unlike in ADK, inference holds the conversations
 in sessions of evalgate, so `session_details` is always None.

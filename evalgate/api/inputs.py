@@ -147,7 +147,7 @@ def load_sources(sources: object, format_name: str | None, folder: Path) -> tupl
 def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, ...], tuple[EvalSet, ...]]:
     """Return the patterns of files, and the eval sets of all other sources.
 
-    All single cases come first, in one set with the id `cases`.
+    All `EvalCase` objects come first, together in one set with the id `cases`.
 
     Raises:
         InvalidInputError: an object is no valid eval set, or two of these eval sets have the same id.

@@ -211,7 +211,7 @@ class Record(types.Record):
 class Outcome(CaseResult):
     """One case over all its runs: status, metrics, and what the agent said and called.
 
-    `turns`, `response` and `tool_calls` are those of the first run; `runs` has all of them.
+    `turns`, `response` and `tool_calls` are those of the first run; `runs` has all runs.
 
     >>> from evalgate import evaluate
     >>> case = {"query": "Hi", "reference": "Hello"}

@@ -45,7 +45,7 @@ def load(
 ) -> tuple[EvalSet, ...]:
     """Load eval sets of any format; those of files come before those of objects.
 
-    Cases without an eval set come together in a set with the id `cases`.
+    All `EvalCase` objects come together in one set with the id `cases`.
 
     Args:
         sources: Files, folders or globs, eval sets, cases, decoded JSON, or Google ADK's own `EvalSet`; one

@@ -82,15 +82,19 @@ MOST_CREATIONS = 5
 """The most requests to create one check run. Each may have succeeded although GitHub does not list it yet."""
 
 _SLOWER = 4
-"""The factor by which pauses between these requests are longer: GitHub needs time to list a new check run."""
+"""The factor by which pauses between these requests are longer than `PostTimeouts.pause_s`.
+
+GitHub needs time to list a new check run.
+"""
 
 
 @dataclass
 class CheckRun:
     """A check run and the requests that create it.
 
-    GitHub can create a check run and still answer 502, and would create the same check run again. So each
-    check run has a unique `external_id`, and evalgate searches for this id before it repeats a request.
+    GitHub can create a check run and still answer 502; a repeated request would then create a second one.
+    So each check run has a unique `external_id`, and evalgate searches for this id before it repeats a
+    request.
     """
 
     github: GitHubClient

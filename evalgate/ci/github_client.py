@@ -242,7 +242,8 @@ class GitHubClient:
 class PullRequestThread:
     """The comments of one pull request. Implements `evalgate.ci.sticky_comment.CommentThread`.
 
-    The comments under a pull request are those of its issue. GitHub's "review comments" are those on lines.
+    GitHub stores the comments under a pull request as comments of an issue. Its "review comments" are
+    comments on lines, which are not used.
     """
 
     connection: GitHubConnection

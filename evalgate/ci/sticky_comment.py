@@ -240,8 +240,8 @@ class StickyComment:
     def _is_of_another_job(self, existing: CommentSection) -> bool:
         """Return True if another job of this run wrote the section under this key.
 
-        If the jobs have no names, an earlier step of this job may have written it: `_foreign` tells them
-        apart.
+        If the jobs have no names, an earlier step of this job may have written the section; `_foreign` has
+        the sections that were there before.
         """
         if existing.text in {self.section.text, *self._written} or existing.run != self.section.run:
             return False

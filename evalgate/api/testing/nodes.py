@@ -113,7 +113,7 @@ class EvalSetFile(pytest.File):
 
 
 class AgentFunction(pytest.Collector):
-    """A marked function that is the agent of eval sets; its items are their cases."""
+    """A marked function that is the agent of eval sets; its items are the cases of these eval sets."""
 
     cases: list[SelectedCase]
 

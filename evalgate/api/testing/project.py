@@ -57,7 +57,7 @@ class Project:
 
     @cached_property
     def rules(self) -> Thresholds:
-        """Return the thresholds file, or the defaults without one.
+        """Return the content of the thresholds file, or the defaults if there is no such file.
 
         Raises:
             InvalidInputError: with every problem of the file.

@@ -44,7 +44,8 @@ def _refuse_unusable_agent(collector: pytest.Collector, name: str, candidate: ob
     """Raise an error for a marked method or class that pytest would silently skip.
 
     Raises:
-        CollectError: the marker is on a method that takes no outcome, or on a class that holds no tests.
+        CollectError: the marker is on a method that takes neither `outcome` nor `evalgate`, or on a class
+            that holds no tests.
     """
     # Not `isinstance`, which asks objects for their class: lazy proxies raise.
     kind = type(candidate)

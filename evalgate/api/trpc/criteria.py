@@ -155,7 +155,7 @@ class LLMCriterion(WireModel):
 
 
 class Criterion(WireModel):
-    """The criteria of a metric, each of a kind that one evaluator reads.
+    """The criteria of a metric; each evaluator reads only the criterion of its kind.
 
     >>> Criterion(tool_trajectory=ToolTrajectoryCriterion()).to_wire()
     {'toolTrajectory': {}}
