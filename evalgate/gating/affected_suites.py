@@ -120,7 +120,7 @@ class ChangeRules:
     """Globs of files that concern only the suites that name them."""
     rule_files: frozenset[str] = frozenset()
     """Files that decide how the agent runs in all suites, or how the gate judges: they concern every suite,
-    whatever else is declared."""
+    even if a glob in `ignored` matches them."""
 
     @property
     def planned(self) -> tuple[SuiteScope, ...]:

@@ -54,7 +54,7 @@ _COUNTS = frozenset({"budget/tool_calls", "budget/model_calls", "budget/turns"})
 
 @frozen
 class BudgetFigures:
-    """Figures of one budget over all cases, from the runs that passed."""
+    """Figures of one budget over all gating cases, from the runs that passed."""
 
     metric: str
     limits: BudgetLimits

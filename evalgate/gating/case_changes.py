@@ -266,7 +266,7 @@ def _compute_baseline_score(metric: CaseMetric, old: BaselineCase) -> float | No
 def _find_changed_metrics(
     cases: Sequence[CaseResult], before: Mapping[CaseKey, BaselineCase], *, other_judge: bool
 ) -> Iterator[str]:
-    """Yield the names of the metrics of comparable cases that changed since the baseline; names may repeat.
+    """Yield the names of metrics that changed since the baseline in comparable cases; names may repeat.
 
     With `other_judge`: the metrics with a change of only the judge; otherwise: all other changed metrics,
     and those that the baseline does not have.

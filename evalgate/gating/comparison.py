@@ -32,7 +32,7 @@ class ScoredRuns:
 
 @frozen
 class RunComparison:
-    """Scored runs compared with their baseline, which the verdict is decided from."""
+    """Comparison of scored runs with their baseline. The verdict is decided from this comparison."""
 
     metrics: tuple[MetricSummary, ...]
     cases: tuple[CaseResult, ...]

@@ -276,7 +276,8 @@ def _replace_verdict(summary: MetricSummary, verdicts: list[MetricVerdict]) -> M
 def build_best_case(suspects: ControlSuspects) -> ControlComparison:
     """Return the comparison with a control that explains every suspect.
 
-    If the gate stays closed with it, something else closes it, and control runs would be wasted.
+    If the gate stays closed with this comparison, something else closes the gate, and control runs would be
+    wasted.
     """
     return ControlComparison(
         "",

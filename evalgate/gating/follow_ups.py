@@ -2,8 +2,8 @@
 
 The exact test measures how far a score fell, and needs a deep baseline to judge one case. Follow-up runs
 answer another question: does a case fail by a missed threshold or a crash, although none of its stored runs
-did? Such a case is run again, one run at a time. After two runs without that failure it is a flake; after
-so many runs with the failure that luck does not explain them, it is broken.
+did? Such a case is run again, one run at a time. After one or two runs without that
+failure it is a flake; after so many runs with the failure that luck does not explain them, it is broken.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ class FailureClassifier:
         self._most = most
 
     def plan_follow_ups(self, cases: Sequence[CaseResult]) -> Mapping[int, tuple[int, ...]]:
-        """Return the next run number of every case that is still open, by the index of the case."""
+        """Return the next run number of every open case that may be run again, by the index of the case."""
         found = {}
         flaky: _FlakyEstimate | None = None
         for at, case in enumerate(cases):
@@ -191,7 +191,7 @@ class _StoredRuns:
         return StoredOutcomes(self.count, self.count_failed(self.known, with_crashes=True))
 
     def list_ways(self) -> list[StoredOutcomes]:
-        """Return the counts of crashed stored runs, and for each metric those of runs that missed it."""
+        """Return the counts of crashed stored runs, and of stored runs that missed each metric."""
         missed = [self.count_failed(frozenset({name}), with_crashes=False) for name in sorted(self.known)]
         return [StoredOutcomes(self.count, failed) for failed in (self.crashes, *missed)]
 

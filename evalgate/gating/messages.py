@@ -32,9 +32,9 @@ class MessageContext:
     blocking: bool = False
     """True with `on_inconclusive: fail`."""
     fixed_runs: bool = False
-    """The number of runs is fixed; False with AUTO."""
+    """The number of runs is fixed; False with `runs: auto`."""
     max_runs: int | None = None
-    """Most rounds of AUTO, if known."""
+    """Most rounds of `runs: auto`, if known."""
     case_alpha: float = 0.02
     """Chance that any unchanged case is called broken."""
     missing_because: str = "judge or API errors"
@@ -395,7 +395,7 @@ def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
 
 
 def describe_corrections(metrics: Iterable[MetricSummary]) -> Iterator[str]:
-    """Yield one sentence about the averages that differ visibly from their corrected ones."""
+    """Yield one sentence about the averages that differ visibly from their corrected values."""
     corrected = [
         f"{metric.label} {format_score(metric.corrected_score)} instead of {format_score(metric.score)}"
         for metric in metrics

@@ -53,6 +53,9 @@ def find_affected(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy, revis
         base: The policy that the plan was made with, which knows the files with rules.
         revision: The commit to compare with; "" if only the target branch of a pull request counts. A pull
             request is compared with its target branch in either case.
+
+    Raises:
+        InvalidInputError: the agent's files are tracked, and the baseline that lists them cannot be read.
     """
     rule_files = _list_rule_files(plan, rules, base)
     known = ChangeRules(tuple(_build_scopes(plan, rules)), rules.config.affected.ignored, rule_files)

@@ -53,8 +53,8 @@ _SHOWN_OF_COMMIT = 12
 class BaseBranchPolicy:
     """Resolver of the files that hold rules, used while a plan is made.
 
-    It is a context manager. At the end of the block the copies to which paths of `resolve_path` lead are
-    removed.
+    It is a context manager. At the end of the block its copies of the base branch's files are removed, so
+    paths that `resolve_path` returned may be gone.
     """
 
     folder: Path

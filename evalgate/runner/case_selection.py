@@ -43,7 +43,8 @@ def select_plan_cases(
     suite, the plan has no case.
 
     Raises:
-        InvalidInputError: an option is wrong, or no case is left although the change concerns a suite.
+        InvalidInputError: an option is wrong, no case is left although the change concerns a suite, or as
+            `find_affected` raises it.
     """
     every: Sequence[Candidate] = _list_candidates(plan)
     found = every

@@ -1,4 +1,4 @@
-"""The criteria of an eval set that has none: those that the command of its format's tool uses."""
+"""Criteria for eval sets without criteria: the defaults of the tool that defines the set's format."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -54,7 +54,7 @@ class RunScope:
     share: frozenset[int] | None = None
     """Indices of the cases that are run here; None: all."""
     store: RunStore | None = None
-    """Store that keeps the finished runs; None: none does."""
+    """Store that keeps the finished runs; None: they are not kept."""
     used: RunUsage = field(default_factory=RunUsage)
     """Usage so far, by an earlier start or on other machines."""
 

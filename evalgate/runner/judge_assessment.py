@@ -188,7 +188,7 @@ def _iter_pairs(store: LabelStore, one: str, other: str) -> Iterator[tuple[str, 
 
 @frozen
 class LabelCheck:
-    """Floors of `judge.floor` that labels of people decide, for the judges of a run."""
+    """Decisions on the floors of `judge.floor` by labels of people, for the judges of a run."""
 
     assessments: tuple[JudgeAssessment, ...]
     unlabelled: tuple[str, ...]

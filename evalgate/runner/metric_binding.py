@@ -81,7 +81,10 @@ def find_criterion_problems(rules: Thresholds) -> Iterator[Problem]:
 
 
 def describe_ignored_options(rules: Thresholds) -> tuple[str, ...]:
-    """Return sentences about criterion keys that Google ADK accepts and that the metric does not read."""
+    """Return sentences about criterion keys that Google ADK accepts and that the metric does not read.
+
+    Return () for files of evalgate and of other tools.
+    """
     if rules.dialect != "adk":
         return ()
     from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker
@@ -221,7 +224,7 @@ def adopt_custom_metrics(own: Thresholds, rules: Thresholds) -> Thresholds:
 
 
 def _is_registered(name: str, rules: Thresholds) -> bool:
-    """Return True for a metric of evalgate's own; a `.metrics.json` can name only tRPC-Agent-Go's."""
+    """Return True for a metric of evalgate's own; in a `.metrics.json` only for those of tRPC-Agent-Go."""
     if name in registry.SECTION_METRICS:
         return True
     return name in registry.METRICS and (rules.dialect != "trpc" or name.startswith(_TRPC_PREFIX))

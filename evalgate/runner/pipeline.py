@@ -155,9 +155,9 @@ def prepare_run(
     options: RunOptions = WHOLE,
     tell: Callable[[str], object] = lambda _: None,
 ) -> Iterator[GateRun]:
-    """Read the baseline, lock the journal and build the agent; all is closed after the block.
+    """Read the baseline, lock the journal and build the agent; `tell` gets notices about expected usage.
 
-    `tell` gets sentences about the expected usage before anything is spent.
+    The journal is closed after the block, or with `options.until_published`.
 
     Raises:
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.

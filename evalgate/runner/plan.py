@@ -101,9 +101,9 @@ class Plan:
     is_part: bool = False
     """True: other eval sets or cases may exist that the user did not select."""
     selection: CaseSelection | None = None
-    """Options that left out some cases."""
+    """Options that selected cases, and how many; None without such options."""
     varied: Mapping[str, str] = field(default_factory=dict)
-    """Values by which this plan differs from those of the other variants of a matrix, such as `env.MODEL`."""
+    """Values that are varied in a matrix, by name such as `env.MODEL`; {} in other commands."""
     affected: "AffectedSuites | None" = None
     """The suites that the change affects; None without `--affected`."""
     control: "ControlSource | None" = None
@@ -152,7 +152,7 @@ class Plan:
         return replace(self, notices=(*self.notices, notice))
 
     def drop_baseline(self) -> "Plan":
-        """Return the plan without a baseline, for runs that are not compared."""
+        """Return the plan without a baseline and an anchor, for runs that are not compared."""
         policy = self.policy.model_copy(update={"baseline": None, "anchor": None})
         return replace(self, baseline=None, anchor=None, policy=policy)
 

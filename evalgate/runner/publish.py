@@ -99,7 +99,7 @@ def build_post_content(
 
 
 def show_post(notice: "PostNotice", *, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> None:
-    """Print a notice about a post to the log; a failure is also added to the step's summary on GitHub."""
+    """Print a notice about a post to the log; on GitHub all but `info` also go to the step's summary."""
     if notice.level == "info" or not is_github_actions(environ):
         stderr.write(f"{notice.sentence}\n")
         return
@@ -199,7 +199,7 @@ class Publisher:
     _out: AnchoredFolder = field(init=False, repr=False)
     """Folder of the reports, opened before an agent can put a link in its place."""
     _history: AnchoredFolder | None = field(init=False, repr=False)
-    """Folder of earlier results, opened early for the same reason; None if it cannot be."""
+    """Folder of earlier results, opened early for the same reason; None if it cannot be opened."""
 
     def __post_init__(self) -> None:
         root = self.workspace.folder
@@ -438,7 +438,7 @@ def _render_terminal(
 
 
 def _find_path_from_root(folder: Path, environ: Mapping[str, str]) -> str:
-    """Return the folder relative to the repository's root, else to the current folder; "" if outside."""
+    """Return the folder relative to the root in CI variables, else to the current folder; "" if outside."""
     folder = folder.resolve()
     root = Path(environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR") or ".").resolve()
     return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""

@@ -76,7 +76,7 @@ _CONTROL_LEFT_OUT = "The control runs of the record are left out: the comparison
 
 
 def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
-    """Return the record and verdict by these rules and this baseline, without control runs and anchor."""
+    """Return the record as these rules and this baseline would make it, without control runs and anchor."""
     # One gate run cannot show since when a case fails.
     if baseline is not None and len(baseline.sources) > 1:
         thresholds = collect_thresholds([rescore_case(case, rules) for case in record.cases])
@@ -321,7 +321,7 @@ class BaselineTarget:
     config: Config
     """Contents of the thresholds file; the defaults without a file."""
     criteria: tuple[Criterion, ...] = ()
-    """The criteria of that file."""
+    """Criteria of the thresholds file."""
 
     @property
     def keep(self) -> int:

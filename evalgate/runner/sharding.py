@@ -344,8 +344,8 @@ def find_shards(patterns: Sequence[str], *, base: Path) -> tuple[str, ...]:
 
     The order is that of the names; the paths of one name are sorted.
 
-    A folder is replaced by every `results.json` in it, at any depth; without any, by the path of the
-    missing one. A name that matches nothing stays as written, as in a shell: reading it reports that there
+    A folder is replaced by every `results.json` in it, at any depth; without any, by `FOLDER/results.json`.
+    A name that matches nothing stays as written, as in a shell: reading it reports that there
     is no such file.
     """
     return tuple(file for pattern in patterns for file in _expand_pattern(pattern, base) or [pattern])

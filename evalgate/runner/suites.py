@@ -39,7 +39,7 @@ class Suite:
     rules: Thresholds
     """Thresholds file of the metrics."""
     policies: Mapping[CaseKey, CasePolicy] = field(default_factory=dict)
-    """Policies of some of the cases."""
+    """Policies of cases; a case without an entry has the default policy."""
     case_rules: tuple[Thresholds, ...] = ()
     """The checks in case notes, one for each case that has some."""
 
@@ -48,7 +48,7 @@ class Suite:
         return self.policies.get((self.eval_set.eval_set_id, case.eval_id), DEFAULT_CASE_POLICY)
 
     def select_cases(self, wanted: Collection[CaseKey]) -> "Suite":
-        """Return the suite with these cases only, or unchanged if that is all of them."""
+        """Return the suite with these cases only, or unchanged if it has no other cases."""
         eval_set = self.eval_set
         cases = tuple([case for case in eval_set.cases if (eval_set.eval_set_id, case.eval_id) in wanted])
         if len(cases) == len(eval_set.cases):
@@ -68,7 +68,7 @@ class Suite:
         return tuple(bound.apply_threshold(own.get(bound.name)) for bound in metrics) if own else metrics
 
     def drop_other_sets_metrics(self) -> "Suite":
-        """Return the suite without metrics that score cases of other eval sets only."""
+        """Return the suite without metrics that score only cases of other eval sets."""
         name = self.eval_set.eval_set_id
         kept = [
             each for each in self.metrics if each.cases is None or any(key[0] == name for key in each.cases)
@@ -77,7 +77,7 @@ class Suite:
 
     @cached_property
     def selects_cases(self) -> bool:
-        """Return True if a metric scores some of the cases only."""
+        """Return True if a metric scores only some of the cases."""
         return any(bound.cases is not None for bound in self.metrics)
 
     @cached_property
@@ -132,9 +132,9 @@ class GivenObjects:
     eval_sets: tuple[EvalSet, ...] = ()
     """Eval sets in addition to those of files. With any, the thresholds file's own list is not read."""
     agent: AgentSpec | None = None
-    """The agent; None: that of the options or of the thresholds file."""
+    """The agent; None: the agent of the options or of the thresholds file."""
     rules: Thresholds | None = None
-    """The thresholds; None: those of a file."""
+    """The thresholds; None: the thresholds of a file."""
     scores: bool = True
     """False: only the conversations are wanted, so no criteria are read."""
 

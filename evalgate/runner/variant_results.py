@@ -85,7 +85,7 @@ def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = No
 
 
 def choose_winner(rows: Sequence[VariantFigures], comparisons: Sequence[VariantComparison]) -> str:
-    """Return the name of the variant to take, not the reference; "" if none is shown to be preferable.
+    """Return the name of the variant to take instead of the reference; "" if none is preferable.
 
     Variants that are better in a metric and worse in none come first: of these, the variant with the
     largest share of passed runs is returned. Without any, it is the cheapest variant among those that are

@@ -118,7 +118,7 @@ def _find_problem(name: str, sign: str) -> str:
 
 
 def build_variants(plan: Plan, what: str, variations: Sequence[Variation]) -> tuple[Variant, ...]:
-    """Return every combination of the values, each with its plan; the first one has the first values.
+    """Return every combination of the values, each with its plan; the first variant has the first values.
 
     All variants share the eval sets, metrics, judges and budget of `plan`. `what` is the WHAT of
     `--agent KIND:WHAT`; else "".
@@ -202,7 +202,7 @@ def _vary_agent(agent: AgentSpec, what: str, key: str, value: str, plan: Plan) -
 
 
 def describe_expected_cost(plan: Plan, variants: int) -> Iterator[str]:
-    """Yield the number of runs, and an estimate from the usage of the baseline if there is one.
+    """Yield the number of runs, and an estimate from the usage of the baseline or why there is none.
 
     Each variant is estimated as the baseline's agent, because its own cost is not known yet.
     """

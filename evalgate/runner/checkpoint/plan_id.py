@@ -246,7 +246,7 @@ _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str).enco
 
 
 def describe_changes(then: Mapping[str, object], now: PlanId) -> Iterator[str]:
-    """Yield the parts in which a plan differs from a stored run's: eval sets, thresholds or agent."""
+    """Yield the parts in which a plan differs from that of a stored run: eval sets, thresholds, agent."""
     current = asdict(now)
     return (what for key, what in _WHAT.items() if then.get(key) != current[key])
 

@@ -179,7 +179,7 @@ def _list_modules(checkout: CommitCheckout) -> Sequence[str]:
 
 
 def _find_program_python(words: Sequence[str], env: Mapping[str, str], top: Path) -> str | None:
-    """Return the Python that runs a command; None if it is in the control's folder, or no Python runs it.
+    """Return the Python of a command; None if the command is a file of the control, or needs no Python.
 
     Raises:
         ControlUnavailableError: the command is another program in the folder of the change.
