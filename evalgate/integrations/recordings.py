@@ -18,7 +18,10 @@ from evalgate.integrations.trpc.results import TrpcResultsFormat
 
 
 def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
-    """Read a `results.json`, conversations, saved sessions, traces or an eval set.
+    """Read a `results.json` as a record, or a recording of another kind.
+
+    Results of tRPC-Agent-Go become a record, too. Conversations, saved sessions, traces of OTLP or Jaeger,
+    and eval sets become an eval set.
 
     Raises:
         InvalidInputError: the file is none of these, or damaged.
@@ -38,7 +41,10 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
 
 
 def is_recording(path: Path, shown_as: str) -> bool:
-    """Return True if the path holds sessions, conversations, traces or an eval set.
+    """Return True for a path that may hold sessions or conversations, for traces, and for an eval set.
+
+    True for each folder, for a file named `*.messages.json`, for traces of OTLP or Jaeger, and for an eval
+    set in a file named `.json`. False for results, and for a single saved session.
 
     Raises:
         InvalidInputError: the file is named `.json` and is not JSON.
@@ -52,12 +58,12 @@ def is_recording(path: Path, shown_as: str) -> bool:
 
 
 def read_trace_steps(path: Path, shown_as: str) -> dict[str, tuple[TraceSpan, ...]]:
-    """Return the steps of each conversation in a file of traces, by the id of its case.
+    """Return the steps of each conversation in a file of traces, by the id of the conversation's case.
 
     Each trace is a turn; times are seconds after the conversation began.
 
     Raises:
-        InvalidInputError: as `read_recording`.
+        InvalidInputError: the file or a part of it cannot be read, or it holds no trace.
     """
     traces, conversations = _read_trace_conversations(path, shown_as)
     spans = {trace.info.trace_id: trace.spans for trace in traces if trace.spans}
@@ -70,7 +76,11 @@ def read_trace_steps(path: Path, shown_as: str) -> dict[str, tuple[TraceSpan, ..
 def _read_trace_conversations(
     path: Path, shown_as: str
 ) -> tuple[tuple[RecordedTrace, ...], list[ObservedConversation]]:
-    """Return a file's traces and their conversations; raise InvalidInputError if a part is unreadable."""
+    """Return a file's traces and their conversations.
+
+    Raises:
+        InvalidInputError: the file or a part of it cannot be read, or it holds no trace.
+    """
     batch = read_trace_file(path, shown_as)
     if batch.problems:
         raise InvalidInputError(batch.problems)

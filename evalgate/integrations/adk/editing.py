@@ -58,7 +58,11 @@ class AdkEditor:
         return set_key(file, self.spell(value, self.cases_key), list(cases))
 
     def edit_case(self, raw: JsonObject, old: EvalCase, new: EvalCase) -> JsonObject:
-        """Return the decoded case with the changes from `old` to `new`."""
+        """Return the decoded case with the changes from `old` to `new`.
+
+        Only changes of the id, turns, scenario, session state, rubrics and final state are written. A
+        scenario that `new` lacks stays.
+        """
         edited = dict(raw)
         if new.eval_id != old.eval_id:
             edited[self.spell(raw, self.id_key)] = new.eval_id
@@ -225,7 +229,10 @@ class AdkEditor:
     def _edit_event(
         self, at: int, raw: Any, before: dict[_Slot, Event], kept: dict[_Slot, Event]
     ) -> JsonObject:
-        """Return a decoded event with only the kept contents; parts without a place in `before` stay."""
+        """Return the decoded event `raw`, which has the index `at`, with only the contents in `kept`.
+
+        `before` holds the event of each place before the edit. Parts without a place in `before` stay.
+        """
         parts: list[Any] = []
         for number, part in enumerate(get_items(raw["content"], "parts")):
             edited = part

@@ -43,7 +43,7 @@ class AdkFormat:
     """Google ADK's `.evalset.json` files, and `.test.json` files of the same shape."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True for an object with eval cases, or with an eval set's id and no results."""
+        """Return True for an object with eval cases, or with an eval set's id and without results."""
         keys = document.value.keys() if isinstance(document.value, dict) else set()
         has_id = bool(keys & {"eval_set_id", "evalSetId"})
         # Google ADK's result files hold the set's id too.
@@ -74,7 +74,10 @@ class AdkFormat:
         return reader.read_eval_set(AdkEvalSetHeader, make_case)
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
-        """Yield the paths of keys that are ignored when the eval set is read."""
+        """Yield the paths of keys that are ignored when the eval set is read.
+
+        Keys within messages and steps are left out: those contents are kept whole as native data.
+        """
         reader = _create_reader(document)
         for found in collect_ignored_keys(AdkEvalSetHeader, reader.header):
             yield found.location

@@ -1,7 +1,8 @@
 """Pydantic models of Google ADK's eval-set files, releases 2.3 to 2.13, in snake_case or camelCase.
 
 Most models of Google ADK refuse unknown keys; `EvalSet`, `EvalCase`, `SessionInput` and, since 2.13,
-`InvocationEvent` do not. Each model's `is_refused` says so to `evalgate.datasets.ignored_keys`.
+`InvocationEvent` do not. Only the models that refuse keys have a method `is_refused`, which
+`evalgate.datasets.ignored_keys` calls.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,21 +43,21 @@ class StrictAdkModel(AdkModel):
 
     @classmethod
     def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
-        """Return True if Google ADK refuses `value` because of its unknown key."""
+        """Return True if Google ADK refuses the object `value` because of its unknown key `key`."""
         del key, value
         return True
 
 
 class GenaiModel(AdkModel):
-    """An object of google-genai, which refuses unknown keys too, but adds some with every release.
+    """An object of google-genai, which refuses unknown keys but adds new keys with every release.
 
-    An unknown key may be one that a newer release reads. It is accepted, with a warning, if the object holds
-    all that is scored and the key is not a misspelling of a known one.
+    So a newer release may read a key that is unknown here. The key is accepted, with a warning, if the
+    object holds all that is scored and the key does not resemble a known key.
     """
 
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """Return the keys of google-genai up to 3.4 that are not read."""
+        """Return the keys of google-genai up to 3.4 that are kept without reading."""
         return ()
 
     @classmethod
@@ -66,7 +67,10 @@ class GenaiModel(AdkModel):
 
     @classmethod
     def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
-        """Return True if `key` is probably a mistake: it resembles a known key, or a known key is missing."""
+        """Return True if `key` is probably a mistake.
+
+        This is so if `key` resembles a known key, or `is_complete` is False.
+        """
         import difflib
 
         known = {*cls.model_fields, *cls.kept_keys()}
@@ -171,7 +175,7 @@ class AdkInvocationEvent(AdkModel):
 
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """Return the keys of later releases and of ADK's web UI that are not read."""
+        """Return the keys of later releases and of ADK's web UI that are kept without reading."""
         return ("grounding_metadata", "usage_metadata", "model_version", "invocation_index", "tool_use_index")
 
     author: str | None = None
@@ -179,7 +183,7 @@ class AdkInvocationEvent(AdkModel):
 
 
 class AdkIntermediateData(StrictAdkModel):
-    """The steps before the final response, in the older or the newer shape."""
+    """The steps before the final response: `invocation_events`, or the three lists of older files."""
 
     # Google ADK refuses null here. It counts as absent all the same, because ADK's documentation shows it.
     tool_uses: list[AdkFunctionCall] | None = None

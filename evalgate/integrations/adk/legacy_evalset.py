@@ -1,8 +1,8 @@
 """The two list formats that Google ADK read before eval sets, and its `initial_session_file`.
 
 A *turn list* (`[{query, expected_tool_use, reference, …}, …]`) is one case. A *case list*
-(`[{name, data: [turns], initial_session}, …]`) is several. Neither names the set: its id is the file's path,
-as is the id of a turn list's only case.
+(`[{name, data: [turns], initial_session}, …]`) is several. Neither names the set. The set's id is the
+file's path, which is also the id of a turn list's only case.
 """
 
 from collections.abc import Iterator, Sequence
@@ -211,9 +211,9 @@ _SESSION_KEYS = frozenset({"app_name", "user_id", "state"})
 
 
 def _parse_common_case(raw: object, line: int) -> EvalCase | None:
-    """Build the same case as `_build_case` in half the time.
+    """Build a case without pydantic in half the time; return None if the case is unusual or wrong.
 
-    Returns None if the case is unusual or wrong; `_build_case` then decides.
+    The pydantic models would build the same case. They read the unusual cases and report errors.
     """
     try:
         case = require_members(raw, _CASE_KEYS)

@@ -1,6 +1,7 @@
 """Write results as Google ADK's `LocalEvalSetResultsManager` names and writes them.
 
-The folder is the `agents_dir` of that class: its `list_eval_set_results` lists the results of every run.
+The report's folder serves as the `agents_dir` of that class, so that the method `list_eval_set_results`
+lists the results of every run of evalgate that wrote into the folder.
 """
 
 import json
@@ -43,7 +44,10 @@ class AdkReport:
     file_name = "adk"
 
     def render_files(self, record: Record) -> Iterator[tuple[str, str]]:
-        """Yield `<app>/.adk/eval_history/<app>_<eval set>_<time>.evalset_result.json` for each eval set."""
+        """Yield the path and the text of one file for each eval set.
+
+        The path is `<app>/.adk/eval_history/<app>_<eval set>_<time>.evalset_result.json`.
+        """
         app = record.agent.app_name
         for result in build_eval_set_results(record, app):
             name = to_file_name(str(result["eval_set_result_name"]), 200)
@@ -91,7 +95,7 @@ def _build_case_result(case: CaseResult, run: RunResult, criteria: _Criteria) ->
 
 
 def _decide_status(run: RunResult) -> int:
-    """Return the status of a run: FAILED if the agent did not answer, as in `LocalEvalService`."""
+    """Return the status of a run: FAILED if the agent crashed or timed out, as in `LocalEvalService`."""
     if run.outcome in AGENT_FAULT_OUTCOMES:
         return _FAILED
     return _STATUSES.get(decide_status([run], run.metrics), _NOT_EVALUATED)

@@ -28,7 +28,7 @@ def is_session(value: object) -> bool:
 
 
 def read_sessions(folder: Path, shown_as: str) -> EvalSet:
-    """Read every session in a folder.
+    """Read each `*.session.json` in a folder as a case.
 
     Raises:
         InvalidInputError: a session is invalid. Lists the problems of all files.
@@ -47,13 +47,16 @@ def read_sessions(folder: Path, shown_as: str) -> EvalSet:
 
 
 def parse_session(document: Document) -> EvalSet:
-    """Parse the conversation in a session; the case is named after `NAME.session.json`, or the session's id.
+    """Parse the conversation in a session as an eval set with one case.
 
-    Each message of the user begins a turn. A turn's events are converted as in ADK's evaluation. A turn
-    that ended with a model's error has no response.
+    The case is named `NAME` after `NAME.session.json`; for another file name it has the session's id, else
+    the file's name without its ending. Each message of the user begins a turn. A turn's events are
+    converted as in ADK's evaluation. A turn without a final event, as after a model's error, has no
+    response.
 
     Raises:
-        InvalidInputError: the document is no session, or holds no message of the user.
+        InvalidInputError: the document is no session, an event is malformed, or there is no message of the
+            user.
     """
     session, path = document.value, Path(document.path)
     if (
@@ -96,10 +99,12 @@ def _build_turns(events: Iterable[object], document: Document) -> list[CaseTurn]
 
 
 def read_session_spans(document: Document) -> tuple[TraceSpan, ...]:
-    """Return the steps of a session, timed by its events; () if an event has no time.
+    """Return the steps of a session, timed by its events; () if there is no event, or an event has no time.
 
-    A turn is a step of kind `agent`, from the user's message to the turn's last event. A tool's step lasts
-    from call to result. Any other event is a step of the author's model that starts at the previous event.
+    The document must be a session. A turn is a step of kind `agent`, from the user's message to the turn's
+    last event. A tool's step lasts from call to result. Any other event is a step of the author's model, or
+    of kind `other` if its content has no part. This step starts at the previous event. Times are seconds
+    after the first event. Events before the first message of the user are left out.
     """
     spans: list[TraceSpan] = []
     session: Any = document.value
@@ -133,7 +138,10 @@ def _read_time(event: object) -> float | None:
 def _build_steps(
     event: Mapping[str, Any], identity: str, turn: int, start: float, end: float, calls: dict[str, float]
 ) -> Iterator[TraceSpan]:
-    """Yield the steps that end with an event. `calls` holds the time of each open call, by id or name."""
+    """Yield the steps that end with an event.
+
+    `calls` holds the time of each open call, by id or name; calls and results of the event change it.
+    """
     content = event.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
     found = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []

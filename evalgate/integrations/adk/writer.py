@@ -61,7 +61,7 @@ def _build_case(case: EvalCase) -> JsonObject:
 
 
 def build_rubric(rubric: Rubric) -> JsonObject:
-    """Return a rubric as Google ADK writes it."""
+    """Return the JSON of a rubric as Google ADK writes it, without points."""
     return {
         "rubric_id": rubric.rubric_id,
         "rubric_content": {"text_property": rubric.text},
@@ -111,7 +111,11 @@ def build_invocation(turn: CaseTurn) -> JsonObject:
 
 
 def build_intermediate_data(events: Sequence[Event]) -> dict[str, Any]:
-    """Return the events of a turn before its final response, in the older shape if that loses nothing."""
+    """Return the JSON of the events before a turn's final response; {} if there are none.
+
+    The result has the lists by kind of older files (`tool_uses`, `tool_responses`,
+    `intermediate_responses`) if they lose nothing, else the list `invocation_events`.
+    """
     if not _is_sorted(events):
         return {"invocation_events": [build_invocation_event(event) for event in events]}
     return omit_empty(
@@ -127,9 +131,9 @@ _ORDER = (ToolCall, ToolResult, Message)
 
 
 def _is_sorted(events: Sequence[Event]) -> bool:
-    """Return True if the older shape of a turn can hold the events without loss.
+    """Return True if the lists by kind of older files can hold the events without loss.
 
-    That shape has no order between kinds of events, and no author of a call or result.
+    Those lists have no order between kinds of events, and no author of a call or result.
     """
     kinds = [_ORDER.index(type(event)) for event in events]
     authored = any(event.author is not None for event in events if not isinstance(event, Message))
@@ -137,7 +141,7 @@ def _is_sorted(events: Sequence[Event]) -> bool:
 
 
 def build_invocation_event(event: Event) -> JsonObject:
-    """Return one event of a turn in the newer shape, which keeps the order of events."""
+    """Return the JSON of one event of a turn, as an item of `invocation_events`."""
     kind, content = _build_part(event)
     return {
         "author": event.author or "",

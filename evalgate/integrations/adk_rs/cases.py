@@ -80,6 +80,9 @@ _CONTENT_KEYS = (
 def _select_content(part: object) -> object:
     """Return a part with only the first content in the order of `_CONTENT_KEYS`, as adk-rs reads it.
 
+    The result also has the part's `thought`, and the whole part as `raw`. A value that is no object is
+    returned unchanged.
+
     Raises:
         ValueError: the part has no content.
     """

@@ -1,4 +1,7 @@
-"""Editor of adk-rs' eval sets: Google ADK's keys, with `id` for either id, and without rubrics and states."""
+"""Editor of adk-rs' eval sets: Google ADK's keys, but `id` may be the key of a case's id.
+
+adk-rs has no rubrics and no final states.
+"""
 
 from typing_extensions import override
 

@@ -1,7 +1,8 @@
 """Eval sets of adk-rs' first format: `id` instead of Google ADK's `eval_set_id` and `eval_id`.
 
-Newer files of adk-rs are Google ADK's. Unlike adk-rs 0.6, null counts as absent, and events in the order in
-which they happened (`invocation_events`) are read. https://docs.rs/adk-rs, `eval::EvalSet`.
+Newer files of adk-rs have Google ADK's format. evalgate takes null as absent, and reads the events in
+`invocation_events`; adk-rs 0.6 refuses most nulls, and loads those events without their calls. See
+https://docs.rs/adk-rs, `eval::EvalSet`.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,10 @@ class AdkRsFormat:
     """The `.evalset.json` of adk-rs, with either spelling of the ids."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True for an object with eval cases in which the set or a case has an `id`."""
+        """Return True for an object with eval cases, if the set or one of the first cases has an `id`.
+
+        An `id` next to Google ADK's own key of that id does not count.
+        """
         value = document.value
         if not isinstance(value, dict) or as_sequence(value.get("eval_cases")) is None:
             return False
@@ -46,7 +50,10 @@ class AdkRsFormat:
         return reader.read_eval_set(AdkRsEvalSetFile, make_case)
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
-        """Yield the paths of keys that are ignored when the eval set is read."""
+        """Yield the paths of keys that are ignored when the eval set is read.
+
+        Keys within messages and steps are left out.
+        """
         from evalgate.datasets.adk_turns import CONTENTS
         from evalgate.integrations.adk_rs.cases import AdkRsEvalSetFile
 

@@ -74,7 +74,7 @@ def _describe_losses(case: EvalCase) -> Iterator[str]:
 
 
 def _drop_contents(turn: CaseTurn) -> CaseTurn:
-    """Remove from `native` the contents that are written in Google ADK's form."""
+    """Return the turn without those contents in `native` that are written in Google ADK's form."""
     kept = {
         key: value
         for key, value in turn.native.get("adk", {}).items()

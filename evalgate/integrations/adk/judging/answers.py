@@ -1,4 +1,8 @@
-"""Parsers of judges' answers that read them as Google ADK 2.3.0 and 2.13.0 do."""
+"""Parsers of judges' answers.
+
+All but `build_number_parser` and `parse_met_share` read answers as Google ADK 2.3.0 and 2.13.0 do. These
+two serve metrics that Google ADK leaves to Vertex AI.
+"""
 
 import json
 import re
@@ -40,8 +44,10 @@ class JudgeOpinion:
 def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], JudgeOpinion]:
     """Build a parser of verdicts on whether a response is valid; the first label in an answer decides.
 
-    `release` is the release of Google ADK to agree with. The parser raises UnparsableAnswerError if there is
-    no label that Google ADK knows.
+    An answer without `is_the_agent_response_valid` may hold `is_the_agent_response_invalid` instead: any
+    label but `true` and `invalid` then counts as valid. The parser raises UnparsableAnswerError if neither
+    key has a label that Google ADK accepts. `release` is the (major, minor) release of Google ADK to agree
+    with.
     """
 
     def parse_validity(answer: ModelAnswer) -> JudgeOpinion:
@@ -117,13 +123,15 @@ class RubricParser:
 
     rubrics: Mapping[str, str]
     is_lenient: bool
-    """Later releases ignore markup, read `ID:` lines, and refuse answers whose lines do not pair."""
+    """Parse as Google ADK from 2.6 on: ignore markup, and read `ID:` lines. Refuse an answer in which the
+    numbers of `Property:`, `Rationale:` and `Verdict:` lines differ."""
 
     def __call__(self, answer: ModelAnswer) -> RubricVerdicts:
         """Return the verdicts on known rubrics; verdicts on unknown ones are left out.
 
         Raises:
-            UnparsableAnswerError: no verdict on any of the rubrics is yes or no.
+            UnparsableAnswerError: no verdict on a known rubric is yes or no; or `is_lenient` is True, and
+                the numbers of the three kinds of lines differ.
         """
         text = answer.text
         named = (
@@ -192,6 +200,8 @@ def parse_sentences(answer: ModelAnswer) -> tuple[str, ...]:
 def parse_support(answer: ModelAnswer) -> JudgeOpinion:
     """Compute the share of sentences that the context supports, or that need no support.
 
+    Only sentences with a label that Google ADK knows count.
+
     Raises:
         UnparsableAnswerError: no sentence has a label that Google ADK knows.
     """
@@ -232,7 +242,7 @@ def build_number_parser(low: float, high: float) -> Callable[[ModelAnswer], Judg
 
 
 def parse_met_share(answer: ModelAnswer) -> JudgeOpinion:
-    """Compute the share of requirements that are met; the judge listed the requirements itself.
+    """Compute the share of requirements that are met. The judge has listed the requirements in its answer.
 
     Raises:
         UnparsableAnswerError: no requirement has a verdict.

@@ -74,7 +74,7 @@ class JudgedMetric(AdkOptions):
 
     judge_model_options: JudgeModelOptions = JudgeModelOptions()
     prompt: str | None = Field(default=None, exclude=True)
-    """File of a prompt to use instead, relative to the thresholds file."""
+    """File of a prompt that replaces the first of `prompt_names`, relative to the thresholds file."""
     include_intermediate_responses_in_final: bool = False
     """Count messages before the final response as a part of it."""
 
@@ -100,6 +100,7 @@ class JudgedMetric(AdkOptions):
         """Resolve the judge and load the prompts that the options name.
 
         Raises:
+            ValidationError: a setting of the judge is wrong.
             JudgeNotConfiguredError: no model is named.
             InvalidInputError: the prompt's file cannot be read, or filled.
         """
@@ -140,8 +141,14 @@ class JudgedMetric(AdkOptions):
     ) -> Samples[T]:
         """Ask the prompt at index `at`, filled with `material`, and parse the answers.
 
-        The prompt marks the material as data, from which no instruction is taken. An answer that is refused
-        or cannot be read is left out of the samples.
+        The prompt marks the material as data, from which no instruction is taken. A refusal, or an answer
+        that cannot be parsed, is among the `failed` samples.
+
+        Args:
+            parse: Parses one answer; raises UnparsableAnswerError if that is impossible.
+            material: Values of the prompt's variables.
+            at: Index in `prompt_names`.
+            samples: Number of answers; None: the number in the options.
 
         Raises:
             JudgeError: an answer is missing for another reason.
@@ -179,7 +186,10 @@ def build_zero_turn(reason: str) -> JudgedTurn:
 
 
 def score_by_vote(samples: Samples[JudgeOpinion]) -> JudgedTurn:
-    """Build a turn that scores 1.0 if more than half of the opinions are positive, else 0.0."""
+    """Build a turn that scores 1.0 if more than half of the opinions are positive, else 0.0.
+
+    The turn has no score if no sample has an opinion.
+    """
     if not samples.good:
         return build_failed_turn(samples)
     positive = [opinion for opinion in samples.values if opinion.score > 0]
@@ -193,7 +203,10 @@ def score_by_vote(samples: Samples[JudgeOpinion]) -> JudgedTurn:
 
 
 def score_by_mean(samples: Samples[JudgeOpinion]) -> JudgedTurn:
-    """Build a turn with the mean of the opinions, and the reason of the opinion nearest to the mean."""
+    """Build a turn with the mean of the opinions, and the reason of the opinion nearest to the mean.
+
+    The turn has no score if no sample has an opinion.
+    """
     if not samples.good:
         return build_failed_turn(samples)
     scores = [opinion.score for opinion in samples.values]
@@ -203,13 +216,13 @@ def score_by_mean(samples: Samples[JudgeOpinion]) -> JudgedTurn:
 
 
 def build_failed_turn(samples: Samples[JudgeOpinion]) -> JudgedTurn:
-    """Build a turn on which the judge gave no usable answer."""
+    """Build a turn without a score, on which the judge gave no usable answer."""
     failure = samples.failed[0].failure
     return JudgedTurn(TurnScore(None, str(failure), build_details(samples)), failure)
 
 
 def build_details(samples: Samples[JudgeOpinion]) -> JsonObject:
-    """Return the score and the reason of each sample."""
+    """Return the score and the reason of each sample, failed ones included, and the samples' agreement."""
     return samples.build_details(lambda opinion: (opinion.score, opinion.reason))
 
 
@@ -221,11 +234,11 @@ def compute_mean_result(
 ) -> MetricResult:
     """Compute the mean over the turns that have a score, as Google ADK does.
 
-    If no turn has a score or a reason, the result is not applicable with `nothing` as its reason. `mean`
-    sets the metric's rounding.
+    If no turn has a score, the result is not applicable; its reason is the first reason of a turn, or
+    `nothing` if no turn has a reason. `mean` computes the mean with the metric's rounding.
 
     Raises:
-        JudgeError: no turn has a score because the judge failed.
+        JudgeError: no turn has a score, and the judge failed on one of the turns.
     """
     scores = [turn.score.score for turn in turns if turn.score.score is not None]
     if not scores:
@@ -236,10 +249,12 @@ def compute_mean_result(
 
 
 def build_conversation_result(turn: JudgedTurn, turns: int) -> MetricResult:
-    """Return the score of a whole conversation, which is recorded at its last turn.
+    """Return the score of a whole conversation of `turns` turns; the score is recorded at the last turn.
+
+    The result is not applicable if `turn` has neither a score nor a failure.
 
     Raises:
-        JudgeError: the judge gave no score.
+        JudgeError: the judge failed.
     """
     if turn.score.score is None:
         if turn.failure:
@@ -250,7 +265,10 @@ def build_conversation_result(turn: JudgedTurn, turns: int) -> MetricResult:
 
 
 def find_worst_reason(turns: Sequence[JudgedTurn]) -> str:
-    """Return the reason of the turn with the lowest score."""
+    """Return the reason of the turn with the lowest score; at least one turn must have a score.
+
+    The turn's number precedes the reason if there are several turns.
+    """
     judged = [(at, turn.score) for at, turn in enumerate(turns, 1) if turn.score.score is not None]
     at, worst = min(judged, key=lambda pair: pair[1].score or 0.0)
     return f"turn {at}: {worst.reason}" if len(turns) > 1 and worst.reason else worst.reason

@@ -15,7 +15,7 @@ def collect_rubrics(case: EvalCase, exchange: Exchange) -> tuple[Rubric, ...]:
 
 
 def format_tool_steps(reply: Reply | None) -> str:
-    """Format the tool calls with their results, in order, as JSON."""
+    """Format the tool calls with their results, in order, as JSON; a sentence if there is no call."""
     events = reply.events if reply else ()
     results = [event for event in events if isinstance(event, ToolResult)]
     steps = []
@@ -35,13 +35,13 @@ def _to_call_object(call: ToolCall) -> dict[str, object]:
 
 
 def format_instructions(exchanges: Sequence[Exchange]) -> str:
-    """Format the recorded instructions of each agent, each agent once."""
+    """Format the recorded instructions of each agent, each agent once; a sentence if there are none."""
     found = {name: details.get("instructions", "") for name, details in _iter_agents(exchanges)}
     return "\n\n".join(f"{name}:\n{text}" for name, text in found.items() if text) or "Not known."
 
 
 def format_declarations(exchanges: Sequence[Exchange]) -> str:
-    """Format the recorded tools of each agent as JSON, each agent once."""
+    """Format the recorded tools of each agent as JSON, each agent once; a sentence if there are none."""
     found = {name: details.get("tool_declarations") for name, details in _iter_agents(exchanges)}
     known = {name: tools for name, tools in found.items() if tools}
     return to_json_line(known) if known else "Not known."
@@ -56,7 +56,7 @@ def _iter_agents(exchanges: Sequence[Exchange]) -> Iterator[tuple[str, Mapping[s
 
 
 def iter_event_lines(exchange: Exchange, *, until: int | None = None) -> Iterator[str]:
-    """Yield a line for each event before the final response, at most `until` of them."""
+    """Yield the text of each event before the final response; `until` limits their number."""
     events = exchange.reply.events if exchange.reply else ()
     for event in events[:until]:
         author = " ".join((event.author or "agent").split())

@@ -88,7 +88,7 @@ class DuplicateRubricError(Exception):
 
 
 class RubricMetric(JudgedMetric):
-    """A metric that scores the share of rubrics that hold."""
+    """A metric that scores the share of rubrics that hold, weighted by their points."""
 
     kind: ClassVar[str]
     """The type that a rubric of a case or turn must have to be judged by this metric."""
@@ -96,7 +96,8 @@ class RubricMetric(JudgedMetric):
     rubrics: tuple[AdkRubricOption, ...] = ()
     """Rubrics that apply to every turn."""
     answers: Literal["adk<=2.5", "adk>=2.6"] = "adk>=2.6"
-    """Releases of Google ADK to agree with when answers are read."""
+    """Releases of Google ADK to agree with; 2.6 changed how answers are read. Releases up to 2.5 use the
+    rubrics of cases and turns only if the criterion has rubrics, too."""
     _takes_untyped: bool = PrivateAttr(default=False)
     """Count rubrics of cases and turns that have no type."""
 
@@ -120,7 +121,10 @@ class RubricMetric(JudgedMetric):
         return rubric.type == self.kind or (takes_untyped and not rubric.type)
 
     def collect_points(self, case: EvalCase, exchange: Exchange) -> dict[str, float]:
-        """Return the weight of each rubric that `collect_rubric_texts` returns, by id."""
+        """Return the weight of each rubric, by id.
+
+        The rubrics are the criterion's, and those of the case and the turn that `accepts_rubric` accepts.
+        """
         own = {each.rubric_id: each.points for each in self.rubrics}
         written = [each for each in collect_rubrics(case, exchange) if self.accepts_rubric(each)]
         return own | {each.rubric_id: 1.0 if each.points is None else each.points for each in written}
@@ -132,12 +136,14 @@ class RubricMetric(JudgedMetric):
         return {"answers": answers, **criterion.options}
 
     def collect_rubric_texts(self, case: EvalCase, exchange: Exchange) -> dict[str, str]:
-        """Return the texts of the criterion's rubrics, then those of the case and the turn, by id.
+        """Return the text of each rubric to judge by, by id; {} if there is none.
 
-        Returns an empty dict if there are none. Releases up to 2.5 also use none if the criterion has none.
+        The rubrics are the criterion's, then those of the case and the turn that `accepts_rubric` accepts.
+        With `answers` up to 2.5, there is none if the criterion has none.
 
         Raises:
-            DuplicateRubricError: two rubrics have the same id, even if one is of another kind.
+            DuplicateRubricError: two of these rubrics have the same id; or two rubrics of the case and the
+                turn have the same id, accepted or not.
         """
         written = collect_rubrics(case, exchange)
         _require_unique_ids([(each.rubric_id, each.text) for each in written])
@@ -158,7 +164,11 @@ class RubricMetric(JudgedMetric):
     async def ask_verdicts(
         self, rubrics: Mapping[str, str], material: Mapping[str, str]
     ) -> Samples[RubricVerdicts]:
-        """Ask the judge for a verdict on each of `rubrics` (texts by id)."""
+        """Ask the judge for a verdict on each of `rubrics` (texts by id).
+
+        Raises:
+            JudgeError: as `ask_judge`.
+        """
         release = (2, 6) if self.answers == "adk>=2.6" else (2, 3)
         listed = "\n".join(f"* {text}" for text in rubrics.values())
         return await self.ask_judge(build_rubric_parser(rubrics, release), {**material, "rubrics": listed})
@@ -180,9 +190,9 @@ WeightedScores: TypeAlias = Sequence[tuple[float, float | None]]
 def score_turn_by_rubrics(
     samples: Samples[RubricVerdicts], rubrics: Mapping[str, str], points: Mapping[str, float]
 ) -> tuple[JudgedTurn, WeightedScores]:
-    """Return the turn, and the score of each of its rubrics with its points.
+    """Return the turn, and the score and points of each rubric that a sample decides.
 
-    A rubric that no sample decides has no score, as in Google ADK.
+    The other rubrics have no score, as in Google ADK. If no sample is usable, the turn has no score.
     """
     opinions = Samples(tuple(map(_to_opinion, samples.good)), samples.failed)
     if not samples.good:

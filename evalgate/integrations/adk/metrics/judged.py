@@ -65,7 +65,10 @@ class FinalResponseMatch(JudgedMetric):
     prompt_names = ("adk_final_response_match",)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0."""
+        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0.
+
+        A turn without an expected response has no score.
+        """
         if not case.turns:
             return NotApplicable("the case has no written turns to compare with")
         turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
@@ -183,7 +186,7 @@ class _TurnMeanMetric(JudgedMetric):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in `score_range`.
 
-        A turn in which the agent says nothing has no score.
+        A turn without a final response has no score, unless the options count the agent's earlier messages.
         """
         turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
         return compute_mean_result(turns, nothing="nothing was said")
@@ -220,7 +223,8 @@ class _RubricsTurnByTurn(RubricMetric):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1].
 
-        A turn that is missing or unexpected counts as one rubric that does not hold.
+        A turn that is missing or unexpected counts as one rubric that does not hold. The metric fails if
+        there is no rubric to judge by, or two rubrics have the same id.
         """
         found = build_exchanges(case, run)
         try:
@@ -280,13 +284,19 @@ class ToolUseQuality(_RubricsTurnByTurn):
 
 
 class MultiTurnTrajectoryQuality(RubricMetric):
-    """Share of the rubrics that the whole conversation meets, as a model judges."""
+    """Share of the rubrics that the whole conversation meets, as a model judges.
+
+    The rubrics are those of the criterion, of the case and of the last turn.
+    """
 
     kind = "TRAJECTORY_QUALITY"
     prompt_names = ("adk_rubrics_trajectory",)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1], recorded at the last turn."""
+        """Return the score in [0, 1], recorded at the last turn.
+
+        The metric fails if there is no rubric to judge by, or two rubrics have the same id.
+        """
         found = build_exchanges(case, run)
         if not found:
             return NotApplicable("nothing was said")
@@ -309,8 +319,9 @@ class MultiTurnTrajectoryQuality(RubricMetric):
 class UserSimulatorQuality(JudgedMetric):
     """Share of the user's messages that are valid.
 
-    The first one must be the scenario's starting prompt. A majority of the judge's samples decides on the
-    others, and on whether the conversation should end.
+    The first message must be the scenario's starting prompt. A majority of the judge's samples decides on
+    the other messages. If the majority finds that the conversation should not end, the last message is not
+    valid.
     """
 
     prompt_names = ("adk_user_simulator",)

@@ -33,16 +33,16 @@ def _normalize_match_type(value: object) -> object:
 MatchType: TypeAlias = Annotated[
     Literal["EXACT", "IN_ORDER", "ANY_ORDER"], BeforeValidator(_normalize_match_type)
 ]
-"""EXACT: the same calls and no others, in order. IN_ORDER: the expected calls in this order, others between
-them. ANY_ORDER: all expected calls in any order, others too. Read in any case, with `-` or a blank for `_`,
-or as 0, 1 or 2."""
+"""EXACT: the same calls and no others, in order. IN_ORDER: all expected calls in this order; others may
+come before, between and after them. ANY_ORDER: all expected calls in any order, others too. Read in any
+case, with `-` or a blank for `_`, or as 0, 1 or 2."""
 
 
 class ToolTrajectory(BaseModel):
     """1.0 for each turn with matching tool calls, else 0.0, averaged over turns, as Google ADK computes it.
 
-    Calls match when name and arguments are equal as in Python: 1 == 1.0 == true, and only the order of keys
-    is ignored. Missing arguments differ from an empty object. Ids are not compared.
+    Calls match when name and arguments are equal as in Python: 1 == 1.0 == true, and the order of keys does
+    not count. Missing arguments differ from an empty object. Ids are not compared.
     """
 
     compares_with: ClassVar[Literal["response", "tools"]] = "tools"

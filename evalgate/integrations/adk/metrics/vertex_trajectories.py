@@ -1,10 +1,12 @@
-"""The six trajectory metrics of Google ADK's guide, under the names of Vertex AI, which computes them.
+"""The six trajectory metrics of Google ADK's guide, with the names that they have in Vertex AI.
 
 Source: "Why evaluate agents" in https://google.github.io/adk-docs/evaluate/ and "Trajectory evaluation" in
-https://cloud.google.com/vertex-ai/generative-ai/docs/models/evaluation-agents. Both define them in words for
-one trajectory; here each turn has one and a case's score is the mean over its turns. The
-definitions leave open how often an expected call may match. Here it matches one actual call only, so it does
-not make two actual calls relevant.
+https://cloud.google.com/vertex-ai/generative-ai/docs/models/evaluation-agents. Both pages define the
+metrics in words for one trajectory. Here each turn has a trajectory, and a case's score is the mean over
+its turns. Only `trajectory_single_tool_use` scores the conversation as a whole.
+
+The definitions leave open how often an expected call may match. Here an expected call matches one actual
+call only, so that one expected call does not make two actual calls relevant.
 """
 
 from collections.abc import Sequence
@@ -39,7 +41,7 @@ class _TrajectoryOptions(BaseModel):
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """Build the metric with the criterion's options; every release has the same metric.
+        """Build the metric with the criterion's options; it is the same for every release of Google ADK.
 
         Raises:
             ValidationError: an option is wrong.
