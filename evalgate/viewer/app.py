@@ -67,7 +67,10 @@ _STATIC = Path(__file__).parent / "static"
 
 
 def create_app(viewer: Viewer) -> Starlette:
-    """Return the application that shows a project; its shutdown closes the viewer's resources."""
+    """Return the application that shows a project; its shutdown closes the viewer's resources.
+
+    This sets `viewer.navigation` to the entries of all pages.
+    """
 
     @asynccontextmanager
     async def close_resources(_app: Starlette) -> AsyncIterator[None]:

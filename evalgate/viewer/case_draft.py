@@ -51,7 +51,7 @@ class DraftRubric:
 
 @dataclass(slots=True)
 class DraftTurn:
-    """A turn. `kept` lists the numbers of the events to keep, calls excepted."""
+    """A turn. `kept` lists the numbers of the events to keep, without the calls, which `calls` has."""
 
     source: int | None = None
     user: str = ""
@@ -99,7 +99,7 @@ class CaseDraft:
 
 
 def draft_case(case: EvalCase) -> CaseDraft:
-    """Return the draft of a case."""
+    """Return the draft of a case without its checks, which are in the case notes."""
     return CaseDraft(
         case.eval_id,
         [_draft_turn(at, turn) for at, turn in enumerate(case.turns)],
@@ -280,7 +280,10 @@ def parse_arguments(text: str) -> Mapping[str, object]:
 
 
 def list_argument_differences(draft: DraftCall, call: ToolCall) -> list[str]:
-    """Return the names of the arguments that differ in the agent's call; none if the tools differ."""
+    """Return the names of the arguments that differ in the agent's call.
+
+    There are none if the tools differ, or if the arguments of the agent's call are no object.
+    """
     if draft.name != call.name or call.other_args is not None:
         return []
     held, actual = parse_arguments(draft.args), call.args or {}

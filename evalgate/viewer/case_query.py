@@ -65,7 +65,7 @@ class CaseQuery:
         return {name: value for name in _FIELDS if (value := getattr(self, name))}
 
     def change_fields(self, **fields: Any) -> dict[str, Any]:
-        """Return the query of an address after a change of some fields."""
+        """Return the query of an address after a change of some fields, without the page."""
         return replace(self, **fields).params
 
     @property
@@ -139,12 +139,12 @@ def _rank_score(metric: CaseMetric | None) -> tuple[bool, float]:
 
 
 def find_metric(entry: CaseEntry, name: str) -> CaseMetric | None:
-    """Return a metric of a case by its name."""
+    """Return a metric of a case by its name; None if the case does not have it."""
     return next((each for each in entry.case.metrics if each.name == name), None)
 
 
 def measure_duration(entry: CaseEntry) -> float:
-    """Return the mean seconds of a run of a case."""
+    """Return the mean seconds of a run of a case; 0 if it was not run."""
     runs = entry.case.runs
     return sum(run.duration_s for run in runs) / len(runs) if runs else 0.0
 

@@ -39,7 +39,7 @@ def create_budget() -> SizeBudget:
 
 @frozen
 class CallRow:
-    """An expected call next to the actual one."""
+    """An expected call next to the actual call; one of the two may be missing."""
 
     status: DiffStatus
     expected: ToolCall | None
@@ -220,7 +220,7 @@ def classify_run(run: RunResult) -> Status:
 
 
 def list_run_facts(run: RunResult) -> Iterator[str]:
-    """Yield time, consumption, models and ids of a run."""
+    """Yield time, consumption, models and session id of a run, as far as they are known."""
     yield from describe_run(run)
     if run.usage and run.usage.models:
         yield ", ".join(run.usage.models)

@@ -280,12 +280,12 @@ def _merge(one: dict[str, Any], other: dict[str, Any], name: str, errors: dict[s
 
 
 def forbid_tool(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
-    """Return a check that forbids the tool of a call."""
+    """Return a check that forbids the tool of a call, with a name that no check in `taken` has."""
     return _draft_new(f"no_{call.name}", {"tools": {"forbid": [_escape(call.name)]}}, taken)
 
 
 def require_call(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
-    """Return a check that requires at least one call with the arguments of `call`."""
+    """Return a check that requires a call with the arguments of `call`, with a name not in `taken`."""
     tool, args = _escape(call.name), call.arguments
     if not isinstance(args, Mapping) or not args:
         section: dict[str, Any] = {"tools": {"require": [tool]}}

@@ -43,7 +43,11 @@ def find_check_problems(
 
 
 def list_thresholds_checks(folder: Path, thresholds: str | None) -> dict[str, str]:
-    """Return the names of the checks in the thresholds file of a project, each with its place."""
+    """Return the names of the checks in the thresholds file of a project, each with its place.
+
+    There are none without a thresholds file, or if it is invalid. `thresholds` is its name as the command
+    line has it; None to find it in the folder.
+    """
     path = folder / thresholds if thresholds else find_thresholds_file(folder)
     try:
         rules = load_thresholds(path, path.name) if path else None
@@ -58,7 +62,7 @@ def read_schema_file(folder: Path, name: str) -> object:
     """Return the JSON Schema in a file next to the case notes.
 
     Raises:
-        ValueError: it cannot be read.
+        ValueError: the file cannot be read.
     """
     try:
         return read_json(folder / name, name).value

@@ -48,7 +48,7 @@ class ComparedRecord:
 
 
 def choose_run(case: CaseResult) -> RunResult | None:
-    """Return the first answered run of a case, else its first run."""
+    """Return the first answered run of a case, else its first run; None if it was not run."""
     answered = (run for run in case.runs if run.outcome == "answered")
     return next(answered, case.runs[0] if case.runs else None)
 
@@ -97,7 +97,11 @@ def _read_remote(viewer: Viewer, target: BaselineTarget) -> Baseline | None:
 
 
 def find_remote_baseline(viewer: Viewer) -> str:
-    """Return the name of a remote baseline, such as `branch:baselines`; "" if the baseline is a file."""
+    """Return the name of a remote baseline, such as `branch:baselines`; "" if the baseline is a file.
+
+    Raises:
+        InvalidInputError: the thresholds file is broken.
+    """
     target = resolve_target(viewer.folder, None, viewer.thresholds)
     return "" if isinstance(target.store, FileStore) else target.target
 
@@ -124,7 +128,9 @@ def compare_records(viewer: Viewer, before: str, after: str) -> ComparedRecord:
     """Return the record with the id `after` compared with `before`, a record's id or `BASELINE`.
 
     Raises:
-        InvalidInputError: there is no such record or baseline, or the thresholds file is broken.
+        InvalidInputError: there is no such record or baseline, or the thresholds file, a record or the
+            baseline is broken.
+        NoVerdictError: the network does not answer.
     """
     rules = load_thresholds_or_default(viewer.folder, viewer.thresholds)
     opened = viewer.records.open_record(after)

@@ -7,7 +7,7 @@ from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_S = 10.0
-"""Time for the first line and the headers of a request. uvicorn limits only the time between two requests."""
+"""Seconds for the first line and the headers of a request. uvicorn limits only the time between requests."""
 
 
 class LimitedConnection(H11Protocol):

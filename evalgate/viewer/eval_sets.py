@@ -69,7 +69,7 @@ class EvalSetStore:
         """Return the eval set at a listed path.
 
         Raises:
-            InvalidInputError: it is not listed, or cannot be read.
+            InvalidInputError: the path is not listed, or its file cannot be read.
         """
         for file in self.list_files():
             if file.shown_as == shown_as:
@@ -103,10 +103,10 @@ class EvalSetStore:
         self._opened.pop(path, None)
 
     def find_set(self, eval_set_id: str, path: str = "") -> EvalSetFile:
-        """Return the eval set with an id; if several have this id, rather the one at `path`.
+        """Return the eval set with an id; of several with this id the one at `path`, else the first.
 
         Raises:
-            InvalidInputError: there is none.
+            InvalidInputError: no readable eval set has this id.
         """
         listed = sorted(self.list_sets(), key=lambda each: each.shown_as != path)
         for each in listed:
@@ -147,7 +147,10 @@ def build_edit_address(case: CaseResult, record_id: str = "", run: RunResult | N
 
 
 def describe_first_message(case: EvalCase) -> str:
-    """Return the user's first message in a case; without one, the plan of the simulated user."""
+    """Return the user's first message in a case.
+
+    A case without turns has the simulated user's first prompt or plan instead, or "" without either.
+    """
     if case.turns:
         return case.turns[0].user.text
     if case.scenario is not None:

@@ -76,7 +76,10 @@ def find_observed_cases(file: EvalSetFile) -> list[EvalCase]:
 
 
 def find_next_observed(file: EvalSetFile, eval_id: str) -> str:
-    """Return the id of the next case to review, after the last the first again; "" for none."""
+    """Return the id of the next case to review after the case `eval_id`; "" if there is no other one.
+
+    After the last case the search goes on with the first.
+    """
     ids = [case.eval_id for case in file.eval_set.cases]
     at = ids.index(eval_id) + 1 if eval_id in ids else 0
     observed = {case.eval_id for case in find_observed_cases(file)} - {eval_id}
@@ -102,10 +105,11 @@ def change_noted_case(
 ) -> list[FileChange]:
     """Return the changes of the notes for a case that gets another id, becomes expected, or has new checks.
 
-    `checks` are all checks of the case; None leaves its checks unchanged.
+    `checks` are all checks of the case; None leaves its checks unchanged. There are no changes for a case
+    without notes, unless it gets checks.
 
     Raises:
-        InvalidInputError: the notes cannot be changed.
+        InvalidInputError: the notes cannot be read or changed.
     """
     if eval_id != new_id or is_accepted:
         _require_notes(file)
@@ -160,7 +164,7 @@ def _require_notes(file: EvalSetFile) -> CaseNotes:
     """Return the notes about an eval set's cases, for an edit that changes both files.
 
     Raises:
-        InvalidInputError: they cannot be read.
+        InvalidInputError: the notes cannot be read.
     """
     opened = open_notes(file)
     if opened.problem:

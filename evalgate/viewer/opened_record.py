@@ -18,7 +18,7 @@ class OpenedRecord:
     record_id: str
     title: str
     version: tuple[int, int]
-    """Time and size of its file."""
+    """Modification time (ns) and size (bytes) of the record's file."""
     record: Record
     is_recording: bool = False
     """True for a file without a verdict, such as a saved session, a trace or a baseline."""
@@ -30,7 +30,7 @@ class OpenedRecord:
 
     @cached_property
     def kinds(self) -> Mapping[CaseKind, int]:
-        """Return the number of cases of each kind."""
+        """Return the number of cases of each kind, without empty kinds. A case may be of several kinds."""
         return count_kinds(list(self.entries))
 
     @cached_property
@@ -46,7 +46,10 @@ class OpenedRecord:
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """Return the searchable text of each entry, in lower case: ids, messages, responses, tools."""
+        """Return the searchable text of each entry, in lower case.
+
+        It has the case's name, the failures, messages and responses, and the names of called tools.
+        """
         return tuple("\n".join(_list_texts(entry.case)).casefold() for entry in self.entries)
 
     @cached_property
@@ -74,7 +77,7 @@ class OpenedRecord:
         return self._positions.get(key)
 
     def find_entry(self, key: CaseKey) -> CaseEntry:
-        """Return a case.
+        """Return the entry of a case.
 
         Raises:
             InvalidInputError: the record has no such case.

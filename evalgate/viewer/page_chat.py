@@ -44,7 +44,7 @@ class ChatState:
     message: str
     """Message that the agent works on; "" while the agent waits for a message."""
     events: tuple[Event, ...]
-    """Events of the turn in progress."""
+    """Events of the turn in progress; without one, of the last turn."""
     failure: Failure | None
     """Reason why the last message has no reply."""
     unsent: str
@@ -72,7 +72,7 @@ def _names_agent(path: Path) -> bool:
 
 
 class PageChat:
-    """The conversation of one viewer."""
+    """The conversation of one viewer. It has a thread, which `close` ends."""
 
     def __init__(self, folder: Path, thresholds: str | None) -> None:
         self._folder = folder
@@ -109,10 +109,13 @@ class PageChat:
         )
 
     def begin(self, choice: str) -> None:
-        """Begin another conversation with the chosen agent.
+        """Begin another conversation with the agent `choice`: a folder, or `PROJECT_AGENT`.
+
+        The present conversation is lost, and its agent is stopped.
 
         Raises:
             InvalidInputError: there is no such agent.
+            TimeoutError: the present agent does not stop within 20 seconds.
         """
         if choice != PROJECT_AGENT and choice not in list_adk_agents(self._folder):
             raise InvalidInputError(f"there is no agent `{choice}` in the project")
@@ -138,11 +141,21 @@ class PageChat:
         self._call(self._start_turn(text))
 
     def stop(self) -> None:
-        """Stop the turn in progress."""
+        """Stop the turn in progress, if any.
+
+        Raises:
+            TimeoutError: the turn does not stop within 20 seconds.
+        """
         self._call(self._stop_turn())
 
     def save(self, out: str, to: str | None, eval_id: str, picked: Collection[int]) -> SavedCases:
-        """Save turns of the conversation, by their numbers from 0, as a case.
+        """Save turns of the conversation as a case of a new or existing eval set.
+
+        Args:
+            out: path of a `.json` file, relative to the project's folder.
+            to: the name of the format; None: the format of the file, or Google ADK's for a new file.
+            eval_id: the id of the case; "" to choose an id by its first message.
+            picked: numbers of the turns, 0-based.
 
         Raises:
             InvalidInputError: none of the turns exists, or the case cannot be saved there.
@@ -165,7 +178,7 @@ class PageChat:
         return save_cases([case], out, to, workspace, self._redactor)
 
     def close(self) -> None:
-        """Stop the turn and the agent."""
+        """Stop the turn, the agent and the thread. Nothing else may be called after this."""
         with suppress(TimeoutError):
             self._call(self._begin(PROJECT_AGENT))
         self._loop.call_soon_threadsafe(self._loop.stop)

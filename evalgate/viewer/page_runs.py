@@ -57,7 +57,7 @@ class Progress:
     failure: str
     """Reason why there is no record; "" while the run goes on, or if a record was made."""
     record_id: str
-    """Id of a finished run's record; "" if the record could not be kept."""
+    """Id of a finished run's record; "" while the run goes on, or if the record could not be kept."""
     decision: Verdict | None
     """Verdict of a finished run; None if there is none."""
 
@@ -87,7 +87,7 @@ def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[st
     The value None keeps the threshold of each eval set. Thresholds of single cases stay.
 
     Raises:
-        InvalidInputError: no case or no metric is left.
+        InvalidInputError: no case is left, or an eval set has no metric left.
     """
     plan = plan.select_cases(cases)
     suites = tuple(
@@ -131,7 +131,7 @@ class PageRun:
 
     @property
     def is_over(self) -> bool:
-        """Return True if the run has ended."""
+        """Return True if the run has ended, or was not started."""
         return not self._thread.is_alive()
 
     def start(self) -> None:
@@ -139,7 +139,7 @@ class PageRun:
         self._thread.start()
 
     def cancel(self) -> None:
-        """Stop the run; the report contains the results until now."""
+        """Ask the run to stop, and return at once; the report contains the results until now."""
         with self._lock:
             loop, task, already = self._loop, self._task, self._cancelled
             self._cancelled = True
@@ -285,7 +285,7 @@ class PageRuns:
             return [each.get_progress() for each in reversed(self._runs)]
 
     def close(self) -> None:
-        """Stop a run that is in progress, and wait until its agent has ended."""
+        """Stop a run that is in progress, and wait at most 30 seconds until its agent has ended."""
         with self._lock:
             running = [each for each in self._runs if not each.is_over]
         for each in running:

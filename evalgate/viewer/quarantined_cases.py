@@ -14,7 +14,10 @@ from evalgate.viewer.state import Viewer
 
 
 def find_quarantine_file(viewer: Viewer) -> str:
-    """Return the path of the quarantine file, relative to the project's folder; "" if none is named."""
+    """Return the path of the quarantine file, relative to the project's folder.
+
+    Return "" if the thresholds file is missing or invalid, or names no quarantine file.
+    """
     folder = viewer.folder
     path = folder / viewer.thresholds if viewer.thresholds else find_thresholds_file(folder)
     try:
@@ -33,7 +36,10 @@ def read_quarantine(viewer: Viewer, eval_id: str) -> Quarantine | None:
 
 
 def compute_quarantine_digest(viewer: Viewer) -> str:
-    """Return a digest of the quarantine file, by which the viewer notices a later change."""
+    """Return a digest of the quarantine file, by which the viewer notices a later change.
+
+    Return "" if the file cannot be read. Without a file it is the digest of an empty file.
+    """
     name = find_quarantine_file(viewer)
     try:
         return compute_digest((read_content(viewer.folder / name, name) if name else None) or b"")
@@ -47,7 +53,7 @@ def change_quarantine(viewer: Viewer, eval_id: str, quarantine: Quarantine | Non
     `quarantine` is the new entry; None removes it.
 
     Raises:
-        InvalidInputError: the entry is incomplete, or no file is named.
+        InvalidInputError: the entry is incomplete, no file is named, or the file cannot be read or changed.
     """
     name = find_quarantine_file(viewer)
     if not name:
@@ -63,10 +69,10 @@ def change_quarantine(viewer: Viewer, eval_id: str, quarantine: Quarantine | Non
 def move_quarantine(
     viewer: Viewer, file: EvalSetFile, eval_id: str, new_id: str | None = None
 ) -> list[FileChange]:
-    """Return the change of the quarantine file for a case that gets another id, or is deleted without one.
+    """Return the change of the quarantine file for a case that gets another id or is deleted, if any.
 
-    An entry for a missing case would be an error of the next run. Unchanged are entries with globs, and
-    entries that also name a case of another eval set.
+    `new_id` is the other id; None if the case is deleted. An entry for a missing case would be an error of
+    the next run. Unchanged are entries with globs, and entries that also name a case of another eval set.
 
     Raises:
         InvalidInputError: the quarantine file cannot be read or changed.

@@ -42,7 +42,11 @@ def _try_head(stored: StoredRecord) -> Record | InvalidInputError:
 
 
 def is_recording(records: RecordStore, stored: StoredRecord) -> bool:
-    """Return True if a file that is no record holds a recording, such as a session or a trace."""
+    """Return True if a file that is no record holds a recording, such as a session or a trace.
+
+    Raises:
+        InvalidInputError: the time and size of the file cannot be read.
+    """
     version = stored.read_version()
     known = _recordings.get(stored.path)
     if known is None or known[0] != version:
@@ -57,7 +61,8 @@ def is_recording(records: RecordStore, stored: StoredRecord) -> bool:
 def find_earlier(records: Sequence[StoredRecord], after: StoredRecord) -> StoredRecord | None:
     """Return the newest record that is older than `after`, by the time of the run; None if there is none.
 
-    Of two records with the same time, the later one in the list counts as older.
+    `after` has to be in the list. Of two records with the same time, the later one in the list counts as
+    older.
     """
     began, place = _read_time(after), records.index(after)
     times = [(_read_time(each), -at) for at, each in enumerate(records)]

@@ -48,7 +48,12 @@ class StoredRecord:
 
 
 class RecordStore:
-    """The records of one viewer. A record is parsed once, and again after its file changed."""
+    """The records of one viewer. A record is parsed once, and again after its file changed.
+
+    Records that were not used for long are dropped to save memory, and parsed again. The constructor raises
+    `InvalidInputError` if a file in `named` does not exist, or if a folder in `named` holds no results or
+    too many.
+    """
 
     def __init__(self, folder: Path, named: Sequence[str] = ()) -> None:
         self._folder = folder
@@ -60,6 +65,9 @@ class RecordStore:
         """Return the records in the order to show: named records, the last run, the history.
 
         Left out are copies in the history of a named record or of the last run.
+
+        Raises:
+            InvalidInputError: the history cannot be read.
         """
         found = self._list_outside_history()
         return found + [each for each in self._list_history() if not _has_copy(found, each.path)]
@@ -79,7 +87,13 @@ class RecordStore:
         ]
 
     def find_previous(self, created_at: str) -> str:
-        """Return the id of the newest result in the history that is older than this time; "" if none is."""
+        """Return the id of the newest result in the history that is older than a time; "" if none is.
+
+        `created_at` is the time in ISO 8601, UTC; for "" the result is "".
+
+        Raises:
+            InvalidInputError: the history cannot be read.
+        """
         if not created_at:
             return ""
         began = build_result_id(created_at)
@@ -90,7 +104,7 @@ class RecordStore:
         """Return the record file with this id, even if the file is a copy of another record.
 
         Raises:
-            InvalidInputError: there is none.
+            InvalidInputError: there is no such record, or the history cannot be read.
         """
         for each in (*self._list_outside_history(), *self._list_history()):
             if each.record_id == record_id:
@@ -101,7 +115,7 @@ class RecordStore:
         """Return a record; its file is parsed again only if it has changed.
 
         Raises:
-            InvalidInputError: there is no such record, or its file is broken.
+            InvalidInputError: there is no such record, its file is broken, or the history cannot be read.
         """
         stored = self.find_record(record_id)
         with self._lock:  # two requests for a large record parse it once

@@ -28,7 +28,11 @@ _LONGEST_LABEL = 200
 
 
 def render(request: "Request", template: str, *, status_code: int = 200, **values: object) -> "HTMLResponse":
-    """Return a page. `values` are the template's; each page also has `navigation` and `csrf_field`."""
+    """Return a page made of a template and its `values`.
+
+    Each template also gets `navigation`, `path`, `csrf_field` and `csrf_token`, so `values` must not have
+    these names.
+    """
     from markupsafe import Markup
     from starlette.responses import HTMLResponse
 

@@ -99,7 +99,7 @@ class Access:
 
 
 class SecurityMiddleware:
-    """ASGI middleware with the checks above, for every page of the viewer."""
+    """ASGI middleware that makes the checks of this module for every request of the viewer."""
 
     def __init__(self, app: "ASGIApp", access: Access) -> None:
         self._app = app
@@ -165,7 +165,7 @@ class SecurityMiddleware:
     async def _forward_change(
         self, scope: "Scope", headers: dict[str, str], receive: "Receive", send: "Send"
     ) -> None:
-        """Pass a POST on, if it comes from a form of this server."""
+        """Pass a POST on if it comes from a form of this server; else refuse it."""
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         is_ours = origin is not None and origin.lower() in {f"http://{host}" for host in self._access.hosts}
         # Some browsers leave one of the two out, none leaves out both.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from uvicorn import Config
 
 _SHUTDOWN_S = 5
-"""Time that requests have to end after Ctrl-C."""
+"""Seconds that requests have to end after Ctrl-C."""
 
 
 @frozen
@@ -39,7 +39,7 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
 
     Raises:
         InvalidInputError: the extra `view` is not installed, the address is no loopback address or is taken,
-            or a named file does not exist.
+            a named file does not exist, or a named folder holds no results or too many.
     """
     try:
         import uvicorn

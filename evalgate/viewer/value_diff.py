@@ -60,7 +60,10 @@ def diff_values(expected: object, actual: object) -> tuple[list[ValueRow], int]:
 
 
 def list_values(value: object, status: DiffStatus) -> tuple[list[ValueRow], int]:
-    """Return the rows of a value that exists on one side only, and the number of rows left out."""
+    """Return the rows of a value that exists on one side only, and the number of rows left out.
+
+    With the status `missing` only the expected side has the value, else only the actual side.
+    """
     return diff_values(value, _ABSENT) if status == "missing" else diff_values(_ABSENT, value)
 
 

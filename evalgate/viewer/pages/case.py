@@ -157,7 +157,10 @@ def _link_views(
 def _link_runs(
     opened: OpenedRecord, entry: CaseEntry, query: CaseQuery, run: RunResult | None, view: str
 ) -> list[tuple[int, str, str, bool]]:
-    """Return (number, status, address, is shown) of each run; nothing for a single run."""
+    """Return (number, status, address, is shown) of each run.
+
+    Return nothing for a single run, and in the view that shows all runs.
+    """
     if len(entry.case.runs) < 2 or view == "runs":
         return []
     return [

@@ -109,7 +109,7 @@ def show_case(request: Request) -> Response:
 
 
 def find_case(request: Request) -> Response:
-    """Redirect from a case of a record to its page."""
+    """Redirect from a case of a record to the page that edits the case."""
     query = request.query_params
     file = get_viewer(request).eval_sets.find_set(query.get("set", ""), query.get("path", ""))
     more = {"record": query.get("record"), "run": query.get("run"), "do": query.get("do")}
@@ -371,7 +371,10 @@ def go_on_reviewing(file: EvalSetFile, eval_id: str, done: str) -> Response:
 
 
 def split_diff(diff: str) -> list[tuple[str, str]]:
-    """Return (kind, line) of each line of a diff; the kind is `minus`, `plus`, `place` or ""."""
+    """Return (kind, line) of each line of a diff, without the two lines of its header.
+
+    The kind is `minus`, `plus`, `place` or "".
+    """
     kinds = {"-": "minus", "+": "plus", "@": "place"}
     return [(kinds.get(line[:1], ""), line) for line in diff.split("\n")[2:] if line]
 

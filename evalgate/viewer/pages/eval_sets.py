@@ -81,7 +81,7 @@ def _open_set(request: Request) -> EvalSetFile:
 
 
 async def add_case(request: Request) -> Response:
-    """Add an empty case, and open its page."""
+    """Add a case with the typed id, message and response, and open its page."""
     return await run_in_threadpool(_add_case, request, await read_form(request))
 
 

@@ -46,7 +46,10 @@ def show_start(request: Request) -> Response:
 
 
 def show_overview(request: Request) -> Response:
-    """Show the summary of a record."""
+    """Show the summary of a record.
+
+    A recording has none: redirect to the list of its cases, or to the trace of its only case.
+    """
     viewer = get_viewer(request)
     opened = viewer.records.open_record(request.path_params["record"])
     record = opened.record

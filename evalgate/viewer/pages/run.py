@@ -36,7 +36,11 @@ def get_runs(viewer: Viewer) -> PageRuns:
 
 
 def show_form(request: Request) -> Response:
-    """Show the cases and metrics to choose. In the query, `case` ticks cases and `q` searches."""
+    """Show the cases and metrics to choose.
+
+    In the query, `case` ticks cases and `q` searches; `record` and `list` choose the cases in the list of
+    a record.
+    """
     viewer = get_viewer(request)
     try:
         plan = build_project_plan(viewer.folder, viewer.thresholds)
