@@ -73,7 +73,7 @@ def _publish_no_verdict(code: int) -> int:
 
 
 def _report_error(error: BaseException) -> int:
-    """Print an error on stderr and return its exit code, also if memory is too short to load code."""
+    """Print an error on stderr and return its exit code; if memory runs out, report the lack of memory."""
     try:
         return _publish_no_verdict(_explain_error(error))
     except MemoryError:
