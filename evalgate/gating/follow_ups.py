@@ -2,8 +2,8 @@
 
 The exact test measures how far a score fell, and needs a deep baseline to judge one case. Follow-up runs
 answer another question: does a case fail by a missed threshold or a crash, although none of its stored runs
-did? Such a case is run again, one run at a time. After one or two runs without that
-failure it is a flake; after so many runs with the failure that luck does not explain them, it is broken.
+did? Such a case is run again, one run at a time. After one or two runs without that failure it is a flake;
+after so many runs with the failure that luck does not explain them, it is broken.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -119,9 +119,9 @@ def _iter_revisions(base: BaseBranchPolicy, revision: str) -> Iterator[str]:
 def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) -> ChangeRules:
     """Return the rules, with `blind` set for suites with an opened file that changed since it was listed.
 
-    An edited file may open other files, which are not listed until the next run is stored.
-    Files that the change itself edits are left out, because they concern the suite anyway, and so are files
-    that git does not track.
+    An edited file may open other files, which are not listed until the next run is stored. Files that the
+    change itself edits are left out, because they concern the suite anyway, and so are files that git does
+    not track.
 
     Raises:
         UnknownChangeError: git fails.

@@ -263,7 +263,7 @@ def _apply_criterion(metric: RunMetric, bound: BoundMetric) -> RunMetric:
 
 
 def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], like: Record) -> Record:
-    """Return `like` with a baseline's runs as its cases. Without a criterion, the threshold is 0."""
+    """Return `like` with a baseline's runs as cases; a metric without a criterion has the threshold 0."""
     cases = []
     for stored in baseline.cases:
         found = {
