@@ -24,8 +24,9 @@ _Attribute: TypeAlias = str | bool | int | float | None
 def iter_requests(record: Record, resource: Mapping[str, str]) -> Iterator[JsonObject]:
     """Yield the bodies of OTLP requests with an event for each score of each run, and one for the verdict.
 
-    Metrics that were not evaluated have no event. In a run that failed before it was scored, each metric of
-    the case has an event without a score. `resource` holds the attributes of the events' resource.
+    Metrics that were not evaluated and have no score have no event. In a run that failed before it was
+    scored, each metric of the case has an event without a score. `resource` holds the attributes of the
+    events' resource.
     """
     scope: JsonObject = {"name": "evalgate", "version": record.evalgate_version}
     shared: JsonObject = {"attributes": _build_attributes(resource)}

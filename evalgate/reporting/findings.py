@@ -42,7 +42,7 @@ class Finding:
 
     case: CaseResult
     is_new: bool = False
-    """True if the case passed in the baseline."""
+    """True if the case is newly failing: it passed in the baseline."""
     baseline_replies: tuple[Reply | None, ...] = ()
     """The agent's replies in the baseline, turn by turn, if they are known."""
 
@@ -136,7 +136,7 @@ def _build_cause_key(finding: Finding) -> tuple[object, ...]:
 
 
 def find_still_failing(record: Record) -> list[CaseResult]:
-    """Return the gating cases that failed in the baseline as well; none if there is no baseline."""
+    """Return the gating cases that fail and failed in the baseline; none if there is no baseline."""
     if record.comparison is None:
         return []
     other = {change.key for change in record.comparison.changes}
@@ -153,7 +153,7 @@ def find_flaky_cases(record: Record) -> list[tuple[CaseResult, int, int]]:
 
 
 def count_passed_runs(case: CaseResult) -> tuple[int, int]:
-    """Return the number of passed runs and of conclusive runs."""
+    """Return the number of passed runs and of conclusive runs, which no broken metric or service spoiled."""
     conclusive = [run for run in case.runs if _is_conclusive(run)]
     passed = sum(
         run.outcome == "answered"
@@ -164,7 +164,7 @@ def count_passed_runs(case: CaseResult) -> tuple[int, int]:
 
 
 def _is_conclusive(run: RunResult) -> bool:
-    """Return True if the result of a run is due to the agent: no metric, judge or service failed."""
+    """Return True if the result of a run is due to the agent, not to a broken metric, judge or service."""
     if run.outcome in NON_AGENT_OUTCOMES:
         return False
     return run.outcome in AGENT_FAULT_OUTCOMES or all(each.gating_status != "errored" for each in run.metrics)
@@ -253,7 +253,7 @@ def format_run_counts(record: Record) -> str:
 
 
 def format_threshold(threshold: float, score_range: Range = UNIT_RANGE) -> str:
-    """Return a threshold with two decimals, or more if it has more; a budget's limit as budgets are shown."""
+    """Return a threshold with two decimals, or all if it has more; a budget's in its range's own format."""
     if score_range.lower_is_better:
         return score_range.format(threshold)
     text = f"{threshold:.2f}"

@@ -4,9 +4,9 @@ There is one `testsuite` for each eval set and one `testcase` for each case. A l
 single test `gate` with the verdict. It is a failure or an error exactly if the gate is not open; a failing
 case is a failure also if the gate is open.
 
-The package junit-xml writes the format. This module corrects its faults: it writes characters that XML
-forbids, an attribute `disabled` that the strict schema forbids, and times with six decimals, of which three
-are allowed.
+The package junit-xml builds the XML elements. This module corrects the faults of that package: characters
+that XML forbids, an attribute `disabled` that the strict schema forbids, and times with six decimals
+instead of three.
 """
 
 from array import array
@@ -285,7 +285,7 @@ def _format_name(text: str) -> str:
 
 
 class _UniqueNames:
-    """Makes names unique by a number, because consumers drop the second test of the same name."""
+    """Names made unique by a number, because consumers drop the second test of the same name."""
 
     def __init__(self, *taken: str) -> None:
         self._seen = Counter(taken)

@@ -30,7 +30,8 @@ class KeptResult:
     """A result of an earlier run."""
 
     result_id: str
-    """Start of the run in UTC, such as 20261123T012345Z. Further runs of one second end in `-2`, `-3` …"""
+    """Start of the run in UTC, such as 20261123T012345Z. Further runs of the same second end in `-2`, `-3`
+    and so on."""
     path: Path
 
 

@@ -78,7 +78,7 @@ class LiveProgress:
     """The name and the result of the newest case-run that failed. It is redacted only if it is shown."""
 
     def on_runs_planned(self, runs: int) -> None:
-        """Add a number of case-runs that are about to start to the total."""
+        """Add to the total the number of case-runs that are about to start."""
         self.total += runs
         if self._started_at is None:
             self._started_at = self.clock()

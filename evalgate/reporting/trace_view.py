@@ -216,9 +216,8 @@ def _match_events(
     """Return the index of the event that each step caused, by index of the step, as far as known.
 
     A tool's step belongs to the first unused call of the tool with equal arguments, else to the first
-    unused call of the tool. A model's step belongs to the first call of a tool's step that follows it
-    before the next model's step. Without such a call, the last model's step of a turn belongs to the
-    response.
+    unused call of the tool. A model's step belongs to the call of the tool's step after it, unless another
+    model's step comes first. Without such a call, the last model's step of a turn belongs to the response.
     """
     found: dict[int, int] = {}
     steps: dict[int, list[int]] = defaultdict(list)

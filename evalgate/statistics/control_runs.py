@@ -4,7 +4,7 @@ The comparison with the history (look 1) cannot tell a change of the agent from 
 stored runs were made before either. Look 2 runs the base commit's agent (the control) on the suspects of
 look 1, in turn with further runs of the changed agent (the head), and compares these fresh runs. The head's
 earlier runs, which made a case a suspect, are selected for being bad, so the head is tested without them
-and without the history. Only the answer `drifted` uses these.
+and without the history. Only the answer `drifted` uses both.
 
 The gate closes only if both looks find a drop or a broken case; if look 2 has too few results, look 1
 stands. If nothing changed, look 1 is wrong at most as often as without control runs. If a drift hit head
@@ -61,8 +61,8 @@ class CaseSuspect:
     stored: StoredOutcomes
     """Stored runs, and how many of them failed in the way that made the case a suspect."""
     head: Sequence[bool | None] = ()
-    """Fresh runs of the head, in order: True if the run failed in that way, None if it has no result through
-    no fault of the agent."""
+    """Fresh runs of the head, in order: True if the run failed in the same way, None if it has no result
+    through no fault of the agent."""
     control: Sequence[bool | None] = ()
     """Fresh runs of the control, as `head`."""
 
@@ -74,7 +74,8 @@ class FreshScores:
     stored: Sequence[Score]
     """Scores of the stored runs that look 1 used."""
     head: Sequence[Score] = ()
-    """Fresh runs of the head, in order; 0 for a crash, None without a score through no fault of the agent."""
+    """Scores of the head's fresh runs, in order; 0 for a crash, None if the agent is not to blame that
+    there is no score."""
     control: Sequence[Score] = ()
     """Fresh runs of the control, as `head`."""
     weight: float = 1.0
@@ -311,7 +312,7 @@ def _drop_missing(outcomes: Iterable[bool | None]) -> tuple[bool, ...]:
 
 
 def list_looks(parameters: Parameters) -> tuple[int, ...]:
-    """Return after how many rounds averages are compared: powers of two, and the greatest number."""
+    """Return the numbers of rounds after which averages are compared: powers of two, and the last round."""
     most = min(max(LEAST_PAIRS, parameters.confirm_runs), MOST_PAIRS)
     powers = (1 << power for power in range(most.bit_length()))
     return (*(look for look in powers if look < most), most)

@@ -85,7 +85,10 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
 
 
 def count_needed_runs(alpha: float, share: float = PERCENTILE) -> int:
-    """Return the fewest runs with a largest figure above the percentile `share` with chance 1 − alpha."""
+    """Return how many runs it takes to have a figure above the percentile with chance 1 − alpha.
+
+    `share` is the percentile as a share: 0.95 is the 95th.
+    """
     return math.ceil(math.log(alpha) / math.log(share) - 1e-9)
 
 

@@ -145,7 +145,7 @@ def estimate_accuracy(counts: LabelCounts, alpha: float = 0.025, *, draws: int =
 
 
 def decide_floor(counts: LabelCounts, figure: Figure, floor: float) -> FloorDecision:
-    """Decide whether the figure is at least `floor`; each wrong answer has the chance `ONE_SIDED`."""
+    """Decide whether the figure is at least `floor`; `met` and `missed` are wrong with chance `ONE_SIDED`."""
     answer = _compare_with_floor(counts, figure, floor)
     if answer != "undecided" or not counts.labelled:
         return FloorDecision(answer)

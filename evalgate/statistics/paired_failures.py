@@ -24,7 +24,7 @@ no matter how often its stored runs failed."""
 
 @lru_cache(maxsize=8192)
 def compute_pairs_p(pairs: int, head_failed: int, control_failed: int) -> float:
-    """Return Fisher's exact one-sided p of the head failing so much more often in `pairs` runs of each."""
+    """Return Fisher's exact one-sided p of the head failing more often, after `pairs` runs of each side."""
     failed = head_failed + control_failed
     as_bad = range(head_failed, min(pairs, failed) + 1)
     choices = sum(math.comb(pairs, bad) * math.comb(pairs, failed - bad) for bad in as_bad)
@@ -69,7 +69,7 @@ def compute_repeated_p(smallest: float, most: int) -> float:
 
 
 def compute_sequential_p(head: Sequence[bool], control: Sequence[bool], most: int) -> float:
-    """Return the p that the head fails more often than the control, after the pairs of runs made so far.
+    """Return the one-sided p of the head failing more often than the control, after the pairs so far.
 
     It is valid after any number of pairs, also if that number depends on the outcomes.
 

@@ -140,7 +140,7 @@ _FINEST = 0.01  # one point
 
 @frozen
 class TrialSummary:
-    """Results of many trials of one situation; shares between 0 and 1."""
+    """Results of many trials of one situation; `failed` and `inconclusive` are shares of the trials."""
 
     repeats: int
     failed: float
@@ -156,7 +156,8 @@ class GateSensitivity:
     unchanged: TrialSummary
     """`failed` is the measured false-alarm rate."""
     smallest_drop: float | None
-    """Smallest drop of every metric, in steps of 0.01, that fails in 80 % of the trials; None: not even 1."""
+    """Smallest drop of every metric, in steps of 0.01, that fails in 80 % of the trials or more. None: even a
+    drop of 1 fails less often."""
 
 
 def simulate_procedure(

@@ -127,16 +127,16 @@ class DropModel:
         return _NORMAL.cdf((drop - limit) / deviation)
 
     def find_smallest_drop(self, design: RunDesign, power: float, cases: int | None = None) -> float | None:
-        """Return the smallest drop that is caught with at least this chance, in steps of 0.001, or None.
+        """Return the smallest drop that is caught with a chance of `power` or more, in steps of 0.001.
 
-        `cases` is the size of the suite; None: its present size.
+        Return None if no drop is. `cases` is the size of the suite; None: its present size.
         """
         steps = math.floor(self.average / _FINEST)
         found = _find_first(lambda step: self.compute_power(step * _FINEST, design, cases) >= power, 1, steps)
         return None if found is None else found * _FINEST
 
     def find_cases(self, drop: float, design: RunDesign, power: float) -> int | None:
-        """Return the fewest cases like these that catch the drop with at least this chance.
+        """Return the fewest cases like these that catch the drop with a chance of `power` or more.
 
         Return None if not even 100,000 cases do.
         """

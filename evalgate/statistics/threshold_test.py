@@ -97,7 +97,7 @@ class Flakiness:
 def measure_flakiness(
     history: Mapping[str, Sequence[Score]], *, pass_score: float = 1.0
 ) -> dict[str, Flakiness]:
-    """Return the flakiness of each case; runs are ordered oldest first, and only those with a score count."""
+    """Return the flakiness of each case from its runs, the oldest first; only runs with a score count."""
     return {case: _measure_case_flakiness(runs, pass_score) for case, runs in history.items()}
 
 

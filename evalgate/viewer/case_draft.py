@@ -250,7 +250,7 @@ def _take(draft: CaseDraft, what: str, numbers: list[int], actual: Sequence[Repl
 
 
 def _take_calls(old: Sequence[DraftCall], calls: Sequence[ToolCall]) -> list[DraftCall]:
-    """Return the agent's calls as drafts; each that equals an expected call gets its number in the file."""
+    """Return the agent's calls as drafts; a call that equals an expected call gets the latter's `source`."""
     free = list(old)
     taken = [draft_call(None, call) for call in calls]
     for each in taken:

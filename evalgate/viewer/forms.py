@@ -27,7 +27,7 @@ class FormFields:
         return normalize_lines(next(iter(self._form.get(name, ())), ""))
 
     def list_names(self, prefix: str) -> list[str]:
-        """Return the names of the parts with a prefix, such as `t0` and `t1` for `t`, by their numbers."""
+        """Return the names of the parts with a prefix, such as `t0` and `t1` for `t`, sorted by number."""
         heads = {
             name.removeprefix(prefix).partition(".")[0] for name in self._form if name.startswith(prefix)
         }

@@ -82,9 +82,10 @@ def build_project_plan(folder: Path, thresholds: str | None) -> Plan:
 
 
 def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[str, float | None]) -> Plan:
-    """Return the plan with only `cases`, and only the metrics and values in `thresholds`.
+    """Return the plan with only `cases` and with only the metrics that `thresholds` names.
 
-    The value None keeps the threshold of each eval set. Thresholds of single cases stay.
+    Each of these metrics gets its threshold there; None keeps the threshold of each eval set. Thresholds of
+    single cases stay.
 
     Raises:
         InvalidInputError: no case is left, or an eval set has no metric left.

@@ -82,7 +82,7 @@ def _drop_statuses(run: RunResult) -> RunResult:
 
 
 def _add_replies(runs: tuple[RunResult, ...], replies: Sequence[Reply | None]) -> tuple[RunResult, ...]:
-    """Return the runs with the stored replies in their source, the newest answered run."""
+    """Return the runs with the stored replies in the newest answered run, from which they were stored."""
     newest = next((at for at in reversed(range(len(runs))) if runs[at].outcome == "answered"), None)
     if newest is None:
         return runs

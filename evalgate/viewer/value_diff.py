@@ -36,7 +36,7 @@ class ValueRow:
 
 
 class _Absent:
-    """Marks a side without the path; None is a JSON value."""
+    """Marker of a side without the path, as None is a JSON value."""
 
 
 _ABSENT = _Absent()

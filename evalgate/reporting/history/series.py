@@ -33,7 +33,7 @@ class MetricSeries:
     name: str
     range: Range
     values: tuple[float, ...]
-    """Mean scores. A case without a run in a gate run counts with its average over the other gate runs."""
+    """Mean scores. A case without a score in a gate run counts with its average over the other gate runs."""
     changes: tuple[ChangePoint, ...]
 
 
@@ -106,7 +106,10 @@ def list_change_sentences(sources: Sequence[BaselineSource], series: Iterable[Me
 
 
 def name_source(source: BaselineSource) -> str:
-    """Return commit and day of a gate run, as `0123456789ab (2026-11-03)`; `an older run` for neither."""
+    """Return commit and day of a gate run, as `0123456789ab (2026-11-03)`, or the one that is known.
+
+    Return `an older run` if neither is known.
+    """
     commit, day = (source.commit or "")[:12], (source.created_at or "")[:10]
     return f"{commit} ({day})" if commit and day else commit or day or "an older run"
 

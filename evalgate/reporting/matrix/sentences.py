@@ -76,7 +76,7 @@ def build_headline(matrix: VariantMatrix) -> str:
 
 
 def describe_comparison(comparison: VariantComparison) -> Iterator[str]:
-    """Yield a sentence about each metric, then, if they may differ, one about cost, tokens and time."""
+    """Yield a sentence about each metric, then one about cost, tokens and time, unless all are equal."""
     for metric, score in comparison.scores.items():
         yield f"{metric}{_describe_score(score)}."
     if not comparison.scores:
