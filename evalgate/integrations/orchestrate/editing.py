@@ -26,7 +26,7 @@ class OrchestrateEditor:
         """Return the decoded file with `cases` as its datasets.
 
         Raises:
-            InvalidInputError: the file is one dataset, and there is not exactly one.
+            InvalidInputError: the file is a single dataset, and `cases` does not hold exactly one.
         """
         if as_sequence(value) is not None:
             return list(cases)
@@ -37,7 +37,14 @@ class OrchestrateEditor:
         return cases[0]
 
     def edit_case(self, raw: JsonObject, old: EvalCase, new: EvalCase) -> JsonObject:
-        """Return the decoded dataset with the changes from `old` to `new`."""
+        """Return the decoded dataset with the changes from `old` to `new`.
+
+        Only changes of the id, the user's messages, the journey, tags and session state are written. The
+        state is not written if the dataset has `context_variables`.
+
+        Raises:
+            InvalidInputError: the user's messages have changed, and the first is missing or empty.
+        """
         edited: dict[str, Any] = dict(raw)
         if new.eval_id != old.eval_id:
             edited["dataset_name"] = new.eval_id

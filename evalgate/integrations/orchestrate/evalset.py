@@ -1,8 +1,8 @@
 """Datasets of watsonx Orchestrate, by the rules of its evaluation framework 1.6.9.
 
-Unlike in that framework, called the original below, a file may be a list of datasets. Keys that are not
-evaluated here (`attack_data`, `file_upload`, …) are kept so that a writer can restore them. `max_user_turns`
-limits a simulated user as well as a script.
+In contrast to that framework, called the original below, evalgate also reads a file with a list of
+datasets. Keys that are not evaluated here (`attack_data`, `file_upload`, …) are kept so that a writer can
+restore them. `max_user_turns` limits a simulated user as well as a script.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -85,7 +85,7 @@ def _iter_paths(args: dict[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 _Keywords: TypeAlias = list[Annotated[str, Field(coerce_numbers_to_str=True)]]
-"""The original searches for texts, and accepts numbers as texts."""
+"""Texts to search for. watsonx Orchestrate accepts numbers as texts."""
 
 
 class TextGoal(_Goal):
@@ -122,7 +122,7 @@ class CheckGoal(BaseModel):
 
 
 class SearchGoal(_Goal):
-    """A goal that is never reached: the original has no rule for it."""
+    """A goal that is never reached: watsonx Orchestrate's evaluation has no rule for this type of goal."""
 
     type: Literal["conversational_search", "tool_response"]
     keywords: _Keywords | None = None
@@ -173,7 +173,11 @@ class _Attack(_OrchestrateModel):
 
 
 def _validate_attack(value: dict[str, Any]) -> dict[str, Any]:
-    """Return `value` unchanged if it is valid; it is only kept for the writer."""
+    """Return `value` unchanged if it is valid. Nothing but the writer uses the value.
+
+    Raises:
+        ValidationError: a key is missing or wrong.
+    """
     _Attack.model_validate(value)
     return value
 
@@ -185,7 +189,7 @@ class OrchestrateFile(_OrchestrateModel):
     story: _Text
     starting_sentence: str | None = None
     goals: dict[str, Annotated[Any, AfterValidator(_validate_goal_names)]]
-    """Goal → the goals that follow it; the original also accepts a single name instead of a list."""
+    """Name of a goal → names of the goals that follow it: a list, or a single name."""
     goal_details: Annotated[list[AnyGoal], Field(min_length=1)]
     dataset_name: Annotated[Id | None, BeforeValidator(lambda value: value or None)] = None
     user_prompts: list[str] | None = None
@@ -235,7 +239,8 @@ class OrchestrateFormat:
     def read_eval_set(self, document: Document) -> EvalSet:
         """Build a case for each dataset of the file.
 
-        The id of the set is its path, that of a case is its `dataset_name` or derived from the file's name.
+        The id of the set is the file's path. The id of a case is its `dataset_name`, else the file's name
+        without `.json`, with a number if the file holds several datasets.
 
         Raises:
             InvalidInputError: with every problem of the file, each at its line and column.
@@ -326,7 +331,11 @@ def _build_case(wire: OrchestrateFile, name: str, line: int) -> EvalCase:
 
 
 def _extract_native_data(wire: OrchestrateFile) -> JsonObject:
-    """Return values that no field of `EvalCase` holds, and all goals if any goal has unread keys."""
+    """Return the values that the writer cannot rebuild from the fields of `EvalCase`.
+
+    These are the values of `_KEPT`, and all goals if one of them has data that a `Goal` cannot hold. The
+    prompts are added if they are an empty list, or if the case has too few turns for them.
+    """
     found = {name: getattr(wire, name) for name in _KEPT}
     if any(map(_has_extra_fields, wire.goal_details)):
         found["goal_details"] = [goal.model_dump(exclude_unset=True) for goal in wire.goal_details]
@@ -355,7 +364,10 @@ def _iter_turns(wire: OrchestrateFile, journey: Journey) -> Iterator[CaseTurn]:
 
 
 def _get_prompts(wire: OrchestrateFile) -> list[str]:
-    """Return the scripted messages, at most `max_user_turns` of them."""
+    """Return the scripted messages; [] without a starting sentence.
+
+    A `max_user_turns` above 0 limits their number.
+    """
     if not wire.starting_sentence:
         return []
     # The starting sentence counts as a turn.
@@ -364,9 +376,9 @@ def _get_prompts(wire: OrchestrateFile) -> list[str]:
 
 
 def _build_expected_reply(journey: Journey) -> Reply:
-    """Build the reply that the goals ask for.
+    """Build the reply that the goals ask for: their tool calls, and the response of the last goal with one.
 
-    Its events are in the order of the goals if that order is linear, else in the order of the file.
+    The goals count in their order if that order is linear, else in the order of the file.
     """
     rank = {name: at for at, name in enumerate(find_linear_goal_order(journey) or ())}
     goals = sorted(journey.goals, key=lambda goal: rank.get(goal.name, 0))

@@ -1,6 +1,6 @@
 """The metrics of journeys, judged by a model or literally.
 
-The details of a score hold the counts that it was computed from.
+The details of a score, except that of `KeywordMatch`, hold the counts from which the score was computed.
 """
 
 from abc import ABC, abstractmethod
@@ -99,7 +99,7 @@ class ModelTextJudge:
 
 
 class JourneyMetric(BaseModel, ABC):
-    """Scores the conversation of a case that has a journey, as watsonx Orchestrate 1.6.9 does."""
+    """A metric of the conversation of a case with a journey, as watsonx Orchestrate 1.6.9 computes it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -107,8 +107,9 @@ class JourneyMetric(BaseModel, ABC):
     """False if the score does not depend on texts, so that no judge is needed."""
 
     responses: Literal["judged", "exact"] = "judged"
-    """How an expected response is compared if no text equals it: `judged` asks the run's judge, or checks
-    only the goal's keywords if there is none; `exact` counts it as not reached and asks no judge at all."""
+    """Rule for an expected response if no text equals it. `judged`: ask the judge; without a judge, the
+    goal's keywords decide, and a goal without keywords stays undecided. `exact`: count the goal as not
+    reached, and ask no judge at all."""
     judge_model: str = ""
     """The model that judges; "": the run's own."""
     num_samples: Annotated[int, Strict()] = Field(default=1, ge=1, le=100)
@@ -132,14 +133,19 @@ class JourneyMetric(BaseModel, ABC):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1].
 
-        The result is not applicable if the case has no journey, or if only a judge can decide.
+        The result is not applicable if the case has no journey, or if only a judge can decide. Except for
+        `JourneySuccess`, it is also not applicable if the journey has no goal that the metric counts.
         """
         return await self.score_with_judge(
             case, run, LiteralTextJudge(knows_only_equal=self.responses == "judged")
         )
 
     async def score_with_judge(self, case: EvalCase, run: CaseRun, judge: TextJudge) -> MetricResult:
-        """Return the score, with `judge` for the texts."""
+        """Return the score, with `judge` for the texts.
+
+        Raises:
+            JudgeError: `judge` asks a model, which returns no verdict.
+        """
         if case.journey is None:
             return NotApplicable("the case has no journey: its source names no goals")
         try:
@@ -165,7 +171,10 @@ class JudgedJourneyMetric:
         return {**self.judge.identity, "prompt": [load_prompt(name).version for name in PROMPTS]}
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]; the result is not applicable if the case has no journey.
+        """Return the score in [0, 1].
+
+        The result is not applicable if the case has no journey. Except for `JourneySuccess`, it is also not
+        applicable if the journey has no goal that the metric counts.
 
         Raises:
             JudgeError: the judge returns no verdict.
@@ -180,7 +189,10 @@ class JudgedJourneyMetric:
 
 
 class JourneySuccess(JourneyMetric):
-    """1.0 when every goal that the order names was reached, each after those before it; else 0.0."""
+    """1.0 when all goals in the journey's order were reached in this order and all checks hold, else 0.0.
+
+    A journey of checks alone scores 0.0.
+    """
 
     @override
     def score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
@@ -260,7 +272,7 @@ class ToolCallPrecision(JourneyMetric):
 
 
 class ToolCallRecall(JourneyMetric):
-    """Share of the goals that ask for a call and were fulfilled, rounded to hundredths."""
+    """Share of the goals of tool calls that were fulfilled, rounded to hundredths."""
 
     reads_texts = False
 

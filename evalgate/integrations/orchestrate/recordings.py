@@ -150,7 +150,7 @@ def _build_tool_result(message: _RecordedMessage) -> ToolResult:
 
 
 def _parse_arguments(value: object) -> JsonObject:
-    """Return the arguments, or {} if they are not a JSON object, as in the original."""
+    """Return the arguments, or {} if they are not a JSON object, as watsonx Orchestrate does."""
     return value if isinstance(value, Mapping) else _parse_object(value)
 
 
@@ -183,9 +183,9 @@ def may_hold_conversations(path: Path) -> bool:
 
 
 def read_conversations(path: Path, shown_as: str) -> EvalSet:
-    """Read a file, or every conversation in a folder or its subfolder `messages`.
+    """Read a file, or every `*.messages.json` in a folder; if there is none, in its subfolder `messages`.
 
-    A case occurs once for each of its runs.
+    The eval set has a case for each file, so that a case occurs once for each of its runs.
 
     Raises:
         InvalidInputError: there is no conversation, or a file is invalid. Lists the problems of all files.

@@ -49,15 +49,17 @@ _NO_FIELDS: JsonObject = dict.fromkeys(
 
 
 class OrchestrateReport:
-    """`summary_metrics.csv` with a row for each run of a case, and messages and metrics of each."""
+    """`summary_metrics.csv` with a row for each run of a case, and files with the messages of each run."""
 
     file_name = "orchestrate"
 
     def render_files(self, record: Record) -> Iterator[tuple[str, str]]:
-        """Yield `<time>/summary_metrics.csv`, and files in `<time>/messages/` for each run of a case.
+        """Yield the path and the text of each file.
 
-        The files of a case with several runs have `.run1`, `.run2`, … in their names; watsonx
-        Orchestrate would overwrite those of the first run.
+        Each run of a case has files in `<time>/messages/`, and `<time>/<case>.metadata.json` if the id of
+        its session is known. The last file is `<time>/summary_metrics.csv`. `<time>` is `results` if the
+        record has no time. The files of a case with several runs have `.run1`, `.run2`, … in their names;
+        watsonx Orchestrate would overwrite the files of the first run.
         """
         # watsonx Orchestrate names its folders by the time: 2026-01-31_12-30-59.
         created_at = record.created_at
@@ -82,7 +84,10 @@ class OrchestrateReport:
 
 
 def _name_files(cases: Sequence[CaseResult]) -> list[str]:
-    """Return a unique file name for each case: its id, after the eval set's id if several cases share it."""
+    """Return a unique file name, without an ending, for each case: the case's id.
+
+    If several cases share the id, it follows the eval set's id. A number makes equal names unique.
+    """
     own = [to_file_name(case.eval_id) for case in cases]
     counts, names = Counter(own), dict[str, None]()
     for case, name in zip(cases, own, strict=True):

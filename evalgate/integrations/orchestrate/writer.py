@@ -1,7 +1,7 @@
 """Writer of cases as datasets of watsonx Orchestrate: one object, or a list if there are several.
 
 If a case has turns but no goals, its goals are built from the turns: the calls in their order, then the
-responses in theirs. The original evaluation can find goals in any other order unfulfilled.
+responses in theirs. watsonx Orchestrate never finds an order fulfilled that has a text before a call.
 """
 
 from collections import Counter
@@ -27,7 +27,8 @@ class OrchestrateWriter:
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
         """Return the file's text, and a list of the data that the format cannot hold.
 
-        The format cannot hold the turn to which a response or call belongs.
+        A case that cannot be written is left out and listed. If goals are built from the turns, the file
+        does not tell the turn to which a call or a response belongs.
 
         Raises:
             InvalidInputError: no case can be written at all.

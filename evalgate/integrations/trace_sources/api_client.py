@@ -66,15 +66,21 @@ class TraceApi(Protocol):
     def iter_rows(
         self, client: "ApiClient", query: TraceQuery, environ: Mapping[str, str]
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield objects that the reader of the tool understands."""
+        """Yield objects that the reader of the tool understands.
+
+        Raises:
+            InvalidInputError: as `ApiClient.get_object`, or the project does not exist.
+        """
         ...
 
 
 class ApiClient:
-    """A connection to one API."""
+    """A session of requests to one API: an asynchronous context manager."""
 
     def __init__(self, name: str, endpoint: str, headers: Mapping[str, str]) -> None:
         """Prepare requests to `endpoint`, the address of the API without a request's path.
+
+        An event loop must be running. `name` names the tool in messages.
 
         Raises:
             InvalidInputError: the address is no HTTP address, or aiohttp is missing.
@@ -106,7 +112,8 @@ class ApiClient:
         """Return the JSON of a GET request. With `missing_ok`, return None if the path does not exist.
 
         Raises:
-            InvalidInputError: the API cannot be reached, refuses the request, or does not answer with JSON.
+            InvalidInputError: the API cannot be reached, refuses the request, or does not answer with JSON
+                of at most 256 MiB.
         """
         return await self._request("GET", path, params, None, missing_ok=missing_ok)
 
@@ -124,6 +131,8 @@ class ApiClient:
     ) -> dict[str, Any]:
         """Return the JSON object that answers a POST request with a JSON body.
 
+        With `missing_ok`, return {} if the path does not exist.
+
         Raises:
             InvalidInputError: as `get_object`.
         """
@@ -140,8 +149,10 @@ class ApiClient:
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the pages of a GET request; `find_cursor` returns the cursor of the next page, or "".
 
+        With `missing_ok`, the only page is {} if the path does not exist.
+
         Raises:
-            InvalidInputError: as `get_object`, and if a cursor is repeated, which would never end.
+            InvalidInputError: as `get_object`, and if a cursor is repeated: the pages would never end.
         """
         cursors = {""}
         cursor = ""
@@ -208,5 +219,5 @@ class ApiClient:
 
 
 def encode_basic_auth(user: str, password: str) -> str:
-    """Return the value of the header `Authorization`."""
+    """Return the value of the header `Authorization` for basic authentication."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()

@@ -31,7 +31,7 @@ class ObservedConversation:
     """A conversation between a user and an agent, as it was recorded."""
 
     key: str
-    """Id of the session, or of the first trace if there is no session."""
+    """Id of the session, or evalgate's name of the case; else the id of the first trace."""
     turns: tuple[CaseTurn, ...]
     trace_ids: tuple[str, ...]
     start: int
@@ -79,9 +79,11 @@ class _Session:
 def build_conversations(
     traces: Sequence[RecordedTrace], *, needs_questions: bool = True
 ) -> tuple[list[ObservedConversation], list[tuple[str, str]]]:
-    """Return the conversations in traces, which are sorted by time, and (id, reason) of unusable traces.
+    """Return the conversations in traces, and (id, reason) of each unusable trace.
 
-    Without `needs_questions`, turns without a recorded message of the user are kept, with "" as the message.
+    `traces` must be sorted by time; the conversations are sorted by time, too. A turn without a recorded
+    message of the user is left out, or kept with "" as the message if `needs_questions` is False. A trace
+    without a turn is unusable.
     """
     sessions: dict[str, _Session] = {}
     by_questions: dict[tuple[str, ...], str] = {}
@@ -108,8 +110,9 @@ def select_whole_traces(
 ) -> tuple[RecordedTrace, ...]:
     """Return the traces that are complete although reading their source failed.
 
-    A complete trace has a root span and no session, of which other traces may be missing. Its id is not in
-    `unfinished`, the ids of the traces in the last object that was read.
+    A complete trace has a root span, or no span at all. It has no session, because other traces of the
+    session may be missing. Its id is not in `unfinished`, the ids of the traces in the last object that was
+    read.
     """
     return tuple(
         trace
@@ -129,7 +132,10 @@ def _find_session_id(trace: RecordedTrace) -> str:
 
 
 def _find_continued(turn: _ObservedTurn, by_questions: dict[tuple[str, ...], str]) -> str:
-    """Return the key of the conversation that a trace continues, by the questions that it repeats; or ""."""
+    """Return the key of the conversation that a trace continues; "" if there is none.
+
+    `turn` is the trace's first turn. The questions that the trace repeats identify the conversation.
+    """
     asked = tuple(each.user.text for each in turn.history)
     if turn.resumes and (key := by_questions.get((*asked, turn.question))):
         return key
@@ -167,7 +173,10 @@ def _build_conversation(key: str, session: _Session) -> ObservedConversation:
 
 
 def _find_error(trace: RecordedTrace) -> str:
-    """Return the error of a root span of the trace, or "": an agent may have handled its tools' errors."""
+    """Return the error of a root span of the trace, or "".
+
+    Errors of other spans do not count, because an agent may have handled the errors of its tools.
+    """
     ids = {span.span_id for span in trace.spans}
     return next((span.error for span in trace.spans if span.error and span.parent_id not in ids), "")
 
@@ -192,7 +201,10 @@ def iter_turns(trace: RecordedTrace) -> Iterator[_ObservedTurn]:
 
 
 def _split_turns(spans: list[Span]) -> list[list[Span]]:
-    """Split the spans where a request adds a question, or where another root has other questions."""
+    """Split the spans where a request adds a question, or where another root has other questions.
+
+    If there are several parts, an agent's span around several turns is in none of them.
+    """
     roots = _find_roots(spans)
     starts: list[int] = []
     asked: list[str] = []
@@ -225,7 +237,11 @@ def _split_turns(spans: list[Span]) -> list[list[Span]]:
 
 
 def _find_edge(spans: list[Span], roots: dict[str, str], start: int) -> int:
-    """Return the begin of a turn's first request, or of its root span if nothing else in it precedes."""
+    """Return the time at which a turn begins; `start` is the time of the turn's first request.
+
+    The time is the begin of the request's root span if no other span below this root began before `start`,
+    else `start`.
+    """
     first = next(span for span in spans if span.start == start)
     root = next((span for span in spans if span.span_id == roots[first.span_id]), first)
     others = any(
@@ -235,7 +251,10 @@ def _find_edge(spans: list[Span], roots: dict[str, str], start: int) -> int:
 
 
 def _find_roots(spans: list[Span]) -> dict[str, str]:
-    """Return the id of each span's topmost recorded ancestor, by span id; any span of a cycle may be it."""
+    """Return the id of each span's topmost recorded ancestor, by span id.
+
+    A span without a recorded parent is its own ancestor. In a cycle, any span may be the ancestor.
+    """
     by_id = {span.span_id: span for span in spans}
     roots: dict[str, str] = {}
     for span in spans:
@@ -276,7 +295,7 @@ def _get_messages(span: Span, name: str) -> list[ChatMessage]:
 
 
 def _list_questions(messages: Sequence[ChatMessage]) -> list[tuple[int, str]]:
-    """Return the index and the text of each message of the user."""
+    """Return the index and the text of each message of the user that has a text."""
     return [
         (index, text)
         for index, message in enumerate(messages)

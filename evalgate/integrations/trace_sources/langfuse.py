@@ -48,7 +48,7 @@ class LangfuseReader:
     """Reader of traces (with or without observations), observations and scores."""
 
     def matches_row(self, row: Mapping[str, Any]) -> bool:
-        """Return True if the object has the keys of a trace or of an observation."""
+        """Return True if the object has the keys of a trace or an observation, or `evalgate_scores`."""
         if "evalgate_scores" in row:
             return True
         if ("traceId" in row or "trace_id" in row) and str(row.get("type")).upper() in _TYPES:
@@ -56,7 +56,10 @@ class LangfuseReader:
         return "id" in row and "timestamp" in row and bool(_TRACE_KEYS & row.keys())
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
-        """Return the spans of the observations, and the facts about the trace."""
+        """Return the spans of the object's observations, and the facts about its trace.
+
+        An observation that is no root has no facts. `evalgate_scores` are facts without a span.
+        """
         if "evalgate_scores" in row:
             scores = {"scores": row["evalgate_scores"]}
             yield TraceInfo(get_text(row, "traceId"), feedback=dict(_iter_scores(scores)))
@@ -168,7 +171,11 @@ class LangfuseApi:
         query: TraceQuery,
         environ: Mapping[str, str],  # noqa: ARG002
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield observations, or an older server's traces. `query.filter` is a list of tags with commas."""
+        """Yield observations, then the scores; if there are no observations, the traces of the older API.
+
+        `query.filter` holds tags with commas between them; a trace must have all of them. `query.project`
+        is not used.
+        """
         ids = await _list_trace_ids(client, query)
         if not ids:  # also where the server has not moved its older traces
             async for trace in _iter_traces(client, query, missing_ok=ids is not None):
@@ -186,7 +193,7 @@ class LangfuseApi:
 
 
 async def _list_trace_ids(client: ApiClient, query: TraceQuery) -> list[str] | None:
-    """Return the ids of the newest traces; None if the server is older than Langfuse 4."""
+    """Return the ids of the newest traces, at most `query.limit`; None if Langfuse is older than 4."""
     params = [("fields", "core"), ("isRootObservation", "true")]
     params.append(("limit", str(min(_OBSERVATIONS_PER_PAGE, query.limit))))
     if query.since:
@@ -229,7 +236,10 @@ async def _iter_trace_scores(client: ApiClient, ids: list[str]) -> AsyncIterator
 async def _iter_traces(
     client: ApiClient, query: TraceQuery, *, missing_ok: bool
 ) -> AsyncIterator[Mapping[str, Any]]:
-    """Yield the traces of a server older than Langfuse 4, the newest first."""
+    """Yield the traces of the API from before Langfuse 4, the newest first.
+
+    With `missing_ok`, there are none if the server lacks this API.
+    """
     params = [("limit", str(min(_PAGE, query.limit))), ("orderBy", "timestamp.desc")]
     if query.since:
         params.append(("fromTimestamp", query.since.isoformat()))

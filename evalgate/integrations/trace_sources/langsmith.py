@@ -26,7 +26,7 @@ _FIELDS = (
 
 
 class LangSmithReader:
-    """Reader of runs."""
+    """Reader of LangSmith's runs."""
 
     def matches_row(self, row: Mapping[str, Any]) -> bool:
         """Return True if the object has the keys of a run."""
@@ -118,7 +118,11 @@ class LangSmithApi:
     async def iter_rows(
         self, client: ApiClient, query: TraceQuery, environ: Mapping[str, str]
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the runs of the newest traces. `query.filter` is an expression in LangSmith's language."""
+        """Yield the runs of the newest traces. `query.filter` is an expression in LangSmith's language.
+
+        Raises:
+            InvalidInputError: there is no such project, or the API fails.
+        """
         name = query.project or environ.get("LANGSMITH_PROJECT") or "default"
         projects = await client.get_json("/api/v1/sessions", {"name": name})
         listed = projects if isinstance(projects, list) else []

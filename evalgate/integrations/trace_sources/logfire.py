@@ -19,14 +19,14 @@ _COLUMNS = (
 )
 _MOST_ROWS = 10_000
 _EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
-"""Begin of a query without one, which the API requires; Logfire's own client has the same."""
+"""Begin of the time range of a query without `since`, as in Logfire's own client: the API requires one."""
 _LONGEST_TRACE = timedelta(days=1)
 _REGION = re.compile(r"pylf_v\d+_(us|eu)_")
 _TRACES_PER_QUERY = 50
 
 
 class LogfireReader:
-    """Reader of rows."""
+    """Reader of rows of the table `records`."""
 
     def matches_row(self, row: Mapping[str, Any]) -> bool:
         """Return True if the object has the columns of a record."""
@@ -74,7 +74,7 @@ class LogfireApi:
     variables = ("LOGFIRE_BASE_URL", "LOGFIRE_READ_TOKEN")
 
     def get_default_endpoint(self, environ: Mapping[str, str]) -> str:
-        """Return the address of the region that the token names: `pylf_v1_eu_…` is of the EU."""
+        """Return the address of the region in the token: `pylf_v1_eu_…` is of the EU; else of the US."""
         region = _REGION.match(environ.get("LOGFIRE_READ_TOKEN") or "")
         return f"https://logfire-{region[1] if region else 'us'}.pydantic.dev"
 
@@ -95,7 +95,10 @@ class LogfireApi:
         query: TraceQuery,
         environ: Mapping[str, str],  # noqa: ARG002
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the rows. `query.filter` is a condition in SQL on `records`."""
+        """Yield the rows of the newest traces. `query.filter` is a condition in SQL on `records`.
+
+        `query.project` is not used.
+        """
         where = "attributes ? 'gen_ai.operation.name' or attributes ? 'gen_ai.request.model'"
         more = f" and ({query.filter})" if query.filter else ""
         # The condition is SQL of the user, who may read all of the project; the ids are alphanumeric.

@@ -30,7 +30,11 @@ class OtlpReader:
         return "resourceSpans" in row
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
-        """Return the spans of an export request."""
+        """Return the spans of an export request.
+
+        Raises:
+            ValueError: the object is no export request; the text is the rest of a sentence.
+        """
         try:
             return read_otlp_json(dict(row))
         except InvalidOtlpError as error:
@@ -45,7 +49,7 @@ class JaegerReader:
         return is_jaeger(dict(row)) or ("traceID" in row and isinstance(row.get("spans"), list))
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
-        """Return the spans of all traces in the object."""
+        """Return the spans of all traces in the object, and the URL of a trace that `JaegerApi` fetched."""
         yield from read_jaeger_spans(dict(row) if is_jaeger(dict(row)) else {"data": [row]})
         if url := get_text(row, "evalgate_url"):
             yield TraceInfo(get_text(row, "traceID"), url=url)
@@ -95,7 +99,7 @@ class JaegerApi:
         query: TraceQuery,
         environ: Mapping[str, str],  # noqa: ARG002
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the query's only answer."""
+        """Yield each trace of the query's only answer. `query.filter` is Jaeger's parameter `tags`."""
         found: dict[str, str] = {"service": query.project, "limit": str(query.limit)}
         if query.since:
             found["start"] = str(int(query.since.timestamp() * 1e6))
@@ -155,7 +159,10 @@ def _strip_id(text: str) -> str:
 def flatten_attributes(
     found: Mapping[str, Any], prefix: str = "", depth: int = 0
 ) -> Iterable[tuple[str, Any]]:
-    """Yield nested attributes under dotted names, and each object under its own name too."""
+    """Yield nested attributes under dotted names, and each object under its own name too.
+
+    At most six levels of objects are divided; `depth` counts them in the recursion.
+    """
     for key, value in found.items():
         name = f"{prefix}{key}"
         yield name, value

@@ -51,7 +51,10 @@ class PhoenixApi:
     async def iter_rows(
         self, client: ApiClient, query: TraceQuery, environ: Mapping[str, str]
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield spans until those of the newest traces are complete, then their annotations."""
+        """Yield spans until the newest `query.limit` traces are complete, then the spans' annotations.
+
+        Some of the spans may be of older traces. `query.filter` is not used.
+        """
         name = query.project or environ.get("PHOENIX_PROJECT_NAME") or "default"
         project = quote(name, safe="")
         about = get_dict(await client.get_object(f"/v1/projects/{project}", {}), "data")
@@ -76,7 +79,11 @@ class PhoenixApi:
 
 
 def _has_older_only(page: Mapping[str, Any], traces: Mapping[str, str], limit: int) -> bool:
-    """Return True if no span of a page is of the `limit` newest traces; their spans may be interleaved."""
+    """Return True if no span of a page is of the `limit` newest traces.
+
+    `traces` holds the trace id of each span so far, by span id, the newest first. Spans of several traces
+    may alternate, so that the number of traces alone does not tell whether they are complete.
+    """
     newest = set(list(dict.fromkeys(traces.values()))[:limit])
     spans = [each for each in get_list(page, "data") if isinstance(each, dict)]
     return not any(get_text(get_dict(span, "context"), "trace_id") in newest for span in spans)

@@ -21,7 +21,7 @@ _LONG = 3
 
 
 def is_disliked(feedback: Feedback) -> bool:
-    """Return True if a score is 0 or below, or a label such as `thumbs_down`."""
+    """Return True if a score is 0 or below, or a label is negative, such as `thumbs_down`."""
     return any(value.lower() in _BAD if isinstance(value, str) else value <= 0 for value in feedback.values())
 
 
@@ -47,10 +47,11 @@ def list_traits(conversation: ObservedConversation) -> tuple[Trait, ...]:
 def drop_repeats(
     found: Iterable[ObservedConversation], is_known: Callable[[ObservedConversation], bool]
 ) -> list[ObservedConversation]:
-    """Return the conversations in order of time, one for each set of questions, calls and answers.
+    """Return the conversations in order of time, one for each sequence of questions, calls and answers.
 
-    Of equal conversations, one from an earlier import (`is_known`) is preferred, so that later feedback
-    does not bring a case back; then one with more traits, so that no error or feedback is lost.
+    Of results and of messages before a response, only the place counts. Of equal conversations, one from an
+    earlier import (`is_known`) is preferred, so that later feedback does not bring a case back. Then the
+    one with the most traits is preferred, so that no error or feedback is lost.
     """
     best: dict[str, tuple[tuple[bool, int], ObservedConversation]] = {}
     for each in found:
@@ -73,7 +74,10 @@ def drop_repeats(
 
 
 def limit_per_path(found: Sequence[ObservedConversation], most: int) -> list[ObservedConversation]:
-    """Return the conversations, limited to the newest `most` of each sequence of called tools."""
+    """Return the conversations, but of each tool path only the newest `most`.
+
+    `found` must be sorted by time.
+    """
     left: dict[object, int] = defaultdict(lambda: most)
     kept = []
     for each in reversed(found):

@@ -55,6 +55,8 @@ _MOST_PROBLEMS = 20
 def read_trace_file(path: Path, shown_as: str) -> TraceBatch:
     """Read a file of traces: JSON, JSON lines, CSV, Parquet or OTLP in Protobuf.
 
+    If a part of the file can be read, the other parts are `problems` of the batch.
+
     Raises:
         InvalidInputError: the file cannot be read, or holds nothing that a reader recognises.
     """
@@ -82,11 +84,14 @@ def read_trace_file(path: Path, shown_as: str) -> TraceBatch:
 async def fetch_traces(
     name: str, query: TraceQuery, environ: Mapping[str, str], endpoint: str | None = None
 ) -> TraceBatch:
-    """Fetch traces from the API of tool `name`; `endpoint` overrides the address in `environ`.
+    """Fetch the newest traces, at most `query.limit`, from the API of the tool `name`, a key of `APIS`.
+
+    `endpoint` overrides the address in `environ`. If the API fails after the first complete trace, the
+    batch has the complete traces, and the error as its `failure`.
 
     Raises:
-        InvalidInputError: a key is missing, or the API failed before the first complete trace. If it fails
-            later, the batch has the complete traces, and the error as its `failure`.
+        InvalidInputError: a key is missing, the address is no HTTP address, aiohttp is missing, or the API
+            failed before the first complete trace.
     """
     api, reader = APIS[name], READERS[name]
     named = (environ.get(each) for each in api.variables if each.endswith(("HOST", "URL", "ENDPOINT")))
@@ -119,7 +124,13 @@ async def fetch_traces(
 def _iter_file_rows(
     path: Path, shown_as: str, problems: list[Problem]
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield (line, object) for each object of a file; add unreadable parts to `problems`."""
+    """Yield (line, object) for each object of a file; add unreadable parts to `problems`.
+
+    For Parquet, the number of the row takes the place of the line.
+
+    Raises:
+        InvalidInputError: nothing in the file can be read.
+    """
     if path.suffix.lower() == ".parquet":
         yield from enumerate(_read_parquet(path, shown_as), 1)
         return
@@ -235,7 +246,11 @@ def _find_row_lines(text: str) -> Iterator[int]:
 def _iter_objects(
     found: object, depth: int, place: Problem, problems: list[Problem]
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects that a reader knows, within lists and the containers of APIs."""
+    """Yield the objects in `found`: within lists, tables by column, and the containers of APIs.
+
+    An object that no reader knows is yielded, too. Values that are no objects are added to `problems`, with
+    the file and line of `place`. `depth` is the number of lists and containers around `found`.
+    """
     if isinstance(found, list) and depth < _DEEPEST:
         for item in found:
             yield from _iter_objects(item, depth + 1, place, problems)

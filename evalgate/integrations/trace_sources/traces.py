@@ -40,14 +40,14 @@ TraceItem: TypeAlias = Span | TraceInfo
 
 @frozen
 class RecordedTrace:
-    """The spans of one trace."""
+    """The spans of one trace, and the facts about the trace."""
 
     info: TraceInfo
     spans: tuple[Span, ...]
 
     @property
     def start(self) -> int:
-        """Return the begin in nanoseconds since the epoch; 0 if there is no span."""
+        """Return the begin of the first span, else of `info`: nanoseconds since the epoch, 0 if unknown."""
         return min((span.start for span in self.spans if span.start), default=self.info.start)
 
 
@@ -75,7 +75,7 @@ class TraceBatch:
     problems: tuple[Problem, ...] = ()
     """Parts of the source that could not be read."""
     rows: int = 0
-    """Objects that were read."""
+    """Number of objects that were read; from an API, unreadable objects count, too."""
     failure: str = ""
     """Error that ended the reading before the last object; "" if all objects were read."""
 
@@ -118,8 +118,8 @@ _FRACTION = re.compile(r"\.(\d{6})\d+")
 def parse_time(found: object) -> int:
     """Return a moment in nanoseconds since the epoch; 0 if it is not known.
 
-    `found` is ISO 8601 (UTC if it has no zone), or a number of nanoseconds, microseconds, milliseconds or
-    seconds, told apart by its size.
+    `found` is a `datetime`, a text in ISO 8601 (UTC if it has no zone), or a number of nanoseconds,
+    microseconds, milliseconds or seconds, told apart by its size.
     """
     if isinstance(found, datetime):
         return int(found.timestamp() * 1e6) * 1000
@@ -141,7 +141,7 @@ def parse_time(found: object) -> int:
 
 
 def get_text(row: Mapping[str, Any], *names: str) -> str:
-    """Return the first of the named values that is a text or a number, as text; "" if none is."""
+    """Return the first named value that is an integer or a text other than "", as text; "" if none is."""
     for name in names:
         value = row.get(name)
         if isinstance(value, str) and value:
@@ -162,5 +162,5 @@ def get_dict(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def filter_texts(values: Iterable[object]) -> Iterator[str]:
-    """Yield the texts that are not empty."""
+    """Yield the texts among `values` that are not blank."""
     yield from (value for value in values if isinstance(value, str) and value.strip())

@@ -67,7 +67,8 @@ class Moment:
 def is_same_moment(one: Moment, other: Moment) -> bool:
     """Return True if two moments are equal.
 
-    A missing time equals midnight, and the weekday of a full date is ignored.
+    A missing time equals midnight, and the weekday of a full date is ignored. Full dates with an offset are
+    compared in UTC.
     """
     return _normalize_moment(one) == _normalize_moment(other)
 
@@ -90,7 +91,10 @@ def _normalize_moment(moment: Moment) -> Moment:
 
 
 def parse_moment(text: str) -> Moment | None:
-    """Parse the date or time in `text`; return None if it holds anything else."""
+    """Parse the date or time in `text`.
+
+    Return None if there is none, if it does not exist, or if the text also holds anything else.
+    """
     rest = text.strip().lower()
     rest = re.sub(r"(?<=\d)t(?=\d{1,2}:)", " ", rest)
     rest = _COMPACT_TIME.sub(lambda found: f" {found[1]}:{found[2]}:{found[3] or '00'}", rest)
@@ -171,7 +175,11 @@ def _find_name_index(word: str, short: tuple[str, ...], full: tuple[str, ...] | 
 
 
 def _add_numbers(moment: Moment, numbers: list[str]) -> Moment | None:
-    """Return `moment` with the day or year (or both) next to a month's name; None if they do not fit."""
+    """Return `moment` with `numbers` as its day and year; None if a number fits neither.
+
+    The first number up to 31 of at most two digits is the day. Another number of two or four digits is the
+    year.
+    """
     for number in numbers:
         is_day = len(number) <= 2 and int(number) <= 31
         if is_day and moment.day is None:
@@ -215,10 +223,10 @@ _WORD = re.compile(r"\w+")
 
 
 def normalize_value(value: object) -> object:
-    """Return a form that is equal for values that differ only in case, number format or order of lists.
+    """Return a form that ignores the case of texts, the format of numbers and the order of lists.
 
-    Whole numbers stay exact, however long they are. The original converts digits in a text to a float, so
-    that ids which differ only in their 17th digit are equal there.
+    Keys keep their case. Whole numbers stay exact, however long they are. watsonx Orchestrate converts
+    digits in a text to a float, so that ids which differ only in their 17th digit are equal there.
     """
     if isinstance(value, Mapping):
         return {str(key): normalize_value(item) for key, item in value.items()}
@@ -258,7 +266,10 @@ _WORD_OF_DIGITS = re.compile(r"\d")
 
 
 def compare_as_date_or_number(actual: object, expected: object) -> bool | None:
-    """Compare two numbers within 0.001, or two dates; return None if they are neither."""
+    """Compare two numbers within 0.001, or two dates; return None for all other pairs of values.
+
+    Numbers and dates may be written as texts.
+    """
     numbers = _to_float(actual), _to_float(expected)
     if numbers[0] is not None and numbers[1] is not None:
         return abs(numbers[0] - numbers[1]) <= _TOLERANCE
@@ -281,7 +292,8 @@ def _to_float(value: object) -> float | None:
 def is_similar(actual: object, expected: object) -> bool:
     """Return True if two numbers or dates are equal, or two texts share 0.8 of their words or more.
 
-    The share is Dice's coefficient. Numbers may differ by 0.001.
+    The share is Dice's coefficient. Numbers may differ by 0.001. Other values are compared as texts of
+    JSON. If a text has no word, the values must be equal after `normalize_value`.
     """
     if (found := compare_as_date_or_number(actual, expected)) is not None:
         return found
@@ -307,7 +319,8 @@ _LONGEST_VALUE = 60
 def find_argument_mismatch(goal: Goal, actual: JsonObject) -> str:
     """Describe the first argument that differs from the goal; return "" if the call matches.
 
-    Arguments that the goal does not name may have any value.
+    Arguments that the goal does not name may have any value. A goal with `args` None allows no argument at
+    all.
     """
     # No `args`, or null, allows no argument; `{}` allows any.
     if goal.args is None:

@@ -38,7 +38,7 @@ class TextJudge(Protocol):
     """A judge of texts. Its methods return None if the judge cannot decide."""
 
     async def holds_keywords(self, keywords: Sequence[str], text: str) -> bool | None:
-        """Return True if all of `keywords`, at least one, occur in `text`."""
+        """Return True if all of `keywords` occur in `text`. There must be at least one keyword."""
         ...
 
     async def matches_text(self, expected: str, text: str) -> bool | None:
@@ -202,7 +202,7 @@ class ToolCallReport:
 
     @property
     def recall(self) -> float | None:
-        """Return the share of expected goals that were reached, rounded to hundredths as in the original.
+        """Return the share of the goals of tool calls that were reached, rounded to hundredths.
 
         None if no goal asks for a call.
         """
@@ -210,14 +210,17 @@ class ToolCallReport:
 
     @property
     def precision(self) -> float | None:
-        """Return the share of calls that fulfilled a goal, in hundredths; None if no goal asks for a call."""
+        """Return the share of the calls that fulfilled a goal, rounded to hundredths.
+
+        0.0 if the agent made no call; None if no goal asks for a call.
+        """
         if not self.expected:
             return None
         return round(len(self.reached) / self.total, 2) if self.total else 0.0
 
     @property
     def details(self) -> JsonObject:
-        """Return the counts, under the names of the original."""
+        """Return the counts, with the key names of watsonx Orchestrate's evaluation framework."""
         return {
             "expected_tool_calls": self.expected,
             "total_tool_calls": self.total,
@@ -230,7 +233,7 @@ class ToolCallReport:
 
     @property
     def reason(self) -> str:
-        """Return the first defect, or "" if every call was right and none is missing."""
+        """Return the first defect, or "" if every call fulfilled a goal and no call is missing."""
         if self.missed:
             return f"`{self.missed[0]}` was not called"
         if self.wrong:
@@ -353,9 +356,10 @@ class JourneyOutcome:
             yield "a check does not hold"
 
     def compute_completion(self) -> float | None:
-        """Return the share of expected goals that were reached, in hundredths; None if there are none.
+        """Return the share of the goals that were reached, rounded to hundredths.
 
-        Order does not count.
+        The goals are those of calls, texts, widgets and checks; None if there are none. Order does not
+        count. Goals that only a judge can decide count as not reached.
         """
         others = len(self.texts) + self.widgets_expected + len(self.checks)
         # Without other goals the original takes the recall, which may be undefined.
@@ -381,7 +385,12 @@ class JourneyOutcome:
 async def evaluate_journey(
     case: EvalCase, run: CaseRun, journey: Journey, judge: TextJudge
 ) -> JourneyOutcome:
-    """Compare a run's whole conversation with the journey's goals."""
+    """Compare a run's whole conversation with the journey's goals.
+
+    Raises:
+        RecursionError: arguments of a tool call are nested too deep.
+        JudgeError: `judge` asks a model, which returns no verdict.
+    """
     conversation = build_conversation(case, run)
     interactions = get_goals(journey, "interaction")
     # First what needs no judge: arguments that nest too deep end the evaluation before a model is paid.
