@@ -43,7 +43,10 @@ _TREES = ("onlyTree", "ignoreTree", "numberTolerance")
 
 
 def parse_tool_mocks(given: object, turn: int) -> Iterator[ToolMock]:
-    """Yield the mocks of the turn at index `turn`. The first mock that matches a call answers the call."""
+    """Yield the mocks in `given`, the `toolMock` of the turn at index `turn`.
+
+    The first mock that matches a call answers the call.
+    """
     rules = given.get("actual") if isinstance(given, Mapping) else None
     for rule in rules if isinstance(rules, list) else ():
         if isinstance(rule, Mapping) and isinstance(rule.get("name"), str) and rule["name"]:
@@ -127,8 +130,9 @@ class _Scenario(TrpcModel):
     def to_scenario(self) -> Scenario:
         """Convert to evalgate's scenario.
 
-        A limit of 0 means no limit. With a positive limit and no stop signal, only the limit ends the
-        conversation. Otherwise the run's settings replace a missing stop signal or limit.
+        A limit of 0 becomes -1: the conversation has no limit. A missing or invalid limit becomes None: the
+        run's limit holds. A missing or blank stop signal becomes "" with a positive limit: only the limit
+        ends the conversation. Otherwise it becomes None: the run's stop signal holds.
         """
         limit = self.max_allowed_invocations
         is_limited = type(limit) is int and limit >= 0
@@ -285,8 +289,8 @@ _USER_ROLES = frozenset({"", "user"})
 def parse_common_case(raw: object, line: int) -> EvalCase | None:
     """Build a common case without pydantic in a third of the time; return None for any other case.
 
-    Common cases, which are nearly all, hold only today's keys, texts, calls and a session. The models read
-    all others, and report errors.
+    Nearly all cases are common: they hold only today's keys, texts, calls and a session. The pydantic
+    models read the other cases and report errors.
     """
     try:
         case = require_members(raw, _CASE_KEYS)

@@ -45,7 +45,15 @@ class TrpcEditor:
         return set_key(file, find_key_in_any_case(value, "evalCases"), list(cases))
 
     def edit_case(self, raw: JsonObject, old: EvalCase, new: EvalCase) -> JsonObject:
-        """Return the decoded case with the changes from `old` to `new`."""
+        """Return the decoded case with the changes from `old` to `new`.
+
+        Only changes of the id, turns, scenario, session state and rubrics are written. A scenario that
+        `new` lacks stays.
+
+        Raises:
+            InvalidInputError: the case is a trace, and the change is of a message of the user, adds a turn,
+                or is of expectations that the trace lacks.
+        """
         edited: dict[str, Any] = dict(raw)
         if new.eval_id != old.eval_id:
             edited[find_key_in_any_case(raw, "evalId")] = new.eval_id

@@ -75,7 +75,7 @@ class TrpcModel(BaseModel):
 
     @classmethod
     def older_keys(cls) -> Mapping[str, object]:
-        """Return the keys that `convert_older_shape` reads, each with the model of its value."""
+        """Return the keys that only `convert_older_shape` reads, each with the model of its value."""
         return {}
 
 
@@ -219,7 +219,7 @@ class TrpcInvocation(TrpcModel):
         }
 
     def to_reply(self) -> Reply:
-        """Convert to the agent's reply, with each result right after its call."""
+        """Convert to the agent's reply: each result right after its call, and messages after all calls."""
         calls = build_tool_events([(tool.id, tool.name, tool.arguments, tool.result) for tool in self.tools])
         messages = [message.to_message() for message in self.intermediate_responses]
         response = self.final_response

@@ -66,7 +66,11 @@ def dump_compact_json(value: object, *, for_html: bool = False) -> str:
 
 
 def dump_indented_json(value: object) -> str:
-    """Return JSON over several lines, indented by two blanks a level and escaped for HTML."""
+    """Return JSON over several lines, indented by two blanks a level and escaped for HTML.
+
+    Raises:
+        RecursionError: the value nests too deep.
+    """
     lines: list[str] = [""]
     # Not `json.dumps` with an indentation: it writes numbers in Python's way, and keys in their own order.
     depth, opened = 0, ""
@@ -88,7 +92,7 @@ def dump_indented_json(value: object) -> str:
 def dump_go_struct(members: Iterable[tuple[str, object]], *, for_html: bool = False) -> RawJson:
     """Return a JSON object with its keys in the given order, as Go writes a struct.
 
-    See `dump_compact_json` for the values.
+    See `dump_compact_json` for the values, `for_html`, and the error that is raised.
     """
     found = (f'"{name}":{dump_compact_json(value, for_html=for_html)}' for name, value in members)
     return RawJson(f"{{{','.join(found)}}}")
@@ -130,7 +134,7 @@ def _iter_members(value: Mapping[object, object], escaped: Mapping[int, str]) ->
 def format_go_number(value: float) -> str:
     """Return the shortest digits for `value`, with an exponent only below 1e-6 and from 1e21 on.
 
-    NaN and the infinities are `null`.
+    NaN and the infinities are `null`. An integer beyond a double keeps all its digits.
     """
     try:
         value = float(value)
@@ -149,7 +153,7 @@ def format_go_number(value: float) -> str:
 
 
 def truncate_text(text: str) -> str:
-    """Return `text`, shortened to fit a message."""
+    """Return `text`, shortened to 200 characters to fit a message."""
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 

@@ -82,7 +82,10 @@ def parse_trpc_criteria(
 
 
 def find_criterion_position(document: ConfigDocument, location: Location) -> tuple[int, int]:
-    """Return line and column of a location in a criterion, given as ("criteria", name, key, …)."""
+    """Return line and column of a location in a criterion, given as ("criteria", name, key, …).
+
+    (1, 1) if the file has no metric of that name.
+    """
     items = document.value if isinstance(document.value, list) else []
     for index, item in enumerate(items):
         if location[1:2] == (get_member(item, "metricName"),):

@@ -1,6 +1,7 @@
 """Write results as tRPC-Agent-Go's result manager names and writes them (August 2026).
 
-The folder is the manager's base folder: `<app>/<result id>.evalset_result.json`, one for each eval set.
+The report's folder serves as the manager's base folder. It has one file for each eval set:
+`<app>/<result id>.evalset_result.json`.
 """
 
 import json
@@ -46,7 +47,10 @@ class TrpcReport:
     file_name = "trpc"
 
     def render_files(self, record: Record) -> Iterator[tuple[str, str]]:
-        """Yield `<app>/<app>_<eval set>_<uuid>.evalset_result.json` for each eval set."""
+        """Yield the path and the text of one file for each eval set.
+
+        The path is `<app>/<app>_<eval set>_<uuid>.evalset_result.json`.
+        """
         app = record.agent.app_name
         for result in build_eval_set_results(record, app):
             name = to_file_name(str(result["evalSetResultId"]), 200)
@@ -95,7 +99,7 @@ def _build_case_result(case: CaseResult, run: RunResult, criteria: _Criteria) ->
 
 
 def _decide_status(run: RunResult) -> str:
-    """Return the status of a run: `failed` if the agent did not answer, as in tRPC-Agent-Go."""
+    """Return the status of a run: `failed` if the agent crashed or timed out, as in tRPC-Agent-Go."""
     if run.outcome in AGENT_FAULT_OUTCOMES:
         return _FAILED
     return _STATUSES.get(decide_status([run], run.metrics), _NOT_EVALUATED)
@@ -137,7 +141,10 @@ def _build_metric_result(
 
 
 def build_summary(results: Sequence[JsonObject]) -> JsonObject:
-    """Return the JSON of `EvalSetResultSummary` over the results of all runs, {} without a result."""
+    """Return the JSON of `EvalSetResultSummary` for the results of all runs of an eval set.
+
+    {} if there is no result.
+    """
     by_run, by_case = _group(results, "runId"), _group(results, "evalId")
     if not by_run:
         return {}
@@ -169,7 +176,11 @@ def _group(results: Iterable[JsonObject], key: str) -> dict[Any, list[dict[str, 
 
 
 def _decide_case_status(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return a case's status: its only run's, FAILED after a crash, or else by the mean of each metric."""
+    """Return the status of a case from the results of its runs.
+
+    With a single run, it is the status of this run. With several, it is FAILED if a run has an error
+    message, else it is decided by the mean of each metric.
+    """
     if len(results) == 1:
         return str(results[0]["finalEvalStatus"])
     if any(each.get("errorMessage") for each in results):

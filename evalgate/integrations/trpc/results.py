@@ -18,16 +18,16 @@ class TrpcResultsFormat:
     """The recorded conversations in a results file."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True for an object with the results of cases.
+        """Return True for an object with the results of cases, or for such an object as one JSON text.
 
-        The first release wrote the object as one JSON text.
+        The first release of tRPC-Agent-Go wrote the text.
         """
         return isinstance(get_member(_decode_nested(document.value), "evalCaseResults"), list)
 
     def read_results(self, document: Document) -> Record:
         """Read the conversations, with the runs of a case in order.
 
-        A run that failed before it was scored counts as crashed.
+        A run without a recorded turn counts as crashed.
 
         Raises:
             InvalidInputError: with every problem of the file.

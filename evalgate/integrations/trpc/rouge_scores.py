@@ -79,7 +79,7 @@ class _Token:
 
     @property
     def word(self) -> str:
-        """Return the token in lower case, without commas and a period at its end."""
+        """Return the token in lower case, without any comma and without a period at its end."""
         return self.text.lower().replace(",", "").removesuffix(".")
 
     @property
@@ -125,9 +125,10 @@ def _classify_token(token: _Token) -> None:
 
 
 def _reclassify_token(token: _Token, following: _Token) -> None:
-    """Adjust the marks of a token with a period by the next word.
+    """Adjust the marks of a token with a period by the next token.
 
-    The period may belong to an abbreviation, an initial or a number.
+    The period may belong to an abbreviation, an initial or a number. If both tokens are lone periods,
+    neither is a break.
     """
     starts = _starts_sentence(following)
     is_open = token.is_abbreviation or _ELLIPSIS.search(token.text) is not None
@@ -262,7 +263,10 @@ def _score_summary(expected: Sequence[Sequence[str]], actual: Sequence[Sequence[
 
 
 def _find_lcs_indices(expected: Sequence[str], actual: Sequence[str]) -> list[int]:
-    """Return indices into `expected` of one longest common subsequence, as the reference package finds it."""
+    """Return the indices in `expected` of one longest common subsequence, the last index first.
+
+    The subsequence is the one that the reference package finds.
+    """
     table = [[0] * (len(actual) + 1)]
     for word in expected:
         above, row = table[-1], [0]

@@ -1,8 +1,7 @@
 """tRPC-Agent-Go's criteria for a text and for a JSON value, as its `.metrics.json` files hold them.
 
-`find_mismatch` returns "" when the criterion is met, else the reason, in the words of the original. An
-unknown strategy or an invalid pattern is a mismatch, not an error: that is the original's rule, and it never
-passes.
+`find_mismatch` returns "" when the criterion is met, else the reason, in tRPC-Agent-Go's words. An unknown
+strategy or an invalid pattern is a mismatch, not an error, as in tRPC-Agent-Go.
 """
 
 import inspect
@@ -37,7 +36,10 @@ BOUND: Mapping[str, object] = {"bound": True}
 
 
 class GoModel(BaseModel):
-    """A model that reads keys as Go does, in any case, and in snake_case. Null counts as absent."""
+    """A model that reads keys as Go does, in any case, and in snake_case.
+
+    Null counts as absent. Unknown keys are refused, although Go ignores them.
+    """
 
     # Go ignores unknown keys. Here they are refused, because a misspelt strategy would compare nothing and
     # pass.
@@ -57,10 +59,10 @@ class GoModel(BaseModel):
 
 
 def refuse_registered_name(name: str, info: ValidationInfo) -> str:
-    """Return `name`, the name of registered Go code, unless the criterion is about to be used.
+    """Return `name`, the name of code that a Go program has registered; "" if there is none.
 
     Raises:
-        ValueError: a name is given, and the criterion is about to be used.
+        ValueError: `name` is not "", and the validation context is `BOUND`: evalgate cannot call Go code.
     """
     if name and info.context is BOUND:
         raise ValueError(f"names {name!r}, which is code of a Go program: evalgate cannot call it")
@@ -92,7 +94,7 @@ def describe_comparison(
 ) -> str:
     """Return "" if a function of the user finds that two values match, else the reason.
 
-    As in the original, an exception of the function is a mismatch with the exception's text as the reason.
+    As in tRPC-Agent-Go, an error in the function is a mismatch, with the exception's text as the reason.
 
     Args:
         compare: The function.
@@ -178,6 +180,7 @@ class TextCriterion(GoModel):
 
         Raises:
             RegexEngineMissingError: a pattern has to be read and `google-re2` is not installed.
+            ComparerResultError: `compare` returned no bool.
         """
         if self.ignore:
             return ""
@@ -228,7 +231,9 @@ class JsonCriterion(GoModel):
     schema_: Any = Field(default=None, alias="schema")
     compare_name: str = Field(default="", alias="compareName")
     compare: Callable[[Any, Any], object] | None = Field(default=None, exclude=True, repr=False)
-    """As that of `TextCriterion`."""
+    """Function that decides in the place of all rules but `ignore`; only Python code can set it.
+
+    Two trees at once are a mismatch all the same."""
 
     _is_available = field_validator("compare_name")(refuse_registered_name)
 
@@ -246,6 +251,11 @@ class JsonCriterion(GoModel):
         """Return the reason why the values do not match, or "" if they do.
 
         If `valid` is set and the actual value is a text, this text must be JSON.
+
+        Raises:
+            ComparerResultError: `compare` returned no bool.
+            SchemaValidatorMissingError: there is a schema, and `jsonschema` is not installed.
+            RecursionError: the values nest too deep.
         """
         if self.ignore:
             return ""
@@ -263,8 +273,13 @@ class JsonCriterion(GoModel):
     def find_text_mismatch(self, actual: str, expected: str) -> str:
         """Return the reason why two texts with JSON do not match, or "" if they do.
 
-        With `ignore`, neither text has to be JSON. With the strategy `skip`, the expected text need not be
-        JSON, and the actual text only if `valid` or a schema is set.
+        With `ignore`, neither text has to be JSON. With the strategy `skip` and without `compare`, the
+        expected text need not be JSON, and the actual text only if `valid` or a schema is set.
+
+        Raises:
+            ComparerResultError: `compare` returned no bool.
+            SchemaValidatorMissingError: there is a schema, and `jsonschema` is not installed.
+            RecursionError: the values nest too deep.
         """
         if self.ignore:
             return ""

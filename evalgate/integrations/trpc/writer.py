@@ -36,7 +36,7 @@ class ToolCallPairs:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Return the calls' original ids if all are present and unique, else their numbers from 1."""
+        """Return the calls' own ids if all are present and unique, else the calls' numbers from 1."""
         own = [call.id for call, _ in self.pairs if call.id]
         if len(own) == len(set(own)) == len(self.pairs):
             return tuple(own)
@@ -44,7 +44,11 @@ class ToolCallPairs:
 
 
 def match_tool_results(reply: Reply) -> ToolCallPairs:
-    """Match each call with the first result, before or after it, that has its id, else its name."""
+    """Match each call, in order, with the first result that fits and is not yet matched.
+
+    A result fits if it has the call's id. If the call or the result has no id, the result fits if it has
+    the call's name. The result may come before the call.
+    """
     open_answers = [event for event in reply.events if isinstance(event, ToolResult)]
     pairs = []
     for call in reply.tool_calls:
@@ -199,7 +203,7 @@ _SIGNAL = "</finished>"
 
 
 def _iter_writable_rubrics(case: EvalCase) -> Iterator[Rubric]:
-    """Yield rubrics that the original accepts: it fails a case with a rubric without a metric or text."""
+    """Yield the rubrics that have a metric and a text; tRPC-Agent-Go fails a case with any other rubric."""
     return (rubric for rubric in case.rubrics if rubric.metric.strip() and rubric.text.strip())
 
 
@@ -215,7 +219,11 @@ def build_rubric(number: int, rubric: Rubric) -> JsonObject:
 
 
 def build_invocation(turn: CaseTurn, reply: Reply, recorded: JsonObject | None = None) -> JsonObject:
-    """Return the JSON of a turn with a reply; `recorded` holds more keys of it from the source."""
+    """Return the JSON of a turn with a reply.
+
+    The keys of `recorded`, or of the turn's native data if `recorded` is None, are added. They replace
+    built keys of the same name.
+    """
     kept = turn.native.get(_NAME, {}) if recorded is None else recorded
     parts = [found for part in turn.user.attachments if (found := to_trpc_part(part)) is not None]
     response = None if reply.response is None else {"role": "assistant", "content": reply.response}

@@ -159,6 +159,8 @@ def parse_final_response(text: str) -> Scorecard:
 def parse_rubric_blocks(text: str) -> Scorecard:
     """Parse blocks of `ID:`, `Rubric:`, `Evidence:`, `Reason:` and `Verdict: yes`; return their mean.
 
+    Any verdict but `yes` scores 0.0.
+
     Raises:
         UnparsableAnswerError: there is no whole block.
     """
@@ -175,7 +177,7 @@ def parse_rubric_blocks(text: str) -> Scorecard:
 def parse_sentence_blocks(text: str) -> Scorecard:
     """Parse blocks of `ID:`, `Reason:`, `Label:` and `Verdict:` between blank lines; return their mean.
 
-    A sentence without a label is judged by its verdict.
+    The label decides the score. A sentence with an empty label is judged by its verdict.
 
     Raises:
         UnparsableAnswerError: there is no whole block, or a label is unknown.
@@ -231,7 +233,7 @@ def parse_rubric_scores(text: str) -> Scorecard:
     """Parse `{"rubricScores": [{"id", "score", "reason"}]}`: at least one, no id twice; return their mean.
 
     Raises:
-        UnparsableAnswerError: the answer has another form.
+        UnparsableAnswerError: the answer has another form, or a score is not from 0 to 1.
     """
     found = _get_member(_parse_object(text), "rubricScores")
     if not isinstance(found, list) or not found:
@@ -273,7 +275,7 @@ def parse_single_score(text: str) -> Scorecard:
     """Parse `{"score": 0.7, "reason": "…"}`.
 
     Raises:
-        UnparsableAnswerError: the answer has another form.
+        UnparsableAnswerError: the answer has another form, or the score is not from 0 to 1.
     """
     found = _parse_object(text)
     return Scorecard(_get_score(found, "score"), _get_text(found, "reason"))
@@ -366,7 +368,10 @@ def _parse_object(text: str) -> Mapping[str, object]:
 
 
 def _strip_fence(text: str) -> str:
-    """Return an answer without its code fence, if the fence is marked `json` or has no language."""
+    """Return an answer, trimmed, without its code fence.
+
+    The mark `json` after the opening fence is removed; the name of another language stays.
+    """
     text = trim_go_space(text)
     # As in Go, only a fence at the very start counts.
     if not text.startswith(_FENCE):

@@ -81,7 +81,10 @@ class TrpcJudgeModel(GoModel):
         return self
 
     def build_parameters(self) -> dict[str, object]:
-        """Return the model's parameters, by the keys of `JudgeConfig`; `stream` is left out."""
+        """Return the model's parameters, by the keys of `JudgeConfig`.
+
+        `stream` of `generationConfig` is left out.
+        """
         own = _OF_NO_GENERATION if self.generation_config is None else self.generation_config
         # tRPC-Agent-Go itself switches streaming off for a judge.
         generation = {**self.extra_fields, **{key: value for key, value in own.items() if key != "stream"}}
@@ -125,7 +128,7 @@ class LlmJudgeOptions(GoModel):
         return self.judge_model.num_samples if self.judge_model else 1
 
     def resolve_judge(self, judges: ProvidesJudges | None) -> Judge:
-        """Return the judge: the model that is named here, unless the command line names another.
+        """Return the judge: the model that the command line names, else the options, else the run.
 
         Raises:
             JudgeNotConfiguredError: no model is named.
@@ -142,7 +145,7 @@ def require_unique_ids(rubrics: tuple[TrpcRubricOption, ...]) -> tuple[TrpcRubri
     """Return `rubrics` if each has a unique id, by which a judge scores it.
 
     Raises:
-        ValueError: a rubric has no id, or two rubrics have the same id.
+        ValueError: a rubric with content has no id, or two rubrics with content have the same id.
     """
     seen = list(iter_visible_rubrics(rubrics))
     if any(not rubric.id for rubric in seen):
@@ -159,9 +162,9 @@ class RubricJudgeOptions(LlmJudgeOptions):
 
 
 class TurnNotJudgeableError(Exception):
-    """A turn lacks what the evaluator needs; the text names it.
+    """A turn lacks data that the evaluator needs; the text names the data.
 
-    The whole metric fails, as in the original.
+    The whole metric fails, as in tRPC-Agent-Go.
     """
 
 
@@ -243,7 +246,11 @@ class LlmEvaluator(ABC):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the mean over the turns, in [0, 1]. A turn that is missing or unexpected scores 0.0.
 
-        Turns without the data that the metric needs, such as an expected response or a rubric, are left out.
+        A turn without an expected response or a rubric is left out if the metric needs one. If a turn lacks
+        other data, the metric fails.
+
+        Raises:
+            JudgeError: an answer of the judge is missing or cannot be parsed.
         """
         found = build_exchanges(case, run)
         rubrics = [(*self.collect_rubrics(case), *iter_turn_rubrics(each)) for each in found]

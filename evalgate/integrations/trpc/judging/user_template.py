@@ -35,7 +35,7 @@ class PathNotFoundError(Exception):
 
 
 def parse_path(path: str) -> JsonPath:
-    """Parse the steps of `path`; "" and "$" have none and mean the whole.
+    """Parse the steps of `path`, such as `$.a[1].b`; "" and "$" have no steps and mean the whole value.
 
     Raises:
         ValueError: `path` has another form.
@@ -96,7 +96,7 @@ def read_step_field(trace: object, node: str, field: str) -> str:
     `field`, one of STEP_FIELDS, selects the step's input, output, tools or skills.
 
     Raises:
-        MissingTraceError: there is no such step, or no such value in it.
+        MissingTraceError: there is no trace, no such step, or no such text. A missing list is `[]`.
     """
     if trace is None:
         raise MissingTraceError("the turn has no `executionTrace`")
@@ -268,10 +268,10 @@ class JudgeTemplate(GoModel):
     def fill_template(self, exchange: Exchange, rubrics: Sequence[JudgedRubric]) -> str:
         """Return the prompt with its variables filled.
 
-        Variables within values are not replaced.
+        Variables within values are not replaced. An optional variable without a binding becomes "".
 
         Raises:
-            TemplateError: a variable has no value.
+            TemplateError: the source of a binding has no value.
         """
         values = {}
         for binding in self.bindings:
@@ -289,7 +289,10 @@ class JudgeTemplate(GoModel):
         return _PLACEHOLDER.sub(fill_placeholder, self.prompt)
 
     def parse_answer(self, text: str, ids: Sequence[str]) -> Scorecard:
-        """Parse an answer; without `ids` the judge chooses the rubrics that it scores.
+        """Parse an answer in the form of the scorer.
+
+        With the scorer `rubric_scores`, the answer must score exactly the rubrics in `ids`; if `ids` is
+        empty, the judge chooses the rubrics. Other scorers ignore `ids`.
 
         Raises:
             UnparsableAnswerError: the answer is not in the scorer's form.
@@ -307,7 +310,7 @@ class JudgeTemplate(GoModel):
 
     @property
     def answer_schema(self) -> AnswerSchema:
-        """Return the JSON Schema of the answer."""
+        """Return the JSON Schema of the answer that the judge is asked for."""
         match self.structured_output or self.scorer:
             case "single_score":
                 return answers.build_single_score_schema()

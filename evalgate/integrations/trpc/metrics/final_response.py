@@ -1,4 +1,4 @@
-"""`trpc/final_response_avg_score`: compare the final response with the expected one."""
+"""`trpc/final_response_avg_score`: compare the final response as text, JSON, XML or by ROUGE."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -93,7 +93,7 @@ class RougeThreshold(GoModel):
 
 
 class RougeCriterion(GoModel):
-    """A threshold for the words that the response and the expected one have in common."""
+    """Thresholds for the words that the response shares with the expected response."""
 
     ignore: bool = False
     rouge_type: str = Field(default="", alias="rougeType")
@@ -165,7 +165,7 @@ class ResponseCriterion(GoModel):
     def find_mismatch(self, actual: str | None, expected: str | None) -> str:
         """Return the reason why the responses do not match, or "" if they do.
 
-        None stands for a missing response.
+        None stands for a missing response. If only `expected` is None, it counts as "".
         """
         if not (self.text or self.json_ or self.rouge or self.xml):
             return "final response criterion must configure text, json, rouge, or xml"

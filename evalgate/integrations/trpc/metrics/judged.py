@@ -110,7 +110,7 @@ def _parse_sentences(answer: ModelAnswer) -> list[str]:
 
 
 def format_evidence(so_far: Sequence[Exchange]) -> str:
-    """Format the facts that the turns `so_far` revealed, as the original does.
+    """Format the facts that the turns `so_far` revealed, as tRPC-Agent-Go does.
 
     The agent's own messages are left out, because they prove nothing.
 
@@ -224,6 +224,8 @@ _DOCUMENT_DEFAULTS: Mapping[str, object] = {"text": "", "score": 0}
 def _format_knowledge(reply: Reply) -> str:
     """Return one line of JSON for each search of the turn, with the known fields only.
 
+    Return a sentence if there was no search.
+
     Raises:
         TurnNotJudgeableError: a result is not in the form of tRPC-Agent-Go's own tools.
     """
@@ -289,7 +291,10 @@ class TrpcLlmRubricResponse(RubricEvaluator):
 
 
 class TrpcLlmRubricCritic(RubricEvaluator):
-    """Share of the rubrics that hold of each final response; the judge also sees the expected one."""
+    """Share of the rubrics that hold of each final response, averaged.
+
+    The judge also sees the expected response.
+    """
 
     needs_reference = True
     prompt_name = "trpc_rubric_critic"
@@ -303,9 +308,10 @@ class TrpcLlmRubricReferenceCritic(RubricEvaluator):
 
 
 class TrpcLlmVerifierPairwise(LlmEvaluator):
-    """0.5 for a response as good as the expected one, up to 1.0 for a better one, averaged.
+    """0.5 for a response as good as the expected one, more for a better and less for a worse one, averaged.
 
-    Read from the probabilities of the judge's grades, so that the model must give them.
+    The score of a turn is from 0 to 1. It is computed from the probabilities of the judge's grades, which
+    the model must return.
     """
 
     needs_rubrics = True

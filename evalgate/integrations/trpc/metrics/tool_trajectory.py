@@ -30,9 +30,9 @@ from evalgate.metrics.turnwise import compute_turn_mean
 def find_unmatched_indices(candidates: Sequence[range], fits: Callable[[int, int], bool]) -> tuple[int, ...]:
     """Return the indices without a partner in a maximum matching, which prefers earlier indices.
 
-    `candidates` holds, for each index, the partners that `fits` may accept. H. W. Kuhn's augmenting paths
-    (1955), over edges that are computed when they are needed: the memory is linear in the vertices, and a
-    vertex that was explored in vain is never explored again.
+    `candidates` holds, for each index, the partners that `fits(index, partner)` may accept. The algorithm
+    is H. W. Kuhn's augmenting paths (1955), over edges that are computed when they are needed. The memory
+    is linear in the vertices, and a vertex that was explored in vain is never explored again.
     """
     return _BipartiteMatching(candidates, fits).find_unmatched()
 
@@ -170,7 +170,7 @@ def _find_first_number(value: object) -> float:
 
 
 class ToolStrategy(GoModel):
-    """The parts of two calls that are compared: only those that are set."""
+    """Criteria for the parts of two calls; a part without a criterion is not compared."""
 
     name: TextCriterion | None = None
     arguments: JsonCriterion | None = None
@@ -207,8 +207,8 @@ class TrajectoryCriterion(GoModel):
 
     default_strategy: ToolStrategy = Field(default=_BUILT_IN, alias="defaultStrategy")
     tool_strategy: dict[str, ToolStrategy] = Field(default_factory=dict, alias="toolStrategy")
-    """Strategies by the name of the actual tool, else of the expected one. One replaces the default as a
-    whole; nothing is merged."""
+    """Strategies by the name of the actual tool, else of the expected tool. A strategy replaces the default
+    strategy as a whole; nothing is merged."""
     order_sensitive: bool = Field(default=False, alias="orderSensitive")
     subset_matching: bool = Field(default=False, alias="subsetMatching")
     compare_name: str = Field(default="", alias="compareName")
@@ -225,7 +225,11 @@ class TrajectoryCriterion(GoModel):
         return {**rest, "orderSensitive": not value.get(_OLD_ORDER, False)}
 
     def find_mismatch(self, actual: Sequence[ToolRecord], expected: Sequence[ToolRecord]) -> str:
-        """Return the reason why the calls do not match, or "" if they do."""
+        """Return the reason why the calls do not match, or "" if they do.
+
+        Raises:
+            RecursionError: arguments or results are nested too deep.
+        """
         # Before any strategy is looked at: even a wrong one passes then, as in the original.
         if not actual and not expected:
             return ""
