@@ -22,7 +22,7 @@ _OF_EVERY_JUDGE = ("temperature", "max_tokens")
 
 
 class GenerationConfig(BaseModel):
-    """The keys of Google's `GenerateContentConfig` that other models have too; the others are not sent."""
+    """The keys of Google's `GenerateContentConfig` that other models have, too; no other keys are sent."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True, defer_build=True
@@ -107,7 +107,7 @@ class _AdkUser(BaseModel):
 
 
 class AdkTestConfig(BaseModel):
-    """The whole file. As in Google ADK, unknown keys are ignored and thresholds have no bounds."""
+    """A `test_config.json`. As in Google ADK, unknown keys are ignored and thresholds have no bounds."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 

@@ -17,7 +17,7 @@ from evalgate.documents.validation_errors import Location
 
 
 class AdkRsFormat:
-    """The `.evalset.json` of adk-rs, with either spelling of the ids."""
+    """The `.evalset.json` of adk-rs, with `id` or Google ADK's keys for the ids."""
 
     def matches_document(self, document: Document) -> bool:
         """Return True for an object with eval cases, if the set or one of the first cases has an `id`.

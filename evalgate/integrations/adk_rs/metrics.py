@@ -90,7 +90,7 @@ class AdkRsToolTrajectory(_AdkRsMetric):
     """Share of matching pairs in the longer list of calls, averaged over the turns; each turn must pass."""
 
     empty_is_match: bool = False
-    """Score a turn 1.0 that expects no call and has none. The default scores it 0.0, as adk-rs does."""
+    """Score of a turn without any call, expected or made: 1.0 if True, 0.0 if False, as in adk-rs."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0 and fails."""
@@ -131,7 +131,8 @@ class AdkRsToolTrajectory(_AdkRsMetric):
 def _is_equal(one: object, other: object) -> bool:
     """Return True if two JSON values are equal in serde_json.
 
-    1 differs from 1.0 and from true, and null from {}. The order of keys is ignored, that of lists is not.
+    1 differs from 1.0 and from true, and null from {}. The order of keys is ignored, the order of lists is
+    not.
     """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_is_equal(value, other[key]) for key, value in one.items())

@@ -38,7 +38,7 @@ class AdkRsWriter:
         A case with a scenario is left out, since adk-rs cannot simulate a user.
 
         Raises:
-            InvalidInputError: no case can be written at all.
+            InvalidInputError: the set has cases, and none of them can be written.
         """
         cases = [_build_case(case) for case in eval_set.cases if case.scenario is None]
         value = {

@@ -1,7 +1,7 @@
 """Write results as watsonx Orchestrate's evaluation framework 1.6.9 writes its folder of results.
 
-The folder of a run is named by its time. `orchestrate evaluations analyze` and the framework's comparison of
-two runs read `summary_metrics.csv`.
+The folder is named by the time of evalgate's run. `orchestrate evaluations analyze` and the framework's
+comparison of two runs read `summary_metrics.csv`.
 """
 
 import csv
@@ -86,7 +86,7 @@ class OrchestrateReport:
 def _name_files(cases: Sequence[CaseResult]) -> list[str]:
     """Return a unique file name, without an ending, for each case: the case's id.
 
-    If several cases share the id, it follows the eval set's id. A number makes equal names unique.
+    If several cases share the id, the eval set's id precedes it. A number makes equal names unique.
     """
     own = [to_file_name(case.eval_id) for case in cases]
     counts, names = Counter(own), dict[str, None]()

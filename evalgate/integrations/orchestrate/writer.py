@@ -22,7 +22,7 @@ _KEPT = ("max_user_turns", "attack_data", "agents_list_or_path", "file_upload", 
 
 
 class OrchestrateWriter:
-    """Writer of files; `orchestrate evaluations evaluate` reads those with a single dataset."""
+    """Writer of files; `orchestrate evaluations evaluate` reads only the files with a single dataset."""
 
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
         """Return the file's text, and a list of the data that the format cannot hold.
@@ -31,7 +31,7 @@ class OrchestrateWriter:
         does not tell the turn to which a call or a response belongs.
 
         Raises:
-            InvalidInputError: no case can be written at all.
+            InvalidInputError: the set has cases, and none of them can be written.
         """
         lost = (*_describe_set_losses(eval_set), *_describe_all_case_losses(eval_set))
         datasets = [_build_dataset(case) for case in eval_set.cases if not _find_fault(case)]

@@ -1,7 +1,7 @@
 """Conversations from traces: sessions put together in the order of time, without repeated history.
 
-Most agents send the whole conversation with every request. Its earlier turns are known from their own traces;
-where these are missing (not sampled, or older), they are read from the request.
+Most agents send the whole conversation with every request. The earlier turns are known from their own
+traces. If those traces are missing (not sampled, or older), the earlier turns are read from the request.
 """
 
 import hashlib

@@ -29,7 +29,7 @@ class TraceInfo:
     feedback: Feedback = field(default_factory=lambda: NO_FEEDBACK)
     error: str = ""
     question: str = ""
-    """Input of the whole trace, if it is text."""
+    """Last message of the user in the input of the whole trace; "" if there is none."""
     answer: str = ""
     start: int = 0
     """Begin in nanoseconds since the epoch; 0 if it is not known."""

@@ -51,8 +51,8 @@ class TrpcEditor:
         `new` lacks stays.
 
         Raises:
-            InvalidInputError: the case is a trace, and the change is of a message of the user, adds a turn,
-                or is of expectations that the trace lacks.
+            InvalidInputError: the case is a trace, and `new` has another message of the user, an additional
+                turn, or expectations although the trace has none.
         """
         edited: dict[str, Any] = dict(raw)
         if new.eval_id != old.eval_id:

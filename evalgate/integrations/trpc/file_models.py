@@ -65,7 +65,7 @@ class TrpcModel(BaseModel):
 
     @classmethod
     def get_known_keys(cls) -> Mapping[str, str]:
-        """Return a map from normalized keys to the keys of today."""
+        """Return a map from normalized keys to the keys of today and of older files."""
         # Not `hasattr`: a subclass must not use the spellings of its parent.
         if "_spellings" not in cls.__dict__:
             names = [field.alias or name for name, field in cls.model_fields.items()]

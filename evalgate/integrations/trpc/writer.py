@@ -95,7 +95,7 @@ class TrpcWriter:
         A case with neither turns nor a scenario is left out.
 
         Raises:
-            InvalidInputError: no case can be written at all.
+            InvalidInputError: the set has cases, and none of them can be written.
         """
         cases = [_build_case(case) for case in eval_set.cases if _is_writable(case)]
         value = {

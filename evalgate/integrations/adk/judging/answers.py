@@ -1,7 +1,7 @@
 """Parsers of judges' answers.
 
 All but `build_number_parser` and `parse_met_share` read answers as Google ADK 2.3.0 and 2.13.0 do. These
-two serve metrics that Google ADK leaves to Vertex AI.
+two parsers serve metrics that Google ADK leaves to Vertex AI.
 """
 
 import json

@@ -59,7 +59,7 @@ from evalgate.metrics.turnwise import NO_REPLY, NOT_ASKED_FOR, Exchange, build_e
 
 
 class FinalResponseMatch(JudgedMetric):
-    """Share of the turns that match, each by majority over the samples; a tie is a miss."""
+    """Share of the turns with a matching response, by a majority of the samples; a tie is a miss."""
 
     compares_with: ClassVar[Literal["response", "tools"]] = "response"
     prompt_names = ("adk_final_response_match",)

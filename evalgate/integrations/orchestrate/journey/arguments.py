@@ -1,6 +1,6 @@
 """Compare tool arguments as watsonx Orchestrate's evaluation does, dates included.
 
-Recognised dates are `January 5, 2025`, `5 Jan 2025`, `01/05/2025` (the month first, unless it cannot be one),
+Recognised dates are `January 5, 2025`, `5 Jan 2025`, `01/05/2025` (the day first if it is above 12),
 `2025-01-05T10:30Z`, `20250105T1030` and `10:30 pm`. Parts that are not written stay unknown: `May` has no
 day. So a result never depends on today's date.
 """
@@ -350,7 +350,7 @@ def iter_leaves(args: JsonObject, prefix: str = "") -> Iterator[tuple[str, objec
 
 
 def find_strategy(path: str, matching: Mapping[str, ArgMatching]) -> ArgMatching:
-    """Return the strategy of the path, else of its nearest parent, else `strict`."""
+    """Return the strategy for a dotted path, else for its nearest parent, else `strict`."""
     while path not in matching:
         path, dot, _ = path.rpartition(".")
         if not dot:

@@ -310,7 +310,7 @@ class JourneyOutcome:
     widgets_expected: int
     texts: tuple[TextFinding, ...]
     checks: tuple[bool | None, ...]
-    """The judge's verdict on each check; None if it cannot be decided."""
+    """The judge's verdict on each check; None if the judge cannot decide."""
 
     @property
     def undecided(self) -> str:

@@ -19,7 +19,7 @@ class TrpcRubricOptionContent(GoModel):
 
 
 class TrpcRubricOption(GoModel):
-    """A statement that the judge must affirm. One without content is ignored."""
+    """A statement that the judge must affirm. A rubric without content is ignored."""
 
     id: str = ""
     content: TrpcRubricOptionContent | None = None
