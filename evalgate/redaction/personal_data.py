@@ -37,7 +37,8 @@ class PersonalDataRedactor:
     def __init__(self) -> None:
         self.counts: Counter[PersonalKind] = Counter()
         """Number of different values that were replaced, by kind."""
-        self._known: dict[str, str] = {}
+        self._ordinals: dict[str, int] = {}
+        """Each replaced value to its number within its kind, counted from 1."""
         self._placeholders: set[str] = set()
 
     def redact_tree(self, value: _T) -> _T:
@@ -70,10 +71,14 @@ class PersonalDataRedactor:
         text = str(number)
         if not _CARD_NUMBER.fullmatch(text) or not _has_check_digit(text):
             return number
-        if text not in self._known:
-            self.counts["card number"] += 1
-            self._known[text] = str(9 * 10**15 + self.counts["card number"])
-        return int(self._known[text])
+        return 9 * 10**15 + self._count_value("card number", text)
+
+    def _count_value(self, kind: PersonalKind, found: str) -> int:
+        """Return the number of a value within its kind: the next one if the value is new."""
+        if found not in self._ordinals:
+            self.counts[kind] += 1
+            self._ordinals[found] = self.counts[kind]
+        return self._ordinals[found]
 
     def redact_text(self, text: str) -> str:
         """Return the text with placeholders for e-mail addresses, phone numbers and card numbers."""
@@ -91,11 +96,9 @@ class PersonalDataRedactor:
                 return found
             if found in self._placeholders or found.lower().endswith(_KEPT_DOMAINS):
                 return found
-            if found not in self._known:
-                self.counts[kind] += 1
-                self._known[found] = form.format(self.counts[kind])
-                self._placeholders.add(self._known[found])
-            return self._known[found]
+            placeholder = form.format(self._count_value(kind, found))
+            self._placeholders.add(placeholder)
+            return placeholder
 
         return replace_match
 

@@ -6,6 +6,8 @@ from evalgate.core.types import CaseTurn, EvalCase, SessionInput, UserMessage
 from evalgate.redaction.personal_data import PersonalDataRedactor
 from tests.builders import a_call, a_reply
 
+CARD = "4111111111111111"
+
 
 @pytest.mark.parametrize(
     ("text", "clean"),
@@ -70,3 +72,11 @@ def test_card_numbers_that_are_numbers_stay_numbers() -> None:
     assert redacted.session.state == {"cards": [9000000000000001, 9000000000000002], "at": 1763890000006}
     assert redactor.counts == {"card number": 2}
     assert redactor.redact_tree(redacted) is redacted
+
+
+def test_a_card_number_may_be_a_text_and_a_number() -> None:
+    for data in ({"a": CARD, "b": int(CARD)}, {"b": int(CARD), "a": CARD}):
+        redactor = PersonalDataRedactor()
+        assert redactor.redact_tree(data) == {"a": "0000 0000 0000 0001", "b": 9_000_000_000_000_001}
+        assert redactor.redact_tree([int(CARD), CARD]) == [9_000_000_000_000_001, "0000 0000 0000 0001"]
+        assert redactor.counts == {"card number": 1}
