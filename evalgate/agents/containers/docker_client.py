@@ -142,13 +142,15 @@ def build_folder_archive(folder: Path) -> bytes:
     """Return a tar archive of a folder without `_LEFT_OUT`, owned by root and readable by every user."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        archive.add(folder, arcname=".", filter=_normalize_entry)
+        archive.add(folder, arcname=".", filter=_select_entry)
     return buffer.getvalue()
 
 
-def _normalize_entry(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    if _LEFT_OUT & set(Path(entry.name).parts):
-        return None
+def _select_entry(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if _LEFT_OUT & set(Path(entry.name).parts) else _normalize_entry(entry)
+
+
+def _normalize_entry(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     # Ids of this machine mean other users in the container, or none.
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = "root"
