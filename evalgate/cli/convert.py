@@ -13,7 +13,7 @@ from evalgate.datasets.loading import build_notes_name, load_eval_sets
 from evalgate.documents.strict_json import JsonDocument, read_json
 from evalgate.integrations.adk.legacy_evalset import is_turn_list, read_session_file
 from evalgate.system.files import write_atomically
-from evalgate.system.workspace import Workspace, open_workspace
+from evalgate.system.workspace import Workspace, resolve_workspace
 
 
 @frozen
@@ -49,7 +49,7 @@ def convert_eval_set(options: ConvertOptions, folder: Path) -> ConvertResult:
         InvalidInputError: the source is wrong or not one eval set, evalgate does not write the format, an
             option is wrong, or the file exists or cannot be written.
     """
-    workspace = open_workspace(folder)
+    workspace = resolve_workspace(folder)
     writer = registry.get_writer(options.to)
     if options.out is not None and not options.out.strip():
         raise InvalidInputError("--out names no file; leave it out for standard output")

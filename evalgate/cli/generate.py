@@ -30,7 +30,7 @@ from evalgate.redaction.redactor import Redactor
 from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.runner.user_factory import build_user_factory
 from evalgate.system.files import write_atomically
-from evalgate.system.workspace import Workspace, open_workspace
+from evalgate.system.workspace import Workspace, resolve_workspace
 
 REVIEW_RECORDED = (
     "These cases are not reviewed yet: the agent's behaviour became the expected behaviour. Read each "
@@ -92,7 +92,7 @@ def generate_cases(
         InvalidInputError: the input is wrong, or the file exists.
         NoVerdictError: there is no case to write.
     """
-    workspace, writer = open_workspace(folder), registry.get_writer(options.to)
+    workspace, writer = resolve_workspace(folder), registry.get_writer(options.to)
     if (options.stories is None) == (options.recorded is None):
         raise InvalidInputError("name either a file of stories, or a recording with --from FILE")
     if (workspace.folder / options.out).exists():

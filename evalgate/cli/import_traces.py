@@ -37,7 +37,7 @@ from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.personal_data import PersonalDataRedactor
 from evalgate.system.files import write_atomically
 from evalgate.system.gc import pause_gc
-from evalgate.system.workspace import Workspace, open_workspace
+from evalgate.system.workspace import Workspace, resolve_workspace
 
 _MOST_NAMED = 10
 _OF_FILE = " trace "
@@ -89,7 +89,7 @@ def import_traces(
         NoVerdictError: no conversation could be read.
     """
     with pause_gc():
-        return _import_traces(options, open_workspace(folder), environ, redactor)
+        return _import_traces(options, resolve_workspace(folder), environ, redactor)
 
 
 def _import_traces(

@@ -6,6 +6,7 @@ docs/import-projects.md describes the command for users.
 """
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
@@ -156,7 +157,7 @@ def _read_file(workspace: Workspace, path: Path) -> ProjectImport:
 
 def _prefix_agent(agent: str, workspace: Workspace, folder: Path) -> str:
     kind, _, what = agent.partition(":")
-    below = folder.relative_to(workspace.folder).as_posix() if folder != workspace.folder else "."
+    below = os.path.relpath(folder, workspace.folder)
     return agent if below == "." else f"{kind}:{below}/{what.removeprefix('./')}"
 
 
@@ -167,7 +168,7 @@ def _read_native(workspace: Workspace, folder: Path) -> ProjectImport | None:
     found = find_candidates(folder)
     if not found.eval_sets:
         return None
-    below = folder.relative_to(workspace.folder).as_posix() if folder != workspace.folder else "."
+    below = os.path.relpath(folder, workspace.folder)
     patterns = tuple(str(Path(below, each)) for each in build_patterns(found.eval_sets))
     folders = {(folder / each).parent for each in found.eval_sets}
     names = {path.name for each in folders for path in each.iterdir()}

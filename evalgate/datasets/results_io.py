@@ -143,11 +143,19 @@ def load_record(data: str | bytes, shown_as: str) -> Record:
         _check_schema_version(text, shown_as)
     try:
         with pause_gc():
-            return _get_record_adapter().validate_json(text, strict=True)
+            record = _get_record_adapter().validate_json(text, strict=True)
     except ValidationError as error:
         if is_ours:
             _check_schema_version(text, shown_as)
         raise InvalidInputError(_convert_errors(error.errors(include_url=False), text, shown_as)) from None
+    try:
+        _ = record.timestamp
+    except ValueError:
+        place = _build_position_finder(text, shown_as)(("created_at",))
+        raise InvalidInputError(
+            [Problem(shown_as, *place, "created_at: Input should be a time in ISO 8601")]
+        ) from None
+    return record
 
 
 def build_record_schema() -> dict[str, Any]:

@@ -665,6 +665,10 @@ class TestMarker:
                 '"missing.evalset.json"',
                 "*@pytest.mark.evalgate: missing.evalset.json: no such file or folder*",
             ),
+            (
+                '[{"query": "Hi"}], [{"query": "Bye"}]',
+                "*@pytest.mark.evalgate: *its eval_set_id '*' is that of another eval set too*",
+            ),
             ("5", "*@pytest.mark.evalgate: eval_sets?0?: a int is no eval set*"),
         ],
     )

@@ -783,6 +783,9 @@ def test_a_baseline_that_cannot_be_written_is_the_users_to_mend(project: Path, t
         (("report", "-C", "missing"), "missing: cannot work there"),
         (("report", "--out", "agent.py"), "cannot be written"),
         (("baseline", "save", "-C", "missing"), "missing: cannot work there"),
+        (("convert", "a.json", "--to", "trpc", "-C", "missing"), "missing: cannot work there"),
+        (("import", "a.json", "-C", "missing"), "missing: cannot work there"),
+        (("generate", "a.yaml", "--to", "adk", "-C", "missing"), "missing: cannot work there"),
     ],
 )
 def test_a_folder_of_no_use_is_the_users_to_mend(

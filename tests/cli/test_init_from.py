@@ -439,3 +439,15 @@ def test_the_checks_written_are_yaml(promptfoo: Path) -> None:
         "ids": ["late_order"],
         "response": {"matches": "ORDER 7?|order"},
     }
+
+
+@pytest.mark.parametrize("is_absolute", [True, False])
+def test_a_project_may_lie_beside_the_gate(is_absolute: bool, tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"other/desk/shop.evalset.json": eval_set("Hi"), "other/desk/agent.py": AGENT, "gate/.keep": ""},
+    )
+    other = str(tmp_path / "other") if is_absolute else "../other"
+    done = init(tmp_path / "gate", "--from", other, "--agent", "python:agent.py:answer")
+    assert done.code == 0, done.err
+    assert config(tmp_path / "gate")["eval_sets"] == ["../other/desk/*.evalset.json"]

@@ -1,6 +1,7 @@
 import json
 import re
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -125,7 +126,7 @@ CHANGES = st.builds(
 RECORDS = st.builds(
     Record,
     TEXT,
-    TEXT,
+    st.datetimes().map(datetime.isoformat),
     NUMBER,
     st.builds(AgentInfo, TEXT, TEXT),
     st.integers(1),
@@ -284,6 +285,7 @@ def _changed(**changes: object) -> bytes:
             "r.json: was written by a newer evalgate (schema 7; this one reads up to 1): upgrade evalgate",
         ),
         (_changed(cases=[{}]), "r.json:1:589: cases[0].eval_set_id: Field required"),
+        (_changed(created_at="noon"), "r.json:1:66: created_at: Input should be a time in ISO 8601"),
         (_changed(duration_s="2"), "r.json:1:104: duration_s: Input should be a valid number"),
         (
             _changed(verdict={"status": "maybe", "exit_code": 0}),

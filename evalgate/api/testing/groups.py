@@ -56,15 +56,16 @@ class CaseGroup:
     _error: Exception | None = None
 
     def add_set(self, eval_set: EvalSet) -> None:
-        """Add an eval set, unless the group has an eval set with its id already.
+        """Add an eval set, unless the group has it already.
 
         Raises:
-            InvalidInputError: the eval set with the same id is of another file.
+            InvalidInputError: the group has another eval set with the same id.
         """
         known = self.sets.setdefault(eval_set.eval_set_id, eval_set)
-        if known.path != eval_set.path:
+        if known.path != eval_set.path or (not eval_set.path and known != eval_set):
+            other = known.path or "another eval set"
             message = (
-                f"its eval_set_id {eval_set.eval_set_id!r} is that of {known.path} too: give each eval set "
+                f"its eval_set_id {eval_set.eval_set_id!r} is that of {other} too: give each eval set "
                 "an id of its own, so that their results can be told apart"
             )
             raise InvalidInputError([Problem(eval_set.path, 0, 0, message)])
