@@ -133,7 +133,7 @@ def compute_verdict_margin(assessment: Assessment, rule: MetricRule, deciding: R
     change already, so the margin is an upper bound.
 
     Return None for verdicts on cases and data, and for verdicts on an average that depend on a required
-    proof (`unproven`) or on luck (`likely_luck`).
+    proof (`unproven`) or on luck (`likely_luck`), or on a minimum or pass^k that is reached but not proven.
 
     Args:
         assessment: the assessment of the metric.
@@ -155,6 +155,8 @@ def compute_verdict_margin(assessment: Assessment, rule: MetricRule, deciding: R
         )
     if deciding.kind == "reliability" and assessment.reliability is not None:
         pass_k = assessment.reliability
+        if deciding.verdict != "pass" and pass_k.value >= pass_k.minimum:
+            return None
         return Margin(pass_k.minimum, abs(pass_k.value - pass_k.minimum), None)
     return None
 
@@ -165,6 +167,8 @@ def _build_margin(
     if deciding.reason in {"unproven", "likely_luck"}:
         return None
     rising = deciding.verdict != "pass"
+    if rising and average >= limit:
+        return None
     if not rising and average <= limit:  # a drop of exactly nothing passes at max_drop 0
         return Margin(limit, 0.0, None)
     distance = abs(average - limit)

@@ -114,8 +114,7 @@ class PageChat:
         The present conversation is lost, and its agent is stopped.
 
         Raises:
-            InvalidInputError: there is no such agent.
-            TimeoutError: the present agent does not stop within 20 seconds.
+            InvalidInputError: there is no such agent, or the present one does not stop within 20 seconds.
         """
         if choice != PROJECT_AGENT and choice not in list_adk_agents(self._folder):
             raise InvalidInputError(f"there is no agent `{choice}` in the project")
@@ -144,7 +143,7 @@ class PageChat:
         """Stop the turn in progress, if any.
 
         Raises:
-            TimeoutError: the turn does not stop within 20 seconds.
+            InvalidInputError: the turn does not stop within 20 seconds.
         """
         self._call(self._stop_turn())
 
@@ -179,7 +178,7 @@ class PageChat:
 
     def close(self) -> None:
         """Stop the turn, the agent and the thread. Nothing else may be called after this."""
-        with suppress(TimeoutError):
+        with suppress(InvalidInputError):
             self._call(self._begin(PROJECT_AGENT))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_END_S)
@@ -189,7 +188,12 @@ class PageChat:
     # --- in the thread's event loop -------------------------------------------------------------------------
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(_END_S)
+        try:
+            asyncio.run_coroutine_threadsafe(work, self._loop).result(_END_S)
+        except TimeoutError:
+            raise InvalidInputError(
+                f"the agent did not stop within {_END_S:.0f} s: try again, or end `evalgate view`"
+            ) from None
 
     async def _begin(self, choice: str) -> None:
         await self._stop_turn()

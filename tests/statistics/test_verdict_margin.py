@@ -68,6 +68,20 @@ def test_what_hangs_on_proof_or_data_has_no_such_number() -> None:
     assert decide_fixed_runs({"m": metric({}, {"a": "1"})}, Parameters(runs=1)).metrics["m"].flip is None
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        MetricRule(max_drop=None, min_score=0.7, require="proof"),
+        MetricRule(max_drop=None, reliability=PassKRule(3, 0.7), require="proof"),
+    ],
+)
+def test_a_limit_that_is_reached_but_not_proven_has_no_such_number(rule: MetricRule) -> None:
+    found = decided(1, rule, size=5)
+
+    assert found.verdict == "inconclusive"
+    assert found.flip is None
+
+
 def test_a_limit_below_every_score_cannot_be_reached() -> None:
     flip = decided(0, MetricRule(max_drop=1.0)).flip
 

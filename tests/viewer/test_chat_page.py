@@ -1,12 +1,15 @@
 """A person talks with an agent in the page, stops a turn, and saves a case."""
 
+import asyncio
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from starlette.testclient import TestClient
 
 from evalgate.datasets.eval_set_file import open_eval_set
+from evalgate.viewer import page_chat
 from evalgate.viewer.state import Viewer
 from tests.viewer.serving import create_viewer, open_client, serve_viewer
 from tests.viewer.test_run_pages import look_at
@@ -84,6 +87,22 @@ def test_a_conversation_is_had_stopped_and_saved(tmp_path: Path) -> None:
     (case,) = open_eval_set(tmp_path / "evals/a.json", "a.json").eval_set.cases
     assert case.eval_id == "mine"
     assert [turn.user.text for turn in case.turns] == ["hello"]
+
+
+def test_an_agent_that_does_not_stop_is_told_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(_: page_chat.PageChat) -> None:
+        await asyncio.sleep(2)
+
+    viewer = create_viewer(write_project(tmp_path))
+    with open_client(viewer) as client:
+        post(client, viewer, "send", text="hello")
+        with monkeypatch.context() as patched:
+            patched.setattr(page_chat, "_END_S", 0.1)
+            patched.setattr(page_chat.PageChat, "_stop_turn", hang)
+            for action in ("stop", "new"):
+                assert "the agent did not stop within 0 s" in post(client, viewer, action, agent="")
 
 
 def test_turns_are_kept_if_one_that_is_sent_again_has_no_reply(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from evalgate.integrations.trpc.metrics.judged import (
     TrpcLlmFinalResponse,
     TrpcLlmHallucinations,
     TrpcLlmRubricKnowledgeRecall,
+    TrpcLlmRubricReferenceCritic,
     TrpcLlmRubricResponse,
     TrpcLlmVerifierPairwise,
 )
@@ -91,6 +92,16 @@ async def test_turns_that_expect_nothing_are_left_out_of_the_mean() -> None:
     assert isinstance(result, MetricScore)
     assert [turn.score for turn in result.turns] == [None, 1.0]
     assert result.score == 1.0
+
+
+async def test_a_case_without_a_turn_that_has_both_reference_and_rubric_is_not_compared() -> None:
+    turns = (
+        CaseTurn(UserMessage("?"), Reply("a")),
+        CaseTurn(UserMessage("?"), rubrics=(Rubric("1", "It is polite."),)),
+    )
+    result = await scored(TrpcLlmRubricReferenceCritic, EvalCase("c", turns), a_run("a", "b"))
+
+    assert result == NotApplicable("no turn has both an expected final response and a rubric")
 
 
 async def test_a_case_that_expects_nothing_is_not_compared() -> None:

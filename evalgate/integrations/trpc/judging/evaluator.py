@@ -264,8 +264,12 @@ class LlmEvaluator(ABC):
             turns = [await self._score_turn(found[: at + 1], own) for at, own in enumerate(rubrics)]
         except TurnNotJudgeableError as error:
             return MetricFailure(str(error))
-        mean = compute_sequential_mean([turn.score for turn in turns if turn.score is not None])
-        return MetricScore(mean, tuple(turns), _find_first_reason(turns, self.threshold))
+        scores = [turn.score for turn in turns if turn.score is not None]
+        if not scores:
+            return NotApplicable("no turn has both an expected final response and a rubric")
+        return MetricScore(
+            compute_sequential_mean(scores), tuple(turns), _find_first_reason(turns, self.threshold)
+        )
 
     def collect_rubrics(self, case: EvalCase) -> tuple[JudgedRubric, ...]:
         """Return the metric's rubrics, then the case's rubrics for this metric or any metric."""
