@@ -23,7 +23,8 @@ def make_storable(case: EvalCase) -> EvalCase:
         events: list[Event] = []
         for event in turn.expected.events:
             if isinstance(event, ToolCall):
-                events.append(replace(event, args=_name_non_finite(event.args)))
+                args, other_args = _name_non_finite(event.args), _name_non_finite(event.other_args)
+                events.append(replace(event, args=args, other_args=other_args))
             elif isinstance(event, ToolResult):
                 events.append(replace(event, result=_name_non_finite(event.result)))
             else:
