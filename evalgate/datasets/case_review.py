@@ -12,11 +12,11 @@ from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
 from evalgate.core.frozen import frozen
-from evalgate.core.types import EvalCase, Event, JsonObject, Message, ToolCall
+from evalgate.core.types import EvalCase, Event, Message, ToolCall
 from evalgate.datasets.case_notes import apply_case_notes
 from evalgate.datasets.case_notes_edits import change_notes, drop_notes, set_expected
 from evalgate.datasets.edit_history import EditHistory, FileChange
-from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eval_set
+from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, get_editor, open_eval_set
 from evalgate.datasets.loading import build_notes_name
 from evalgate.documents.json_edits import update_json
 
@@ -84,9 +84,11 @@ def format_case_json(review: Review, name: str) -> str:
     """Return a case as it is in its file, as JSON to edit.
 
     Raises:
-        InvalidInputError: the eval set has no case of this name.
+        InvalidInputError: the eval set has no case of this name, or files of the format cannot be changed.
     """
-    return json.dumps(_get_raw_cases(review)[_find_index(review, name)], ensure_ascii=False, indent=2) + "\n"
+    at = _find_index(review, name)
+    cases = get_editor(review.file).get_cases(review.file.value)
+    return json.dumps(cases[at], ensure_ascii=False, indent=2) + "\n"
 
 
 def replace_case_json(review: Review, name: str, text: str) -> None:
@@ -103,11 +105,9 @@ def replace_case_json(review: Review, name: str, text: str) -> None:
         raise InvalidInputError(f"{file.shown_as}: {name}: not JSON: {error}") from None
     if not isinstance(raw, dict):
         raise InvalidInputError(f"{file.shown_as}: {name}: an object was expected")
-    at, cases = _find_index(review, name), list(_get_raw_cases(review))
+    at, editor = _find_index(review, name), get_editor(file)
+    cases = list(editor.get_cases(file.value))
     cases[at] = raw
-    editor = registry.get_editor(file.eval_set.format_name)
-    if editor is None:
-        raise InvalidInputError(f"{file.shown_as}: evalgate cannot change files of this format")
     before = file.data.decode("utf-8-sig")
     after = update_json(before, file.value, editor.replace_cases(file.value, cases))
     _check_edited(file, name, after)
@@ -164,11 +164,6 @@ def _check_names(review: Review, names: Iterable[str]) -> set[str]:
             for name in unknown
         )
     return wanted
-
-
-def _get_raw_cases(review: Review) -> Sequence[JsonObject]:
-    editor = registry.get_editor(review.file.eval_set.format_name)
-    return editor.get_cases(review.file.value) if editor else ()
 
 
 def _find_index(review: Review, name: str) -> int:

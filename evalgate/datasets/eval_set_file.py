@@ -118,7 +118,7 @@ def edit_eval_set(file: EvalSetFile, cases: Sequence[EvalCase]) -> EditedFile:
     Raises:
         InvalidInputError: files of the format cannot be edited, or the format cannot hold the change.
     """
-    editor = _get_editor(file)
+    editor = get_editor(file)
     old, raw = list(file.eval_set.cases), list(editor.get_cases(file.value))
     sources = align_items(old, list(cases), lambda one, other: one.eval_id == other.eval_id)
     edited = list[JsonObject]()
@@ -143,7 +143,12 @@ def edit_eval_set(file: EvalSetFile, cases: Sequence[EvalCase]) -> EditedFile:
     return EditedFile(file, data, found.eval_set, tuple(lost))
 
 
-def _get_editor(file: EvalSetFile) -> EvalSetEditor:
+def get_editor(file: EvalSetFile) -> EvalSetEditor:
+    """Return the editor of a file's format.
+
+    Raises:
+        InvalidInputError: files of the format cannot be edited.
+    """
     name = file.eval_set.format_name
     editor = registry.get_editor(name)
     if editor is None:
