@@ -56,8 +56,12 @@ def is_chat(value: object) -> bool:
         isinstance(value, Sequence)
         and not isinstance(value, str)
         and len(value) > 0
-        and all(isinstance(each, Mapping) and each.get("role") in ROLES for each in value)
+        and all(isinstance(each, Mapping) and _is_role(each.get("role")) for each in value)
     )
+
+
+def _is_role(value: object) -> bool:
+    return isinstance(value, str) and value in ROLES
 
 
 def check_chat(value: object) -> None:
@@ -72,7 +76,7 @@ def check_chat(value: object) -> None:
         if not isinstance(each, Mapping):
             raise DamagedRowError(f"message {number}: must be an object with `role` and `content`")
         role = each.get("role")
-        if not isinstance(role, str) or role not in ROLES:
+        if not _is_role(role):
             near = did_you_mean(role, sorted(ROLES)) if isinstance(role, str) else ""
             problem = f"the role is {role!r:.60}" if "role" in each else "there is no `role`"
             known = "user, assistant, tool, function, system or developer"
@@ -173,7 +177,7 @@ class _ChatParser:
         texts = []
         for part in content:
             kind = part.get("type") if isinstance(part, Mapping) else None
-            if kind in {"text", "input_text", "output_text"} and isinstance(part.get("text"), str):
+            if kind in ("text", "input_text", "output_text") and isinstance(part.get("text"), str):
                 texts.append(part["text"])
             else:
                 self.lost[f"parts of the type `{kind}`"] += 1

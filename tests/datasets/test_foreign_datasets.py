@@ -143,6 +143,8 @@ def test_promptfoos_tests_keep_what_a_user_would_say(tmp_path: Path) -> None:
         ("q.jsonl", lines({"question": "Hi"}) + "{", "q.jsonl:2:2: "),
         ("q.csv", "subject,body\na,b\n", "q.csv:1:1: the first line must name the columns"),
         ("q.csv", "question,answer\na,b,c\n", "q.csv:2:1: 3 cells and 2 columns"),
+        ("c.json", json.dumps({"messages": [{"role": [], "content": "x"}]}), "c.json: is not a results.json"),
+        ("c.json", json.dumps([{"role": {}, "content": "x"}]), "c.json: is not a results.json"),
         ("q.csv", "id,question\nx,a\nx,b\n", "q.csv:3:1: the name 'x' is already used in line 2"),
         (
             "p.yaml",
@@ -180,13 +182,15 @@ def test_what_gives_no_case_is_told_with_its_place(
         ("{bad\n{worse\n", ["q.jsonl:1:2: this line is not JSON", "q.jsonl:2:2: this line is not JSON"]),
         ('{"a": 1} {"b": 2}\n{}\n', ["q.jsonl:1:10: this line is not JSON: expected nothing after the end of the value (a line holds one)", "q.jsonl:2: nothing that the user says: the keys are none"]),
         (
-            lines({"messages": [{"role": "usr", "content": ""}]}, {"messages": "x"}, {"messages": [3]}, {"messages": [{}]}, {"messages": [{"role": "user", "content": 7}]}),
+            lines({"messages": [{"role": "usr", "content": ""}]}, {"messages": "x"}, {"messages": [3]}, {"messages": [{}]}, {"messages": [{"role": "user", "content": 7}]}, {"messages": [{"role": [], "content": "x"}]}, {"input": [{"role": {}}]}),
             [
                 "q.jsonl:1: message 1: the role is 'usr', expected user, assistant, tool, function, system or developer. Did you mean `user`?",
                 "q.jsonl:2: `messages` must be a list of objects with `role` and `content`",
                 "q.jsonl:3: message 1: must be an object with `role` and `content`",
                 "q.jsonl:4: message 1: there is no `role`, expected user",
                 "q.jsonl:5: message 1: `content` is 7, expected a text or a list of parts",
+                "q.jsonl:6: message 1: the role is [], expected user, assistant, tool, function, system or developer.",
+                'q.jsonl:7: nothing that the user says: the keys are "input", expected',
             ],
         ),
         (lines({"id": 1, "question": "a"}, {"id": 1, "question": "b"}, {"anser": 1}), ["q.jsonl:2:1: the name '1' is already used in line 1", "q.jsonl:3: nothing that the user says"]),
@@ -215,6 +219,13 @@ def test_further_answers_are_counted(tmp_path: Path) -> None:
     assert (
         told == "evals.jsonl: further answers of `ideal`: the first one is the expected response (4 times)\n"
     )
+
+
+def test_a_part_whose_type_is_no_text_is_counted(tmp_path: Path) -> None:
+    row = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": ["text"]}]}]}
+    found, told = made(tmp_path, "chat.jsonl", lines(row))
+    assert said(found) == [("Hi", None)]
+    assert told == "chat.jsonl: parts of the type `['text']` (1 time)\n"
 
 
 def test_some_rows_without_a_case_end_in_3_and_the_others_are_written(tmp_path: Path) -> None:
