@@ -111,12 +111,7 @@ def convert_dataset(dataset: Dataset, shown_as: str) -> ConvertedDataset:
             cases.append(parse_row(row, f"{dataset.noun}-{number}", lost))
         except DamagedRowError as error:
             missing.append(Problem(shown_as, row.line, 0, str(error)))
-    seen: dict[str, int] = {}
-    twice = [
-        Problem(shown_as, case.line, 1, f"the name {case.eval_id!r} is already used in line {first}")
-        for case in cases
-        if (first := seen.setdefault(case.eval_id, case.line)) != case.line
-    ]
+    twice = _find_repeated_names(cases, shown_as)
     if twice or not cases:
         raise InvalidInputError(sorted([*twice, *missing]) or f"{shown_as}: holds nothing to make a case of")
     sentences = [f"{shown_as}: {what} ({pluralize(times, 'time')})" for what, times in lost.items()]
@@ -124,6 +119,19 @@ def convert_dataset(dataset: Dataset, shown_as: str) -> ConvertedDataset:
     left = len(missing) - len(shown)
     shown += [f"{shown_as}: {pluralize(left, 'more row')} without a case"] if left else []
     return ConvertedDataset(EvalSet("generated", tuple(cases), shown_as), tuple(shown), tuple(sentences))
+
+
+def _find_repeated_names(cases: Sequence[EvalCase], shown_as: str) -> set[Problem]:
+    first: dict[str, int] = {}
+    found = set()
+    for case in cases:
+        if case.eval_id not in first:
+            first[case.eval_id] = case.line
+            continue
+        line = first[case.eval_id]
+        where = "used more than once in this line" if line == case.line else f"already used in line {line}"
+        found.add(Problem(shown_as, case.line, 1, f"the name {case.eval_id!r} is {where}"))
+    return found
 
 
 # --- readers by kind of file --------------------------------------------------------------------------------

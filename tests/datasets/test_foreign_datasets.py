@@ -145,6 +145,11 @@ def test_promptfoos_tests_keep_what_a_user_would_say(tmp_path: Path) -> None:
         ("q.csv", "question,answer\na,b,c\n", "q.csv:2:1: 3 cells and 2 columns"),
         ("c.json", json.dumps({"messages": [{"role": [], "content": "x"}]}), "c.json: is not a results.json"),
         ("c.json", json.dumps([{"role": {}, "content": "x"}]), "c.json: is not a results.json"),
+        (
+            "q.json",
+            json.dumps([{"id": name, "question": "a"} for name in ("x", "y", "x", "x")]),
+            "q.json:1:1: the name 'x' is used more than once in this line",
+        ),
         ("q.csv", "id,question\nx,a\nx,b\n", "q.csv:3:1: the name 'x' is already used in line 2"),
         (
             "p.yaml",
