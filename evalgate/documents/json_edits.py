@@ -172,7 +172,7 @@ class _Editor:
             return self._update_members(
                 (start, end), list(enumerate(old)), list(enumerate(new)), found, is_inline
             )
-        return self._render(new, self._get_line_indent(start), None if is_inline else start)
+        return self._render(new, None if is_inline else self._get_line_indent(start), start)
 
     def _update_members(
         self,

@@ -150,6 +150,20 @@ def test_new_parts_are_on_one_line_where_their_neighbours_are() -> None:
     assert found.endswith(',\n  {\n    "name": "b",\n    "parts": [{"text": "y"}]\n  }\n]')
 
 
+@pytest.mark.parametrize(
+    ("text", "new", "found"),
+    [
+        ('{"a": 1}', {"a": {"b": [2]}}, '{"a": {"b": [2]}}'),
+        ('{"a":1}\n', {"a": {"b": [2, 3]}}, '{"a":{"b":[2,3]}}\n'),
+        ('[{"a": "x"}, 5]', [{"a": [{"b": 2}]}, {"c": {}}], '[{"a": [{"b": 2}]}, {"c": {}}]'),
+        ('{"a": {"b": 1}}', {"a": [1, {"b": 2}]}, '{"a": [1, {"b": 2}]}'),
+        ('{\n  "a": {"b": 1}\n}', {"a": {"b": {"c": 2}}}, '{\n  "a": {"b": {"c": 2}}\n}'),
+    ],
+)
+def test_a_value_on_one_line_is_replaced_by_one_on_one_line(text: str, new: object, found: str) -> None:
+    assert update_json(text, json.loads(text), new) == found
+
+
 def test_items_are_aligned_by_identity_then_equality_then_place() -> None:
     a, b, c = {"v": 1}, {"v": 1}, {"v": 2}
 
