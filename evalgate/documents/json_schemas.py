@@ -16,12 +16,17 @@ class SchemaValidatorMissingError(RuntimeError):
 def check_schema(schema: object) -> str:
     """Return the reason why `schema` cannot be used as a JSON Schema, or "" if it can.
 
-    A schema that refers to a part that it lacks cannot be used. Of other documents, it may refer only to
-    the standard's own schemas.
+    A schema must be an object: `true` and `false`, which fit every value or none, cannot be used. Neither can
+    a schema that refers to a part that it lacks. Of other documents, it may refer only to the standard's own
+    schemas.
 
     Raises:
         SchemaValidatorMissingError: `jsonschema` is not installed.
     """
+    if not isinstance(schema, dict):
+        return "it is no object"
+    if not isinstance(dialect := schema.get("$schema", ""), str):
+        return f"at `/$schema`: {shorten_text(repr(dialect), _LONGEST_MESSAGE)} is not of type 'string'"
     kind = _find_validator_type(schema)
     from jsonschema import SchemaError
 
