@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from evalgate.config.schema.checks import CheckConditions, Conditions
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import Metric, MetricContext
 from evalgate.core.types import (
     CaseRun,
@@ -52,8 +53,7 @@ class Check:
         """Build the check, with a judge if a condition needs one.
 
         Raises:
-            ValidationError: a condition is unknown or wrong, or names a file that cannot be read.
-            InvalidInputError: a file that a condition names is no JSON, or no regular file.
+            ValidationError: a condition is unknown or wrong, or names a file that cannot be used.
             JudgeNotConfiguredError: a condition needs a judge, and there is none.
         """
 
@@ -131,11 +131,14 @@ def _read_schema(path: str, context: MetricContext) -> object:
     """Return the JSON Schema in the file at `path`, which is relative to the thresholds file.
 
     Raises:
-        ValueError: the file cannot be read.
-        InvalidInputError: the file is no JSON, or no regular file.
+        ValueError: the file cannot be read, is no JSON, or is no regular file.
     """
     try:
         data = read_input_file(context.locate(context.folder / path), path)
+        return parse_json(data, path).value
     except OSError as error:
         raise ValueError(f"names the file {path!r}, which cannot be read: {error.strerror}") from None
-    return parse_json(data, path).value
+    except InvalidInputError as error:
+        # As a ValueError, so that the other problems of the check are found, too.
+        problems = "; ".join(map(str, error.problems[:_LISTED]))
+        raise ValueError(f"names a file that cannot be used: {problems}") from None
