@@ -267,8 +267,9 @@ def render(record: types.Record, report: str = "comment") -> str:
     try:
         return reporter.render(record)
     except Exception as error:
-        if not registry.is_foreign(reporter):
-            raise
         from evalgate.core.foreign_plugins import describe_error
+        from evalgate.reporting.report_files import is_foreign
 
+        if not is_foreign(reporter):
+            raise
         raise InvalidInputError(f"the plugin `{report}` cannot be used: {describe_error(error)}") from error

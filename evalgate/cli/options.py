@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -52,9 +52,15 @@ def require_nonempty(_context: click.Context, parameter: click.Parameter, value:
     return value
 
 
+def add_options(command: _Command, options: Sequence[Callable[[_Command], _Command]]) -> _Command:
+    """Add options to a command, in the order in which its help lists them."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 _nonempty_option = functools.partial(click.option, callback=require_nonempty)
-"""Option with a value that must not be blank: else an unset variable of a CI job would be taken for a
-name."""
+"""Option with a value that must not be blank, as that of an unset variable of a CI job."""
 
 working_directory = click.option(
     "--working-directory",
@@ -106,12 +112,11 @@ format_option = _nonempty_option(
     help="Format of the eval sets, instead of detecting it: trpc, adk-rs, adk, adk-legacy or orchestrate.",
 )
 
-comparison_page = click.option(
+comparison_page = _nonempty_option(
     "--html",
     "page",
     type=FILE,
     metavar="FILE",
-    callback=require_nonempty,
     help="Write the comparison as a page, too: each case with its replies in A and B.",
 )
 html_page = click.option(
@@ -315,32 +320,23 @@ _OPTIONS = (
 
 def add_plan_options(command: _Command) -> _Command:
     """Add to a command the options that define a plan: cases, agent and thresholds."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return add_options(command, _OPTIONS)
 
 
 def add_measure_options(command: _Command) -> _Command:
     """Add to a command the options that define a plan for runs without a verdict."""
-    for option in reversed(_MEASURE_OPTIONS):
-        command = option(command)
-    return command
+    return add_options(command, _MEASURE_OPTIONS)
 
 
 def add_agent_options(command: _Command) -> _Command:
     """Add to a command the options for the agent, its environment and the thresholds file."""
-    for option in reversed(_AGENT_OPTIONS):
-        command = option(command)
-    return thresholds_file(command)
+    return thresholds_file(add_options(command, _AGENT_OPTIONS))
 
 
 def build_overrides(
     eval_sets: tuple[str, ...], options: dict[str, Any], selection: "SelectionOptions | None" = None
 ) -> "Overrides":
-    """Return the plan or agent options of the command line as overrides.
-
-    `options` must hold no other options. Its `format_name` is removed.
-    """
+    """Return plan or agent options as overrides; `options` holds no others, and loses its `format_name`."""
     from evalgate.config.cli_overrides import EVERY_CASE, Overrides
 
     name = options.pop("format_name", None)
@@ -375,9 +371,7 @@ _DESTINATIONS = (
 
 def add_destination_options(command: _Command) -> _Command:
     """Add to a command the options for servers that receive the results of a run."""
-    for option in reversed(_DESTINATIONS):
-        command = option(command)
-    return command
+    return add_options(command, _DESTINATIONS)
 
 
 def pop_destinations(options: dict[str, Any]) -> "Destinations | None":
@@ -442,9 +436,7 @@ def add_posting_options(command: _Command) -> _Command:
 
 def add_post_settings(command: _Command) -> _Command:
     """Add the options for posting, except `--comment`, which the command `comment` implies."""
-    for option in reversed(_HOW):
-        command = option(command)
-    return command
+    return add_options(command, _HOW)
 
 
 def pop_post_options(options: dict[str, Any]) -> "PostOptions | None":

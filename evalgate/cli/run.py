@@ -15,6 +15,7 @@ from evalgate.cli.help_pages import SectionedCommand
 from evalgate.cli.options import (
     DEFAULT_RESULTS,
     add_destination_options,
+    add_options,
     add_plan_options,
     add_posting_options,
     build_overrides,
@@ -121,9 +122,7 @@ _CHOICES = (
 
 def add_case_filters(command: _Command) -> _Command:
     """Add `--tag` and `-k` to a command."""
-    for option in reversed(_FILTERS):
-        command = option(command)
-    return command
+    return add_options(command, _FILTERS)
 
 
 def add_selection_options(command: _Command) -> _Command:

@@ -32,7 +32,6 @@ from evalgate.core.score_ranges import BUDGETS
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-
 Family: TypeAlias = Literal["formats", "metrics", "agents", "reporters", "baselines"]
 
 
@@ -228,16 +227,6 @@ METRICS: Mapping[str, str] = {
 SECTION_METRICS: Mapping[str, str] = {"check/*": "evalgate.metrics.checks.check:Check"}
 """Metrics that `criteria` cannot name, because a section of the thresholds file has their options."""
 
-LINTS: Mapping[str, str] = {
-    "references": "evalgate.datasets.lints.cases:MissingReferencesLint",
-    "repeats": "evalgate.datasets.lints.cases:DuplicateLint",
-    "tools": "evalgate.datasets.lints.cases:UndeclaredToolsLint",
-    "journeys": "evalgate.integrations.orchestrate.lint:JourneyLint",
-    "rubrics": "evalgate.datasets.lints.cases:UnusedRubricsLint",
-    "passed_over": "evalgate.datasets.lints.cases:IgnoredFeaturesLint",
-}
-"""Checks that `evalgate validate` makes on readable eval sets."""
-
 FINAL_STATE = "final_session_state"
 
 AGENTS: Mapping[str, str] = {
@@ -272,7 +261,6 @@ ON_REQUEST: Mapping[str, str] = {
 
 The names are known here so that a run can remove the file of an earlier one without loading its reporter.
 """
-
 
 BASELINES: Mapping[str, str] = {
     "branch": "evalgate.baselines.stores.branch:build_branch_store",
@@ -451,11 +439,6 @@ def get_own_metric_type(name: str) -> MetricType:
     """
     found: MetricType = load_object({**METRICS, **SECTION_METRICS}[name])
     return found
-
-
-def is_foreign(plugin: object) -> bool:
-    """Return True if another package defines the class of a plugin."""
-    return type(plugin).__module__.partition(".")[0] != "evalgate"
 
 
 def load_object(path: str) -> Any:

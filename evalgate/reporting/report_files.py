@@ -172,13 +172,17 @@ def _describe_fault(reporter: AnyReporter, error: BaseException, out: AnchoredFo
     if isinstance(error, OSError):
         return f"{out.path / reporter.file_name}: {_describe_error(error)}"
     from evalgate.core.foreign_plugins import describe_error
-    from evalgate.core.registry import is_foreign
 
     if not is_foreign(reporter):
         raise error
     kind = type(reporter)
     why = f"the plugin `{kind.__module__}:{kind.__qualname__}` cannot be used: {describe_error(error)}"
     return f"{out.path / reporter.file_name}: {why}"
+
+
+def is_foreign(plugin: object) -> bool:
+    """Return True if another package defines the class of a plugin."""
+    return type(plugin).__module__.partition(".")[0] != "evalgate"
 
 
 def _write_report(

@@ -24,6 +24,17 @@ if TYPE_CHECKING:
     from evalgate.runner.control.source import ControlSource
 
 
+LINTS: Mapping[str, str] = {
+    "references": "evalgate.datasets.lints.cases:MissingReferencesLint",
+    "repeats": "evalgate.datasets.lints.cases:DuplicateLint",
+    "tools": "evalgate.datasets.lints.cases:UndeclaredToolsLint",
+    "journeys": "evalgate.integrations.orchestrate.lint:JourneyLint",
+    "rubrics": "evalgate.datasets.lints.cases:UnusedRubricsLint",
+    "passed_over": "evalgate.datasets.lints.cases:IgnoredFeaturesLint",
+}
+"""Checks that `evalgate validate` makes on readable eval sets."""
+
+
 @contextmanager
 def load_rules(load: Callable[[], Thresholds], overrides: Overrides) -> Iterator[Thresholds]:
     """Load the thresholds file, and add the problems of its agent and criteria to an InvalidInputError.
@@ -170,7 +181,7 @@ def iter_warnings(suites: Sequence[Suite], rules: Thresholds, folder: Path) -> I
 
 def _find_lint_warnings(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list[LintWarning]:
     """Return the warnings of every lint about an eval set, in the order of the file."""
-    lints: Iterator[Lint] = (registry.load_object(path)() for path in registry.LINTS.values())
+    lints: Iterator[Lint] = (registry.load_object(path)() for path in LINTS.values())
     looks = [lint.build_checker(eval_set, metrics) for lint in lints]
     found = [
         LintWarning(case.line, case.eval_id, sentence)

@@ -29,6 +29,7 @@ from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.report_files import (
     ReportWriteError,
     check_writable,
+    is_foreign,
     keep_previous_record,
     remove_leftovers,
     remove_reports,
@@ -248,7 +249,7 @@ class Publisher:
         """Load the modules for deciding and rendering, so that reports follow a run's last answer at once."""
         import_module("evalgate.runner.record_builder")
         nothing = build_empty_record()
-        for reporter in filterfalse(registry.is_foreign, self._get_reporters()):
+        for reporter in filterfalse(is_foreign, self._get_reporters()):
             for _, text in render_files(nothing, reporter):
                 deque(text, maxlen=0)
         _render_terminal(nothing, self.stdout, self.environ)

@@ -430,8 +430,7 @@ def _select_agent_env(
 ) -> dict[str, str]:
     """Return the agent's variables for an actor, also those that the agent's options name as `${NAME}`.
 
-    Without `with_harmless`, variables that only describe this machine (PATH, HOME, …) are left out unless
-    the agent's `env` lists them.
+    Without `with_harmless`, leave out variables that describe this machine (PATH, …) and are not in `env`.
     """
     env = build_agent_environment(environ, settings.env)
     if not with_harmless:
