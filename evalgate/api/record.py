@@ -123,7 +123,7 @@ class Record(types.Record):
         return self._render("junit")
 
     def to_html(self) -> str:
-        """Return the page with every case as one HTML document."""
+        """Return the record as one HTML page with every case."""
         return self._render("html")
 
     def write(self, folder: str | Path, reports: Sequence[str] = ()) -> tuple[Path, ...]:

@@ -178,7 +178,10 @@ def compute_age_days(sources: Iterable[BaselineSource], now: datetime) -> int | 
 
 
 def describe_staleness(baseline: Baseline, now: datetime) -> Iterator[str]:
-    """Yield a notice if the newest run is older than `STALE_DAYS`, and one if a person accepted the run."""
+    """Yield a notice if the baseline's newest run is older than `STALE_DAYS`.
+
+    Yield another one, with the reason, if a person accepted the last run as the baseline.
+    """
     days = compute_age_days(baseline.sources, now)
     if days is not None and days > STALE_DAYS:
         yield (

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def results() -> None:
     """List, show and compare the results of earlier runs.
 
-    `evalgate run` keeps them in .evalgate/history: 20, or as many as `--keep-results` says.
+    `evalgate run` keeps the newest 20 in .evalgate/history, or as many as `--keep-results` says. Where the
+    variable CI is set, it keeps none by default.
     """
 
 

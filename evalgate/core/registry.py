@@ -80,13 +80,13 @@ def load_entry_point(point: "EntryPoint") -> Any:
 def translate_plugin_errors(
     family: Family, own: Collection[str], name: str, where: Problem
 ) -> Iterator[None]:
-    """Report an error of a third-party plugin in the block as an error of its package.
+    """Report an error that the block raises as an error of the package that has the plugin `name`.
 
-    `where` names the user's setting that asks for the plugin. Errors of evalgate's own plugins are not
-    changed.
+    `where` names the user's setting that asks for the plugin, and `own` evalgate's own plugins. Errors of
+    evalgate's own plugins, and every `EvalgateError`, are raised unchanged.
 
     Raises:
-        InvalidInputError: instead of the error that another package's plugin raised.
+        InvalidInputError: instead of any other error, if the plugin is of another package.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The cases of an eval set as a sequence, in memory or in a large file: build, change, fingerprint."""
+"""Build, change and fingerprint the cases of an eval set, which are in memory or in a large file."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

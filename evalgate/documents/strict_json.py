@@ -239,9 +239,10 @@ def parse_finite_float(literal: str) -> float:
 
 
 class _StrictDecoder:
-    """Decoder that counts the members of all decoded objects.
+    """Decoder that refuses NaN and infinite numbers, and counts the members of all decoded objects.
 
-    A key that an object has twice counts once, so the count is less than the number of members in the text.
+    A key that an object has twice counts once. The count is then less than the number of members in the
+    text.
     """
 
     def __init__(self) -> None:

@@ -186,7 +186,7 @@ def _list_rule_files(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy) ->
 
 
 def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
-    """Yield the files that the agent's section names, among many texts that name no file."""
+    """Yield the paths of all files that the agent's section may name; most of the paths do not exist."""
     options = agent.settings.model_extra or {}
     entry = agent.what if agent.settings.kind in _WITH_ENTRY else options.get("entry")
     if isinstance(entry, str):

@@ -94,9 +94,9 @@ def check_judges(judge_resolver: JudgeResolver, rules: Thresholds) -> None:
 
 
 def iter_notices(suites: Sequence[Suite]) -> Iterator[str]:
-    """Yield the notices of thresholds files and eval sets.
+    """Yield the notices about the thresholds files and eval sets of all suites.
 
-    They are about ignored contents, metrics without expectations, and old formats.
+    The notices tell about ignored contents, metrics without expectations, and old formats.
     """
     from evalgate.datasets.lints.thresholds import find_empty_trajectories
 

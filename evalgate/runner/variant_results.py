@@ -174,9 +174,10 @@ def _compare_scores(variants: Sequence[Variant], tables: _Tables) -> dict[str, d
 def _compare_usage(
     variants: Sequence[Variant], records: Sequence[Record], common: frozenset[CaseKey]
 ) -> dict[str, dict[UsageFigure, UsageRatio]]:
-    """Return the ratio of each figure by variant.
+    """Return, for each variant after the first, the ratio of each figure to that of the first variant.
 
-    Missing are figures that a run does not report, and durations that differ by less than `_LEAST_SECONDS`.
+    Figures that a run does not report, and durations that differ by less than `_LEAST_SECONDS`, are left
+    out. Only the cases in `common` count.
     """
     by_figure = {figure: [_list_usage(record, figure, common) for record in records] for figure in _FIGURES}
     count = sum(means is not None for rows in by_figure.values() for means in rows[1:])

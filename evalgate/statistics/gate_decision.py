@@ -176,7 +176,10 @@ def _build_margin(
 
 
 def _compute_gains(cases: Iterable[tuple[Thousandths, float]], *, rising: bool) -> list[float]:
-    """Return the change of the average for each run if it scored 1 (`rising`) or 0 instead, largest first."""
+    """Return how far the average would move if a single run scored 1 (`rising`) or 0 instead.
+
+    The list has one positive distance for each run that does not have this score yet, largest first.
+    """
     cases = list(cases)
     total = math.fsum(weight for _, weight in cases)
     gains = (

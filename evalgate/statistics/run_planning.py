@@ -205,7 +205,11 @@ class DropModel:
 
 
 def _compute_pooled_variance(case: CaseNoise, variance: float, drop: float, runs: int) -> float:
-    """Return the expected variance of the pooled runs of both sides of a case."""
+    """Return the expected variance of the scores of a case, with the runs of both sides in one sample.
+
+    The baseline's runs are described by `case`. There are `runs` new runs, with a mean that is lower by
+    `drop`, and `variance` is the variance of the score of one of them.
+    """
     stored = case.stored
     between = drop * drop + case.variance / stored + variance / runs
     squares = (stored - 1) * case.variance + (runs - 1) * variance

@@ -68,7 +68,10 @@ def list_values(value: object, status: DiffStatus) -> tuple[list[ValueRow], int]
 
 
 def diff_texts(expected: str, actual: str) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
-    """Return the marked parts of both texts, word by word; a very long text is a single part."""
+    """Split both texts into segments, and mark those that differ, word by word.
+
+    If the texts differ and one of them is very long, each text is a single marked segment.
+    """
     if expected == actual:
         return ((False, expected),), ((False, actual),)
     left, right = _WORD.findall(expected), _WORD.findall(actual)

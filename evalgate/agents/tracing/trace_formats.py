@@ -62,13 +62,13 @@ class InvalidOtlpError(ValueError):
 
 
 def read_otlp_json(request: object) -> list[Span]:
-    """Return the spans of an export request in JSON.
+    """Return the spans of an export request in JSON; [] for an object without `resourceSpans`.
 
     Raises:
-        InvalidOtlpError: the data is no export request.
+        InvalidOtlpError: the data is no object, or its `resourceSpans` is no list.
     """
     if not isinstance(request, dict) or not isinstance(request.get("resourceSpans", []), list):
-        raise InvalidOtlpError("it has no `resourceSpans`")
+        raise InvalidOtlpError("it is no object with a list `resourceSpans`")
     return list(_iter_otlp_spans(request))
 
 

@@ -115,7 +115,7 @@ class Project:
         return pattern if problems else str(folder / pattern)
 
     def build_plan(self, sources: object, agent: object, options: EvaluationOptions) -> Plan:
-        """Build the plan of an evaluation; a problem for a missing agent names the options of pytest.
+        """Build the plan of an evaluation; if no agent is given, the error names the options of pytest.
 
         Raises:
             InvalidInputError: with every problem of the input that was found.

@@ -182,8 +182,8 @@ def new(
         eval_case_parallel_evaluation_enabled: Whether to score cases at once instead of one by one.
         timeout: Seconds that one turn of the agent may take.
         judge: `PROVIDER/MODEL` that judges in the place of each metric's model.
-        evaluation_service: A service of the caller. Then only `metric_manager`, `eval_result_manager` and
-            `num_runs` are used besides it.
+        evaluation_service: A service of the caller. Then, of the other arguments, only `app_name`,
+            `metric_manager`, `eval_result_manager` and `num_runs` are used.
 
     Raises:
         InvalidInputError: an argument is wrong.

@@ -406,7 +406,7 @@ def _build_llm_context() -> LlmContext:
 
 @dataclass
 class _RedactedCase:
-    """The decoded JSON of a result, as a dataclass, which the redactor searches faster."""
+    """Holder of a result's decoded JSON: the redactor searches a dataclass faster than a bare dict."""
 
     value: dict[str, Any]
 

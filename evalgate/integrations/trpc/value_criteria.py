@@ -36,7 +36,7 @@ BOUND: Mapping[str, object] = {"bound": True}
 
 
 class GoModel(BaseModel):
-    """A model that reads keys as Go does, in any case, and in snake_case.
+    """A model that accepts keys in any mix of upper and lower case, as Go does, and also in snake_case.
 
     Null counts as absent. Unknown keys are refused, although Go ignores them.
     """
