@@ -369,9 +369,11 @@ def compare(
 def backtest(
     results: tuple[str, ...], baseline: str | None, thresholds: str | None, working_directory: str
 ) -> int:
-    """List stored verdicts that today's thresholds would change.
+    """Judge stored results again by today's thresholds.
 
-    RESULTS are results.json files. Each is compared with the runs of the baseline that are older.
+    RESULTS are results.json files. Each is compared with the runs of the baseline that are older than it.
+    Prints a line for every result, and the new reasons if its verdict would change. The exit code does not
+    depend on the verdicts.
     """
     from evalgate.cli.backtest import format_backtest, run_backtest
 

@@ -34,16 +34,22 @@ MOST_POINTS = 12
 """Gate runs that a trend shows at most."""
 
 
-def compute_trend(members: Sequence[tuple[CaseMetric, BaselineCase]]) -> tuple[float, ...]:
+def compute_trend(members: Sequence[tuple[CaseMetric, BaselineCase, float]]) -> tuple[float, ...]:
     """Return the mean of a metric in each gate run of the baseline, oldest first, at most `MOST_POINTS`.
 
-    Only gate runs that have a score of every case count: the means of the others would be over fewer cases.
+    `members` are the metric of each case, the case of the baseline, and the case's weight. Only gate runs
+    that have a score of every case count: the means of the others would be over fewer cases.
     """
     by_source: dict[int, list[float]] = {}
-    for metric, old in members:
+    for metric, old, _ in members:
         for source, scores in _group_by_source(metric, old.runs).items():
             by_source.setdefault(source, []).append(compute_mean(scores))
-    whole = [compute_mean(by_source[at]) for at in sorted(by_source) if len(by_source[at]) == len(members)]
+    weights = [weight for _, _, weight in members]
+    whole = [
+        compute_weighted_mean(by_source[at], weights)
+        for at in sorted(by_source)
+        if len(by_source[at]) == len(members)
+    ]
     return tuple(whole[-MOST_POINTS:])
 
 
@@ -158,8 +164,8 @@ def _add_delta_and_trend(
 
 def _select_comparable_metrics(
     summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[CaseKey, BaselineCase]
-) -> Iterator[tuple[CaseMetric, BaselineCase]]:
-    """Yield the metric of every comparable case together with the case of the baseline."""
+) -> Iterator[tuple[CaseMetric, BaselineCase, float]]:
+    """Yield the metric of every comparable case, the case of the baseline, and the case's weight."""
     for case in cases:
         old = before.get(case.key)
         for metric in case.metrics if old and _is_comparable(case, old) else ():
@@ -168,7 +174,7 @@ def _select_comparable_metrics(
                 and _matches_summary(summary, case, metric)
                 and _compute_baseline_score(metric, old) is not None
             ):
-                yield metric, old
+                yield metric, old, case.weight
 
 
 def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Comparison) -> str:

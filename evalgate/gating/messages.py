@@ -316,7 +316,11 @@ def _format_points(amount: float) -> str:
 
 
 def _format_near_limit(value: float, limit: float, digits: int, limit_text: str) -> str:
-    """Return `about` and the value, or `just under` or `just over` the limit if both would look equal."""
+    """Return `about <value>`, or `just under <limit>` or `just over <limit>` if it would read as the limit.
+
+    Digits are added, up to those of the limit, to tell the value from the limit. A value that equals the
+    limit is `about` it.
+    """
     digits = _count_digits(value, digits)
     most = max(digits, len(f"{limit:g}".partition(".")[2]))
     while digits < most and f"{value:.{digits}f}" == f"{limit:.{digits}f}":

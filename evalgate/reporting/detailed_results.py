@@ -59,7 +59,7 @@ def _list_case(case: CaseResult) -> Iterator[str]:
 
 
 def _build_row(turn: TurnResult, metric: CaseMetric) -> tuple[str, ...]:
-    """Return the row of an invocation; the score is "" for a metric that scores whole conversations."""
+    """Return the row of an invocation; the score is "" if the metric has no score of its turn."""
     found = next((each for each in turn.metrics if each.name == metric.name), None)
     score = None if found is None else found.score
     return (

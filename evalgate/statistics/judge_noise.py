@@ -32,7 +32,7 @@ class CaseNoise:
 
 @frozen
 class JudgeShare:
-    """Share of the variance between runs of a case that the judge causes, and its limits, in [0, 1]."""
+    """Share of the variance between runs of a case that the judge causes, with a 95 % interval."""
 
     value: float
     low: float

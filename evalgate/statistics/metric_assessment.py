@@ -244,9 +244,9 @@ def decide_mean_verdict(
 ) -> tuple[MetricVerdict, Reason]:
     """Return verdict and reason of the suite test.
 
-    A drop of `max_drop` or more fails if its p is at most `level`, and is inconclusive if its p is at most
-    `doubt` or proof is required. A smaller drop is inconclusive if proof is required and the interval
-    reaches beyond `max_drop`. All other drops pass.
+    A drop of `max_drop` or more fails if its p is at most `level`. If it does not fail, it is inconclusive
+    if its p is at most `doubt` or proof is required. A smaller drop is inconclusive if proof is required
+    and the interval reaches beyond `max_drop`. All other drops pass.
     """
     limit = rule.max_drop or 0.0
     if is_drop_excessive(change.drop, limit):

@@ -86,7 +86,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     """Return a socket bound to a loopback address.
 
     Raises:
-        InvalidInputError: the address is no loopback address, or the port is taken.
+        InvalidInputError: the address is no loopback address, or the port or address cannot be used.
     """
     name = "127.0.0.1" if host == "localhost" else host
     try:

@@ -63,6 +63,12 @@ def test_the_course_of_a_metric(baseline: Baseline, expected: tuple[float, ...])
     assert summary.trend == expected
 
 
+def test_the_course_of_a_metric_is_weighted_as_its_mean_is() -> None:
+    cases = [replace(a_case_result("paris"), weight=3.0), a_case_result("oslo")]
+    (summary,) = add_deltas([a_summary(n=2)], cases, a_baseline(paris=[1.0, 1.0], oslo=[0.0, 1.0]))
+    assert summary.trend == (0.75, 1.0)
+
+
 def a_case_that_took(eval_id: str, *seconds: float, usage: Usage | None = None) -> CaseResult:
     runs = (replace(a_run_result(run=at, duration_s=each), usage=usage) for at, each in enumerate(seconds, 1))
     return a_case_result(eval_id, runs=tuple(runs))

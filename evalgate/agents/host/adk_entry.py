@@ -91,8 +91,9 @@ def _load_adk_module(where: str) -> ModuleType:
 
 
 def _load_dotenv(folder: str) -> None:
-    """Load the nearest `.env` file in `folder` or above, up to the working folder, as ADK's tools do.
+    """Load the nearest `.env` file in `folder` or above, up to the working folder.
 
+    Outside of the working folder, only `folder` itself is searched. (ADK's tools search up to the root.)
     Variables that are set keep their values. If `ADK_DISABLE_LOAD_DOTENV` is `1` or `true`, load nothing.
     """
     if os.environ.get("ADK_DISABLE_LOAD_DOTENV", "").lower() in ("1", "true"):

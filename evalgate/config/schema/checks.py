@@ -403,7 +403,7 @@ class Conditions(ConfigSection):
 
     @property
     def demands(self) -> bool:
-        """Return True if there is at least one condition, without `alternatives` and `none_of`."""
+        """Return True if there is a condition, apart from those in `alternatives` and `none_of`."""
         return bool(self.tools or self.args or self.response or self.state or self.files)
 
 

@@ -1,6 +1,6 @@
-"""Results of earlier runs that decode the turns of a conversation on first access.
+"""Stored results that keep each conversation as JSON until its turns are read for the first time.
 
-Most of a shard's line is the conversation, and a merge needs only the conversations of failed cases. Turns
+Conversations are most of a results file, and a merge of shards needs only those of failed cases. All turns
 are validated strictly and completely, but as plain values that are dropped at once, which takes half the
 time.
 """

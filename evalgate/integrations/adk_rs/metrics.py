@@ -87,7 +87,11 @@ def _split_words(text: str | None) -> list[str]:
 
 
 class AdkRsToolTrajectory(_AdkRsMetric):
-    """Share of matching pairs in the longer list of calls, averaged over the turns; each turn must pass."""
+    """Share of calls that match the expected call at the same position, averaged over the turns.
+
+    It is a share of the longer list of calls, made or expected. The case passes if every turn reaches the
+    threshold. A call matches if its name and its arguments are equal.
+    """
 
     empty_is_match: bool = False
     """Score of a turn without any call, expected or made: 1.0 if True, 0.0 if False, as in adk-rs."""

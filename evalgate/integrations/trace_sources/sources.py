@@ -126,10 +126,12 @@ def _iter_file_rows(
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield (line, object) for each object of a file; add unreadable parts to `problems`.
 
-    For Parquet, the number of the row takes the place of the line.
+    For Parquet, the number of the row takes the place of the line. For Protobuf, the line is 1. JSON that
+    is broken as a whole is added to `problems`, too.
 
     Raises:
-        InvalidInputError: nothing in the file can be read.
+        InvalidInputError: the file cannot be opened, has none of the known formats, or is JSON that nests
+            too deep.
     """
     if path.suffix.lower() == ".parquet":
         yield from enumerate(_read_parquet(path, shown_as), 1)

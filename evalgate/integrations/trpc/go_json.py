@@ -25,7 +25,7 @@ def trim_go_space(text: str) -> str:
 
 
 def fold_key(key: str) -> str:
-    """Fold a key's case as `encoding/json` does when it compares it with ASCII names."""
+    """Fold the case of a key as Go's `encoding/json` does to compare the key with an ASCII name."""
     return key.translate(_FOLDED).lower()
 
 

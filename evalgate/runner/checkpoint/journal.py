@@ -103,9 +103,12 @@ class Journal:
     ) -> tuple[Self, FinishedRuns]:
         """Open the journal of an unfinished run, and return it with its runs, each changed by `transform`.
 
+        `parts`: as for `create`. An incomplete last line is cut off the file.
+
         Raises:
             InvalidInputError: the journal is missing or damaged, belongs to another plan or version, or
                 another run writes to it.
+            OSError: the file cannot be opened, read or cut.
         """
         path = folder / FILE_NAME
         if not path.exists():
@@ -113,7 +116,7 @@ class Journal:
         descriptor = _open_locked(path)
         try:
             return cls._open_resumed(path, descriptor, plan, shown_as, transform, parts)
-        except InvalidInputError:
+        except (InvalidInputError, OSError):
             os.close(descriptor)
             raise
 

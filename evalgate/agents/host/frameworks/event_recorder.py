@@ -161,7 +161,7 @@ def _parse_arguments(args: object) -> Optional[dict[str, Any]]:
     if isinstance(args, str):
         try:
             args = json.loads(args or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             return None  # the model wrote broken JSON: the call is scored as a wrong one
     return args if isinstance(args, dict) else None
 

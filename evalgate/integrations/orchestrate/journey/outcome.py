@@ -63,7 +63,10 @@ class LiteralTextJudge:
         return all(_normalize_text(keyword) in plain for keyword in keywords)
 
     async def matches_text(self, expected: str, text: str) -> bool | None:
-        """Return True for equal texts; for others None if `knows_only_equal`, else False."""
+        """Return True for texts that are equal apart from case and white space.
+
+        For other texts return None if `knows_only_equal`, else False.
+        """
         if _normalize_text(expected) == _normalize_text(text):
             return True
         return None if self.knows_only_equal else False
