@@ -149,7 +149,10 @@ async def test_trace_file_is_replayed(tmp_path: Path, kind: str) -> None:
     ("text", "problem"),
     [
         ('{"resourceSpans": []}', "t.json:1:1: there is no span in the traces"),
-        ('{"resourceSpans": {}}', "t.json:1:1: is no export request of OTLP: it is no object with a list `resourceSpans`"),
+        (
+            '{"resourceSpans": {}}',
+            "t.json:1:1: is no export request of OTLP: it is no object with a list `resourceSpans`",
+        ),
         ('{"resourceSpans": []', "t.json:1:21: not JSON: Expecting ',' delimiter"),
         ('{"resourceSpans": []}\n{', "t.json:2:1: the line is not JSON"),
     ],
