@@ -70,7 +70,7 @@ class ToolCallComparator:
 
     def is_same_call(self, one: ToolCall, other: ToolCall) -> bool:
         """Return True if both calls have the same name and, unless ignored, equal arguments."""
-        return one.name == other.name and (self.ignore_args or one.args == other.args)
+        return one.name == other.name and (self.ignore_args or _has_same_args(one, other))
 
     def compare_exact(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
         """Require the same calls in the same order, and no others."""
@@ -80,7 +80,7 @@ class ToolCallComparator:
             if given is None:
                 return f"call {number}: expected {format_call(wanted)}, got no further call"
             # As `is_same_call`, whose call would take as long as the comparison itself.
-            if wanted.name != given.name or not (self.ignore_args or wanted.args == given.args):
+            if wanted.name != given.name or not (self.ignore_args or _has_same_args(wanted, given)):
                 return f"call {number}: expected {format_call(wanted)}, got {format_call(given)}"
         return ""
 
@@ -134,7 +134,11 @@ class ToolCallComparator:
         return unmatched
 
     def _get_comparison_key(self, call: ToolCall) -> Hashable:
-        return call.name if self.ignore_args else (call.name, _to_hashable(call.args))
+        return call.name if self.ignore_args else (call.name, _to_hashable(call.arguments))
+
+
+def _has_same_args(one: ToolCall, other: ToolCall) -> bool:
+    return one.args == other.args and one.other_args == other.other_args
 
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})

@@ -51,3 +51,20 @@ def test_a_value_that_json_does_not_know_is_compared(monkeypatch: pytest.MonkeyP
     calls = [a_call("f", a={1, 2})]
 
     assert ToolCallComparator().find_unmatched_calls(calls, calls) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (ToolCall("f", other_args=[1]), ToolCall("f", other_args=[1]), True),
+        (ToolCall("f", other_args=[1]), ToolCall("f", other_args=[2]), False),
+        (ToolCall("f", other_args="x"), ToolCall("f"), False),
+        (ToolCall("f", other_args="x"), ToolCall("f", {"x": 1}), False),
+    ],
+)
+def test_arguments_that_are_no_object_are_compared(one: ToolCall, other: ToolCall, same: bool) -> None:
+    comparison = ToolCallComparator()
+    assert comparison.is_same_call(one, other) is same
+    assert (comparison.compare_exact([one], [other]) == "") is same
+    assert (comparison._match_by_count([one], [other]) == []) is same
+    assert ToolCallComparator(ignore_args=True).is_same_call(one, other)

@@ -57,14 +57,17 @@ def read_transcript(spans: Iterable[Span]) -> SpanTranscript:
     tools = [span for span in ordered if _is_tool(span)]
     models = [span for span in ordered if _is_model(span)]
     agents = [span for span in ordered if _get_operation(span) == "invoke_agent"]
+    answer = next((span for span in (*agents[:1], *reversed(models)) if _join_output(span)), None)
+    # An agent's own span repeats the text of its last model.
+    last = models[-1:] if answer is None or answer in agents[:1] else [answer]
     moments = [
-        *_iter_texts(models),
+        *_iter_texts(span for span in models if span not in last),
         *(_iter_executions(tools, ordered) if tools else _iter_requested_calls(models)),
     ]
     events = tuple(event for _, event in sorted(moments, key=lambda moment: moment[0]))
     return SpanTranscript(
         Reply(
-            next((text for span in reversed([*models, *agents[:1]]) if (text := _join_output(span))), None),
+            _join_output(answer) if answer else None,
             events,
         ),
         # The span of an agent repeats the usage of its model calls: it counts only if they have none.
@@ -151,9 +154,9 @@ def _iter_requested_calls(models: Sequence[Span]) -> Iterator[tuple[int, Event]]
             )
 
 
-def _iter_texts(models: Sequence[Span]) -> Iterator[tuple[int, Event]]:
-    """Yield the text of each model span but the last, which normally has the response."""
-    for span in models[:-1]:
+def _iter_texts(models: Iterable[Span]) -> Iterator[tuple[int, Event]]:
+    """Yield the text of each model span that has any."""
+    for span in models:
         if text := _join_output(span):
             yield span.end, Message(text, span.get_text("gen_ai.agent.name") or None)
 

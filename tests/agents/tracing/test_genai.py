@@ -160,3 +160,19 @@ def test_attributes_of_other_types_are_ignored(text: str) -> None:
         {"gen_ai.operation.name": "chat", "gen_ai.output.messages": text, "gen_ai.usage.input_tokens": -1},
     )
     assert read_transcript([span]) == SpanTranscript(Reply(), None, "")
+
+
+def test_a_text_is_the_response_or_a_message_and_never_both() -> None:
+    def build_model(start: int, *parts: dict[str, Any]) -> Span:
+        attributes = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": build_output(*parts)}
+        return build_span(start, start + 5, attributes)
+
+    text, late = {"type": "text", "content": "Let me see."}, {"type": "text", "content": "It rains."}
+    for models, response, messages in (
+        ([build_model(1, text), build_model(11, LOOK)], "Let me see.", []),
+        ([build_model(1, text), build_model(11, late), build_model(21, LOOK)], "It rains.", ["Let me see."]),
+        ([build_model(1, LOOK)], None, []),
+    ):
+        reply = read_transcript(models).reply
+        assert reply.response == response
+        assert [event.text for event in reply.events if isinstance(event, Message)] == messages
