@@ -51,6 +51,11 @@ class TraceApi(Protocol):
         """Return the environment variables of the tool; those of the address come first."""
         ...
 
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Return the fields of `TraceQuery` that the API cannot use."""
+        ...
+
     def get_default_endpoint(self, environ: Mapping[str, str]) -> str:
         """Return the address to use if neither an option nor a variable names an address."""
         ...

@@ -146,6 +146,7 @@ class LangfuseApi:
     """
 
     variables = ("LANGFUSE_HOST", "LANGFUSE_BASE_URL", "LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
+    unused: tuple[str, ...] = ("project",)
 
     def get_default_endpoint(self, environ: Mapping[str, str]) -> str:  # noqa: ARG002
         """Return the address of Langfuse's cloud in the EU."""
@@ -173,8 +174,7 @@ class LangfuseApi:
     ) -> AsyncIterator[Mapping[str, Any]]:
         """Yield observations, then the scores; if there are no observations, the traces of the older API.
 
-        `query.filter` holds tags with commas between them; a trace must have all of them. `query.project`
-        is not used.
+        `query.filter` holds tags with commas between them; a trace must have all of them.
         """
         ids = await _list_trace_ids(client, query)
         if not ids:  # also where the server has not moved its older traces

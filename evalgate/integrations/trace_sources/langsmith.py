@@ -99,6 +99,7 @@ class LangSmithApi:
     """`POST /api/v1/runs/query`: first the roots of traces, then the runs of each trace."""
 
     variables = ("LANGSMITH_ENDPOINT", "LANGSMITH_API_KEY", "LANGSMITH_PROJECT", "LANGSMITH_WORKSPACE_ID")
+    unused: tuple[str, ...] = ()
 
     def get_default_endpoint(self, environ: Mapping[str, str]) -> str:  # noqa: ARG002
         """Return the address of LangSmith's cloud."""

@@ -72,6 +72,7 @@ class LogfireApi:
     """
 
     variables = ("LOGFIRE_BASE_URL", "LOGFIRE_READ_TOKEN")
+    unused: tuple[str, ...] = ("project",)
 
     def get_default_endpoint(self, environ: Mapping[str, str]) -> str:
         """Return the address of the region in the token: `pylf_v1_eu_…` is of the EU; else of the US."""
@@ -95,10 +96,7 @@ class LogfireApi:
         query: TraceQuery,
         environ: Mapping[str, str],  # noqa: ARG002
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the rows of the newest traces. `query.filter` is a condition in SQL on `records`.
-
-        `query.project` is not used.
-        """
+        """Yield the rows of the newest traces. `query.filter` is a condition in SQL on `records`."""
         where = "attributes ? 'gen_ai.operation.name' or attributes ? 'gen_ai.request.model'"
         more = f" and ({query.filter})" if query.filter else ""
         # The condition is SQL of the user, who may read all of the project; the ids are alphanumeric.

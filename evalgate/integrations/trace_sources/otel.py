@@ -84,6 +84,7 @@ class JaegerApi:
     """Jaeger's query API (`/api/traces`), which needs the name of a service as `--project`."""
 
     variables = ("JAEGER_ENDPOINT",)
+    unused: tuple[str, ...] = ()
 
     def get_default_endpoint(self, environ: Mapping[str, str]) -> str:  # noqa: ARG002
         """Return the address of a local Jaeger."""

@@ -38,6 +38,7 @@ class PhoenixApi:
     """`/v1/projects/{project}/spans` and `/v1/projects/{project}/span_annotations`."""
 
     variables = ("PHOENIX_COLLECTOR_ENDPOINT", "PHOENIX_API_KEY", "PHOENIX_PROJECT_NAME")
+    unused: tuple[str, ...] = ("filter",)
 
     def get_default_endpoint(self, environ: Mapping[str, str]) -> str:  # noqa: ARG002
         """Return the address of a local Phoenix."""
@@ -53,7 +54,7 @@ class PhoenixApi:
     ) -> AsyncIterator[Mapping[str, Any]]:
         """Yield spans until the newest `query.limit` traces are complete, then the spans' annotations.
 
-        Some of the spans may be of older traces. `query.filter` is not used.
+        Some of the spans may be of older traces.
         """
         name = query.project or environ.get("PHOENIX_PROJECT_NAME") or "default"
         project = quote(name, safe="")

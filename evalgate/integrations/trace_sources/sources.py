@@ -13,6 +13,7 @@ from evalgate.agents.tracing.chat_messages import decode_json
 from evalgate.agents.tracing.trace_formats import InvalidOtlpError, read_otlp_protobuf
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.extras import describe_install
+from evalgate.core.formatting import join_quoted
 from evalgate.integrations.trace_sources.api_client import ApiClient, TraceApi, TraceQuery
 from evalgate.integrations.trace_sources.conversations import select_whole_traces
 from evalgate.integrations.trace_sources.langfuse import LangfuseApi, LangfuseReader
@@ -90,10 +91,13 @@ async def fetch_traces(
     batch has the complete traces, and the error as its `failure`.
 
     Raises:
-        InvalidInputError: a key is missing, the address is no HTTP address, aiohttp is missing, or the API
-            failed before the first complete trace.
+        InvalidInputError: the API cannot use a field of the query, a key is missing, the address is no HTTP
+            address, aiohttp is missing, or the API failed before the first complete trace.
     """
     api, reader = APIS[name], READERS[name]
+    if unused := [option for option in api.unused if getattr(query, option)]:
+        options = join_quoted([f"--{each}" for each in unused])
+        raise InvalidInputError(f"{name}: its API has no use for {options}: leave it out")
     named = (environ.get(each) for each in api.variables if each.endswith(("HOST", "URL", "ENDPOINT")))
     address = endpoint or next(filter(None, named), "") or api.get_default_endpoint(environ)
     items: list[TraceItem] = []

@@ -361,7 +361,7 @@ async def test_logfire(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
     routes = {"/v1/query": query_old} if version == 1 else {"/v2/query": query}
     async with serve(routes, {"Authorization": "Bearer t"}) as endpoint:
-        await fetch("logfire", endpoint, {"LOGFIRE_READ_TOKEN": "t"})
+        await fetch("logfire", endpoint, {"LOGFIRE_READ_TOKEN": "t"}, TraceQuery(since=SINCE))
 
 
 @pytest.mark.parametrize(
@@ -394,6 +394,19 @@ async def test_jaeger() -> None:
 async def test_missing_keys_are_named(name: str, variable: str) -> None:
     with pytest.raises(InvalidInputError, match=variable):
         await fetch_traces(name, TraceQuery(), {})
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "option"),
+    [
+        ("phoenix", TraceQuery(filter="x"), "--filter"),
+        ("langfuse", TraceQuery(project="x"), "--project"),
+        ("logfire", TraceQuery(project="x"), "--project"),
+    ],
+)
+async def test_an_option_that_an_api_cannot_use_is_refused(name: str, query: TraceQuery, option: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"{name}: its API has no use for `{option}`: leave it out"):
+        await fetch_traces(name, query, {})
 
 
 async def test_refusals_are_explained() -> None:
@@ -465,10 +478,9 @@ async def test_a_project_without_traces_gives_none() -> None:
         "/api/traces": lambda _: {"data": [], "errors": None},
     }
     async with serve(routes, {}) as endpoint:
-        for name in APIS:
-            found = await fetch_traces(
-                name, TraceQuery(project="shop"), {**keys, "LANGSMITH_API_KEY": "k"}, endpoint
-            )
+        for name, api in APIS.items():
+            query = TraceQuery(project="" if "project" in api.unused else "shop")
+            found = await fetch_traces(name, query, {**keys, "LANGSMITH_API_KEY": "k"}, endpoint)
             assert (found.traces, found.problems) == ((), ())
 
 
