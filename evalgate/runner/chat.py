@@ -212,6 +212,7 @@ class Chat:
             await self._close_session(error)
             raise
         if reply is None:
+            await self._close_session(None)
             raise ChatError(Failure("no_recording", "the recording ends before this turn"))
         duration_s = time.perf_counter() - started
         before = self._last
@@ -247,6 +248,7 @@ class Chat:
     async def begin_again(self) -> None:
         """End the conversation and forget its turns; the next message begins another one."""
         await self._close_session(None)
+        self._last = SessionResult()
         self.turns.clear()
         self.failed_trace = ()
 
