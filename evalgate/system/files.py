@@ -196,7 +196,8 @@ def write_atomically(path: Path, text: str | Iterable[str], owner: Owner | None 
 def remove_temporaries(path: Path) -> None:
     """Remove temporary files that a killed `write_atomically` left; nothing may be writing `path` now."""
     with contextlib.suppress(OSError):
-        for left in path.parent.glob(f"{glob.escape(_build_temporary_prefix(path))}*{_TEMPORARY}"):
+        # `mkstemp` inserts eight characters: `*` would find those of `results.json` for `results`, too.
+        for left in path.parent.glob(f"{glob.escape(_build_temporary_prefix(path))}{'?' * 8}{_TEMPORARY}"):
             left.unlink()
 
 
