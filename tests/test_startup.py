@@ -9,8 +9,8 @@ import pytest
 
 FORBIDDEN = (
     "agents.containers", "agents.http", "agents.ray", "agents.tracing.genai", "agents.tracing.collector",
-    "baselines", "ci", "datasets.large", "integrations.adk_rs.cases", "integrations.orchestrate", "integrations.trpc.cases",
-    "integrations.trpc.file_models", "llm.client", "llm.openai_client", "statistics",
+    "baselines", "ci", "datasets.large", "integrations.adk.case_models", "integrations.adk_rs.cases",
+    "integrations.orchestrate", "integrations.trpc.cases", "integrations.trpc.file_models", "llm.client", "llm.openai_client", "statistics",
 )  # fmt: skip
 """Packages and modules that a run with no judge, no user to play, no baseline and no post does not need."""
 

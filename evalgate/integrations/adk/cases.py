@@ -19,7 +19,7 @@ from evalgate.core.types import (
 )
 from evalgate.datasets.adk_turns import extract_native_data, normalize_keys
 from evalgate.documents.key_spelling import find_snake_or_camel_key, get_member
-from evalgate.integrations.adk.file_models import (
+from evalgate.integrations.adk.case_models import (
     AdkCase,
     AdkFunctionCall,
     AdkFunctionResponse,

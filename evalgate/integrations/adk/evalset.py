@@ -33,7 +33,7 @@ from evalgate.documents.strict_json import (
     require_text,
 )
 from evalgate.documents.validation_errors import Location, validate_id
-from evalgate.integrations.adk.file_models import AdkCase, AdkEvalSetHeader
+from evalgate.integrations.adk.file_models import AdkEvalSetHeader
 
 _IN_CONTENTS = frozenset({*CONTENTS, *map(to_camel, CONTENTS)})
 """Keys of contents that are kept whole if they hold more than is read."""
@@ -63,7 +63,9 @@ class AdkFormat:
             line = reader.find_line(index)
             if (case := parse_common_case(raw, line, reader.eval_set_id)) is not None:
                 return case
-            from evalgate.integrations.adk.cases import build_case  # most eval sets have common cases only
+            # Most eval sets have common cases only.
+            from evalgate.integrations.adk.case_models import AdkCase
+            from evalgate.integrations.adk.cases import build_case
 
             wire = reader.validate_case(AdkCase, index, raw)
             case = None if wire is None else build_case(wire, line, raw)
@@ -78,6 +80,8 @@ class AdkFormat:
 
         Keys within messages and steps are left out: those contents are kept whole as native data.
         """
+        from evalgate.integrations.adk.case_models import AdkCase
+
         reader = _create_reader(document)
         for found in collect_ignored_keys(AdkEvalSetHeader, reader.header):
             yield found.location

@@ -1,0 +1,302 @@
+"""Pydantic models of a case in Google ADK's eval sets, releases 2.3 to 2.13.
+
+Most models of Google ADK refuse unknown keys; `EvalCase`, `SessionInput` and, since 2.13,
+`InvocationEvent` do not. Only the models that refuse keys have a method `is_refused`, which
+`evalgate.datasets.ignored_keys` calls.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+from typing_extensions import override
+
+from evalgate.datasets.adk_turns import PART_KEYS
+from evalgate.datasets.ignored_keys import KeyModel
+from evalgate.documents.validation_errors import Id
+from evalgate.integrations.adk.file_models import AdkModel
+
+
+class StrictAdkModel(AdkModel):
+    """An object in which Google ADK refuses unknown keys."""
+
+    @classmethod
+    def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
+        """Return True if Google ADK refuses the object `value` because of its unknown key `key`."""
+        del key, value
+        return True
+
+
+class GenaiModel(AdkModel):
+    """An object of google-genai, which refuses unknown keys but adds new keys with every release.
+
+    So a newer release may read a key that is unknown here. The key is accepted, with a warning, if the
+    object holds all that is scored and the key does not resemble a known key.
+    """
+
+    @classmethod
+    def kept_keys(cls) -> Iterable[str]:
+        """Return the keys of google-genai up to 3.4 that are kept without reading."""
+        return ()
+
+    @classmethod
+    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+        """Return True if the object has every key that is read, so that no scored value is missing."""
+        return value.keys() >= cls.model_fields.keys()
+
+    @classmethod
+    def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
+        """Return True if `key` is probably a mistake.
+
+        This is so if `key` resembles a known key, or `is_complete` is False.
+        """
+        import difflib
+
+        known = {*cls.model_fields, *cls.kept_keys()}
+        near = difflib.get_close_matches(key, [*known, *map(to_camel, known)], n=1, cutoff=0.6)
+        return bool(near) or not cls.is_complete(value)
+
+
+class AdkFunctionCall(GenaiModel):
+    """A tool call of an agent."""
+
+    @override
+    @classmethod
+    def kept_keys(cls) -> Iterable[str]:
+        return ("partial_args", "will_continue")
+
+    @override
+    @classmethod
+    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+        return {"name", "args"} <= value.keys()
+
+    id: str | None = None
+    name: str | None = None
+    args: dict[str, Any] | None = None
+
+
+class AdkFunctionResponse(GenaiModel):
+    """The answer of a tool."""
+
+    @override
+    @classmethod
+    def kept_keys(cls) -> Iterable[str]:
+        return ("parts", "scheduling", "will_continue")
+
+    @override
+    @classmethod
+    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+        return {"name", "response"} <= value.keys()
+
+    id: str | None = None
+    name: str | None = None
+    response: Any = None
+
+
+class AdkPart(GenaiModel):
+    """A part of a content, as far as it is read."""
+
+    @override
+    @classmethod
+    def kept_keys(cls) -> Iterable[str]:
+        return PART_KEYS
+
+    @override
+    @classmethod
+    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+        contents = {*cls.model_fields, *PART_KEYS} - _ASIDES
+        return any(key in value or to_camel(key) in value for key in contents)
+
+    text: str | None = None
+    function_call: AdkFunctionCall | None = None
+    function_response: AdkFunctionResponse | None = None
+
+
+_ASIDES = {"thought", "thought_signature", "video_metadata", "media_resolution", "part_metadata"}
+"""Keys that only describe what a part holds under another key."""
+
+
+class AdkContentBase(GenaiModel):
+    """A message or action, with its author's role."""
+
+    @override
+    @classmethod
+    def kept_keys(cls) -> Iterable[str]:
+        return ("role",)
+
+    @override
+    @classmethod
+    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+        return "parts" in value
+
+
+class AdkContent(AdkContentBase):
+    """A message or action of an agent."""
+
+    parts: list[AdkPart] | None = None
+
+
+def _validate_text(part: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(part.get("text"), (str, type(None))):
+        raise ValueError(f"must hold its `text` as text, not as {part['text']!r}")  # noqa: TRY004  pydantic's contract
+    return part
+
+
+class AdkUserContent(AdkContentBase):
+    """A message of the user."""
+
+    # Parts stay as they are: those without text become the message's attachments.
+    parts: list[Annotated[dict[str, Any], AfterValidator(_validate_text), KeyModel(AdkPart)]] | None = None
+
+
+class AdkInvocationEvent(AdkModel):
+    """A step of an agent. A turn lists its steps in the order in which they happened."""
+
+    @classmethod
+    def kept_keys(cls) -> Iterable[str]:
+        """Return the keys of later releases and of ADK's web UI that are kept without reading."""
+        return ("grounding_metadata", "usage_metadata", "model_version", "invocation_index", "tool_use_index")
+
+    author: str | None = None
+    content: AdkContent | None = None
+
+
+class AdkIntermediateData(StrictAdkModel):
+    """The steps before the final response: `invocation_events`, or the three lists of older files."""
+
+    # Google ADK refuses null here. It counts as absent all the same, because ADK's documentation shows it.
+    tool_uses: list[AdkFunctionCall] | None = None
+    tool_responses: list[AdkFunctionResponse] | None = None
+    intermediate_responses: list[tuple[str | None, list[AdkPart]]] | None = None
+    invocation_events: list[AdkInvocationEvent] | None = None
+
+    @model_validator(mode="after")
+    def _require_one_shape(self) -> Self:
+        if self.invocation_events and (self.tool_uses or self.tool_responses or self.intermediate_responses):
+            raise ValueError("must hold invocation_events or tool_uses with responses, not both")
+        return self
+
+
+class AdkRubricContent(StrictAdkModel):
+    """The text of a rubric."""
+
+    text_property: str | None = None
+
+
+class AdkRubric(StrictAdkModel):
+    """A statement that a judge is asked to affirm."""
+
+    rubric_id: str | None = None
+    rubric_content: AdkRubricContent | None = None
+    type: str | None = None
+    description: str | None = None
+    # The guide of Google ADK shows these keys, although no release reads them.
+    criterion: str | None = None
+    points: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _require_content(self) -> Self:
+        if self.criterion is None and (self.rubric_id is None or self.rubric_content is None):
+            raise ValueError("must hold a `rubric_id`, and its text as `text_property` of `rubric_content`")
+        return self
+
+
+class AdkAgentDetails(StrictAdkModel):
+    """A recorded agent, with its instructions and tools."""
+
+    name: str
+    instructions: str | None = None
+    tool_declarations: list[Any] | None = None
+
+
+class AdkAppDetails(StrictAdkModel):
+    """The recorded agents by name."""
+
+    @override
+    @classmethod
+    def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
+        del value
+        # The guide of Google ADK has these keys, which no release reads.
+        return key not in {"app_name", "appName", "user_id", "userId"}
+
+    agent_details: dict[str, AdkAgentDetails] | None = None
+
+
+class AdkInvocation(StrictAdkModel):
+    """One turn of a conversation."""
+
+    user_content: AdkUserContent
+    final_response: AdkContent | None = None
+    intermediate_data: AdkIntermediateData | None = None
+    invocation_id: str | None = None
+    creation_timestamp: float | None = None
+    rubrics: list[AdkRubric] | None = None
+    app_details: AdkAppDetails | None = None
+    duration: Any = None
+    model_duration: Any = None
+    tool_duration: Any = None
+    inference_call_count: Any = None
+
+
+class _Behavior(BaseModel):
+    model_config = ConfigDict(defer_build=True)
+
+    name: Any = None
+    description: Any = None
+    behavior_instructions: Any = None
+    violation_rubrics: Any = None
+
+
+class _Persona(BaseModel):
+    """The keys of a persona. Its values are checked when the user is simulated."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    id: Any = None
+    description: Any = None
+    behaviors: list[_Behavior] = []
+
+
+def _validate_persona(persona: object) -> object:
+    if persona is not None and not isinstance(persona, (str, dict)):
+        raise ValueError("must be the name of a persona or an object")
+    return persona
+
+
+class AdkScenario(StrictAdkModel):
+    """A conversation with a simulated user."""
+
+    starting_prompt: str
+    conversation_plan: str
+    user_persona: Annotated[Any, BeforeValidator(_validate_persona), KeyModel(_Persona)] = None
+
+
+class AdkSessionInput(AdkModel):
+    """The state in which the session starts."""
+
+    app_name: str | None = None
+    user_id: str | None = None
+    state: dict[str, Any] | None = None
+    session_id: str | None = None
+
+
+class AdkCase(AdkModel):
+    """One eval case, with its conversation or scenario."""
+
+    eval_id: Id
+    conversation: list[AdkInvocation] | None = None
+    conversation_scenario: AdkScenario | None = None
+    session_input: AdkSessionInput | None = None
+    final_session_state: dict[str, Any] | None = None
+    creation_timestamp: float | None = None
+    rubrics: list[AdkRubric] | None = None
+    # Written by adk-rs, whose files are otherwise Google ADK's.
+    name: str | None = None
+
+    @model_validator(mode="after")
+    def _require_one_conversation(self) -> Self:
+        if (self.conversation is None) == (self.conversation_scenario is None):
+            both = "not both" if self.conversation_scenario else "but holds neither"
+            raise ValueError(f"must hold a conversation or a conversation_scenario, {both}")
+        return self
