@@ -1,7 +1,8 @@
 """Event loops of evaluations that block their caller: one for the gate, and one in a thread for the agent.
 
 An agent that blocks its loop, or that ignores its cancellation, then neither stops the gate's clock nor keeps
-the gate from ending. An evaluation in the caller's own loop shares that loop with the agent.
+the gate from ending: `evalgate.agents.adapters.in_process` leaves its thread behind. An evaluation in the
+caller's own loop shares that loop with the agent.
 """
 
 import asyncio
