@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from evalgate.agents.workers.protocol import replace_lone_surrogates
+from evalgate.core.sanitize import replace_lone_surrogates
 from evalgate.core.types import EvalCase, Event, ToolCall, ToolResult
 from evalgate.redaction.redactor import rewrite_tree
 

@@ -84,6 +84,14 @@ def strip_invisible(text: str) -> str:
     return _NO_CHARACTER.sub(_REPLACEMENT, _INVISIBLE.sub("", text))
 
 
+def replace_lone_surrogates(text: str) -> str:
+    """Return `text` with U+FFFD for each lone surrogate, so that it can be encoded as UTF-8.
+
+    Two surrogates that make a pair become the character for which they stand.
+    """
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def _is_visible(text: str) -> bool:
     """Return True if a text certainly holds no invisible character but spaces and newlines."""
     # To Python, invisible characters are not printable, except for some marks that few texts have. Asking it,

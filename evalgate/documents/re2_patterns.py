@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from evalgate.core.extras import describe_install
+from evalgate.core.sanitize import replace_lone_surrogates
 
 
 class InvalidPatternError(ValueError):
@@ -23,12 +24,14 @@ _ANY_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 def has_regex_match(pattern: str, text: str) -> bool:
     """Return True if `pattern` matches anywhere in `text`, in time linear in the length of `text`.
 
+    A lone surrogate in `text` counts as U+FFFD.
+
     Raises:
         InvalidPatternError: Go would refuse the pattern.
         RegexEngineMissingError: `google-re2` is not installed.
     """
     # As bytes: for a text the package counts the characters before each group, which takes ten times as long.
-    return compile_pattern(pattern).search(text.encode()) is not None
+    return compile_pattern(pattern).search(replace_lone_surrogates(text).encode()) is not None
 
 
 def import_regex_engine(user: str = "") -> Any:

@@ -106,8 +106,3 @@ def merge_parameters(request: ModelRequest, defaults: Mapping[str, object]) -> d
     """Return the request's parameters merged over the defaults; None removes a default."""
     merged = {**defaults, **request.parameters}
     return {name: value for name, value in merged.items() if value is not None}
-
-
-def replace_surrogates(text: str) -> str:
-    """Return `text` with U+FFFD for each lone surrogate, which UTF-8 cannot encode."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -13,14 +13,13 @@ from evalgate.config.schema.budget import Tokens
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
-from evalgate.core.sanitize import to_one_line
+from evalgate.core.sanitize import replace_lone_surrogates, to_one_line
 from evalgate.llm.client import (
     ChatMessage,
     ModelAnswer,
     ModelRequest,
     TokenChoice,
     merge_parameters,
-    replace_surrogates,
 )
 from evalgate.llm.endpoint import ModelEndpoint
 from evalgate.llm.errors import FailureKind, JudgeError
@@ -226,7 +225,7 @@ def parse_completion(text: str, where: str) -> ModelAnswer | JudgeError:
             json.loads(
                 text.removeprefix(_BYTE_ORDER_MARK),
                 object_hook=lambda found: {
-                    name: replace_surrogates(value) if isinstance(value, str) else value
+                    name: replace_lone_surrogates(value) if isinstance(value, str) else value
                     for name, value in found.items()
                 },
             )
@@ -373,7 +372,7 @@ class OpenAIModel:
     async def _fetch_response(self, request: ModelRequest) -> str:
         model = request.model or self._endpoint.model
         if request.embeds:
-            text = "\n".join(replace_surrogates(message.text) for message in request.messages)
+            text = "\n".join(replace_lone_surrogates(message.text) for message in request.messages)
             embeddings = self._client.embeddings.with_raw_response
             return str((await embeddings.create(model=model, input=text, encoding_format="float")).text)
         response = await self._client.chat.completions.with_raw_response.create(
@@ -425,7 +424,7 @@ def _create_client(endpoint: ModelEndpoint) -> "AsyncOpenAI":
 
 
 def _to_message_param(message: ChatMessage) -> "ChatCompletionMessageParam":
-    text = replace_surrogates(message.text)
+    text = replace_lone_surrogates(message.text)
     match message.role:
         case "system":
             return {"role": "system", "content": text}

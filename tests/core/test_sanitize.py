@@ -17,6 +17,7 @@ from evalgate.core.sanitize import (
     disable_commands,
     escape_invisible,
     keep_last_lines,
+    replace_lone_surrogates,
     shorten_text,
     strip_invisible,
     to_file_name,
@@ -47,6 +48,25 @@ def tokens_of(markdown: str) -> list[Token]:
 
 def kinds(markdown: str) -> list[str]:
     return [token.type for token in tokens_of(markdown)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", "plain"),
+        ("é日🙂", "é日🙂"),
+        ("a\ud800b\udc00", "a\ufffdb\ufffd"),
+        ("\ud83d\ude42", "🙂"),
+        ("\udc00\ud800", "\ufffd\ufffd"),
+    ],
+)
+def test_only_lone_surrogates_are_replaced(text: str, expected: str) -> None:
+    assert replace_lone_surrogates(text) == expected
+
+
+@given(ANYTHING)
+def test_text_without_lone_surrogates_can_be_encoded(text: str) -> None:
+    assert len(replace_lone_surrogates(text).encode().decode()) <= len(text)
 
 
 @pytest.mark.parametrize(

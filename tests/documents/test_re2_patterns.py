@@ -18,3 +18,8 @@ def test_the_bytes_of_a_text_match_as_the_text_does(pattern: str, text: str) -> 
 def test_a_dot_matches_a_whole_character() -> None:
     assert has_regex_match("^.$", "日")
     assert not has_regex_match("^..$", "日")
+
+
+def test_a_lone_surrogate_is_a_replacement_character() -> None:
+    assert has_regex_match("^a\N{REPLACEMENT CHARACTER}$", "a\ud800")
+    assert not has_regex_match("b", "a\ud800")

@@ -22,14 +22,10 @@ from evalgate.agents.workers.process import (
     describe_start_error,
     parse_memory_size,
 )
-from evalgate.agents.workers.protocol import (
-    MAX_ANSWER_BYTES,
-    TOO_LARGE,
-    WorkerProtocolError,
-    replace_lone_surrogates,
-)
+from evalgate.agents.workers.protocol import MAX_ANSWER_BYTES, TOO_LARGE, WorkerProtocolError
 from evalgate.config.schema.field_types import Command
 from evalgate.core.protocols import Agent, AgentContext, AgentError, AgentUnreachableError, SessionResult
+from evalgate.core.sanitize import replace_lone_surrogates
 from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
 
 _EXIT_GRACE_S = 1.0

@@ -6,7 +6,7 @@ import re
 
 from pydantic_core import from_json, to_json
 
-from evalgate.core.sanitize import shorten_text, truncate_start
+from evalgate.core.sanitize import replace_lone_surrogates, shorten_text, truncate_start
 from evalgate.core.types import (
     TRANSIENT_FAILURES,
     Event,
@@ -37,7 +37,6 @@ _HEAD_BYTES = 200
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _NAMED_SESSION = re.compile(rb'\{"type": ?"[a-z_]{1,20}", ?"session": ?"([0-9]{1,12})"')
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class WorkerProtocolError(Exception):
@@ -196,11 +195,6 @@ def _clean_value(value: object) -> object:
     if isinstance(value, dict):
         return {replace_lone_surrogates(key): _clean_value(each) for key, each in value.items()}
     return value
-
-
-def replace_lone_surrogates(text: str) -> str:
-    """Return `text` with U+FFFD for each lone surrogate, so that it can be encoded."""
-    return _LONE_SURROGATE.sub("�", text)
 
 
 # Above this, programs that read JSON numbers as floats lose digits.

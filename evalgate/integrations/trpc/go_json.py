@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import NoReturn
 
-from evalgate.llm.client import replace_surrogates
+from evalgate.core.sanitize import replace_lone_surrogates
 
 _LONGEST = 200
 _SPACE = "".join(
@@ -103,7 +103,7 @@ def _iter_pieces(value: object, escaped: Mapping[int, str]) -> Iterator[str]:
         case RawJson():
             yield str(value)
         case str():
-            yield json.dumps(replace_surrogates(value), ensure_ascii=False).translate(escaped)
+            yield json.dumps(replace_lone_surrogates(value), ensure_ascii=False).translate(escaped)
         case bool() | None:
             yield {True: "true", False: "false", None: "null"}[value]
         case int() | float():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from evalgate.config.schema.budget import MeteredUsage, Tokens
+from evalgate.core.sanitize import replace_lone_surrogates
 from evalgate.core.types import (
     Attempt,
     Event,
@@ -41,7 +42,6 @@ _Row: TypeAlias = Any
 _MOST_DIGITS = 4300
 _HUGE = re.compile(rb"\d{%d}" % (_MOST_DIGITS + 1))
 """So many digits that Python may refuse to parse the integer, although it could write it."""
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def dump_run(run: RunResult) -> bytes:
@@ -64,7 +64,7 @@ def _dump_row(row: _Row) -> bytes:
 
 def _dump_repaired_row(row: _Row) -> bytes:
     text = json.dumps(replace_unserializable(row), ensure_ascii=False, separators=(",", ":"))
-    return _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text).encode()
+    return replace_lone_surrogates(text).encode()
 
 
 def load_run(data: bytes) -> RunResult:

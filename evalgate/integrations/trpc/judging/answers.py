@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from evalgate.core.formatting import compute_sequential_mean
 from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import replace_lone_surrogates
 from evalgate.core.types import JsonObject
 from evalgate.integrations.trpc.go_json import fold_key, reject_constant, trim_go_space
-from evalgate.llm.client import AnswerSchema, TokenChoice, replace_surrogates
+from evalgate.llm.client import AnswerSchema, TokenChoice
 from evalgate.llm.sample_votes import UnparsableAnswerError
 
 
@@ -396,7 +397,7 @@ def _get_text(value: Mapping[str, object], name: str) -> str:
     text = _get_member(value, name)
     if not isinstance(text, str):
         raise UnparsableAnswerError(f"`{name}` is missing or no text")
-    return replace_surrogates(text)
+    return replace_lone_surrogates(text)
 
 
 def _get_score(value: Mapping[str, object], name: str) -> float:
