@@ -85,6 +85,7 @@ def build_record(
         criteria=criteria,
         selection=plan.selection,
         partial_sets=_list_partial_sets(plan),
+        is_part=plan.is_part,
         failure_groups=_group_failures(evidence, criteria, baseline),
         anchor=since,
         control=control,

@@ -137,7 +137,7 @@ def _list_whole_sets(record: Record) -> frozenset[str] | None:
     """Return the eval sets with all cases selected, or None if the user selected everything."""
     if record.selection is not None:
         return frozenset()
-    if record.partial_sets:
+    if record.is_part or record.partial_sets:  # older files have only the latter
         return frozenset(case.eval_set_id for case in record.cases) - set(record.partial_sets)
     return None
 

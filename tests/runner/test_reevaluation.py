@@ -108,6 +108,18 @@ def test_two_results_are_compared(
     assert found.notices[0] == "b.json (20 cases) was compared with a.json; nothing was run."
 
 
+@pytest.mark.parametrize(("is_part", "removed", "left_out"), [(True, 0, 2), (False, 2, 0)])
+def test_eval_sets_that_were_not_selected_are_not_removed(
+    tmp_path: Path, is_part: bool, removed: int, left_out: int
+) -> None:
+    others = [replace(each, eval_set_id="other") for each in suite(cases=2)]
+    write(tmp_path, "a.json", a_result(*suite(), *others))
+    write(tmp_path, "b.json", replace(a_result(*suite()), is_part=is_part))
+    found = compare_results("a.json", "b.json", thresholds=None, folder=tmp_path).comparison
+    assert found is not None
+    assert (len(found.changes), found.left_out) == (removed, left_out)
+
+
 def test_either_side_can_be_a_baseline(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(dump_baseline(history(a_result(*suite()))), encoding="utf-8")
     worse = history(a_result(*suite(broken=4), day=21))

@@ -334,6 +334,9 @@ class Record:
     """Set if options such as `--tag` left out some cases: such a run is never stored as a baseline."""
     partial_sets: tuple[str, ...] = ()
     """Eval sets of which `FILE:CASE` left out some cases: such a run is never stored as a baseline."""
+    is_part: bool = False
+    """True: other eval sets or cases may exist that the user did not select. Those of a baseline count as not
+    part of the run, not as removed. Files of older versions lack it."""
     variant: Mapping[str, str] | None = None
     """Values such as `env.MODEL` that a variant of `evalgate matrix` had; such a run is never stored as a
     baseline. None: the run is no variant."""
