@@ -22,6 +22,7 @@ from evalgate.gating.control_suspects import (
     FreshRuns,
     SuspectOutcomes,
 )
+from evalgate.gating.messages import open_broken_sentence
 from evalgate.gating.score_tables import build_pool_name, build_row_name
 from evalgate.metrics.aggregation import group_by_metric
 from evalgate.statistics.control_runs import AverageControl, CaseControl, ControlDecision
@@ -207,7 +208,7 @@ def apply_control(comparison: RunComparison, scored: ScoredRuns, control: Contro
     answers = {case.key: case.answer for case in control.cases}
     quote = build_case_quote(case.key for case in comparison.cases)
     cleared = tuple(
-        f"{quote(case.key)} broke: "
+        open_broken_sentence(quote(case.key))
         for case in comparison.cases
         if _VERDICTS[answers.get(case.key)] == "pass"
     )
