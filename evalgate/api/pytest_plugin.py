@@ -25,7 +25,9 @@ _OPTIONS = {
 
 _MARKER = (
     "evalgate(*eval_sets, **options): the function is the agent of these eval sets; if it takes `outcome`, "
-    "it is called with the outcome of each case instead. The options are those of `evalgate.evaluate`."
+    "it is called with the outcome of each case instead. The options are `agent`, `baseline`, `checks`, "
+    "`concurrency`, `criteria`, `env`, `format`, `judge`, `runs`, `thresholds` and `timeout`, as of "
+    "`evalgate.evaluate`."
 )
 
 

@@ -1,6 +1,7 @@
 """The pytest plugin, in runs of pytest of their own."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import evalgate.api.testing.session
 import evalgate.reporting.terminal
 import evalgate.runner.record_builder  # noqa: F401
 from evalgate.api.record import Record
+from evalgate.api.testing.project import OPTIONS
 
 pytest_plugins = "pytester"
 
@@ -351,6 +353,26 @@ class TestRun:
         assert comparison is not None
         assert (comparison.left_out, comparison.unchanged, comparison.changes) == (1, 2, ())
         assert "GATE OPEN" in get_text(result)
+
+    def test_a_baseline_that_is_not_there(self, project: pytest.Pytester) -> None:
+        result = run(project, "--evalgate-baseline", "nowhere.json")
+
+        result.stdout.fnmatch_lines(["NO VERDICT: --evalgate-baseline nowhere.json: there is no baseline*"])
+
+    def test_a_baseline_of_a_marker_that_is_not_there(self, folder: pytest.Pytester) -> None:
+        folder.makepyfile(
+            test_agent="import pytest\n@pytest.mark.evalgate([{'query': 'Hi', 'reference': 'Hi'}], baseline='no.json', "
+            "criteria={'response_match_score': 1.0})\ndef agent(text): return text\n"
+        )
+        result = run(folder, "test_agent.py")
+
+        result.stdout.fnmatch_lines(["NO VERDICT: `baseline` no.json: there is no baseline*"])
+
+    def test_the_help_of_the_marker_names_its_options(self, project: pytest.Pytester) -> None:
+        found = get_text(project.runpytest_inprocess("--markers"))
+
+        helped = next(line for line in found.splitlines() if "evalgate(*eval_sets" in line)
+        assert set(re.findall(r"`(\w+)`", helped)) - {"outcome"} == OPTIONS | {"agent"}
 
     def test_an_agent_that_is_not_there(self, project: pytest.Pytester) -> None:
         text = THRESHOLDS.replace('agent: {entry: "agent.py:answer"}\n', "")

@@ -6,8 +6,10 @@ the controller, which scores and decides.
 
 import os
 import pickle
+import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -88,7 +90,7 @@ class CaseGroup:
         Raises:
             EvalgateError: the agent, the thresholds or the baseline cannot be used.
         """
-        with self._redactor.redact_errors():
+        with self._redactor.redact_errors(), self._name_options():
             running = self._start()
             result = running.repeat_case(key) if node_id in self.asked else running.get_result(key)
         self.asked.add(node_id)
@@ -109,6 +111,18 @@ class CaseGroup:
             raise
         return self._running
 
+    @contextmanager
+    def _name_options(self) -> Iterator[None]:
+        """Name the option of pytest or of the marker instead of that of `evalgate run` in problems."""
+        is_own = self.options.baseline != self.project.options.baseline
+        name = "`baseline`" if is_own else "--evalgate-baseline"
+        try:
+            yield
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                replace(each, message=re.sub(r"^--baseline\b", name, each.message)) for each in error.problems
+            ) from None
+
     @cached_property
     def _redactor(self) -> LiveRedactor:
         return LiveRedactor(Redactor.from_environment(os.environ))
@@ -126,7 +140,7 @@ class CaseGroup:
         Raises:
             EvalgateError: the agent, the thresholds or the baseline cannot be used.
         """
-        with self._redactor.redact_errors():
+        with self._redactor.redact_errors(), self._name_options():
             return self._start().finish()
 
     @property
