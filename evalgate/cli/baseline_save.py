@@ -161,13 +161,10 @@ def _explain_part(record: Record) -> str:
 
 def _explain_staleness(record: Record, folder: Path, save_options: SaveOptions) -> str:
     # An old report folder would otherwise be stored as a run of the commit that is checked out now.
+    if not record.created_at:
+        return "`created_at` is empty. The file was edited: run `evalgate run` again."
+    made = datetime.fromisoformat(record.created_at)
     committed = None if save_options.commit else git.read_commit_time(folder)
-    try:
-        made = datetime.fromisoformat(record.created_at)
-    except ValueError:
-        return (
-            f"`created_at` is no time: {record.created_at!r}. The file was edited: run `evalgate run` again."
-        )
     if committed is None or made.tzinfo is None or made >= committed:
         return ""
     return (

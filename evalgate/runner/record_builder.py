@@ -62,24 +62,19 @@ def build_record(
         else compare_run_with_anchor(plan, scored, comparison, anchor, timing.created_at, control)
     )
     evidence = replace(build_evidence(plan, evaluation, scored, comparison, control), anchor=since)
-    verdict, criteria = decide_verdict(evidence, plan.policy), _list_criteria(plan)
+    criteria = _list_criteria(plan)
     return Record(
         evalgate_version=__version__,
         created_at=timing.created_at,
         duration_s=timing.duration_s,
         agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
         runs=scored.rounds,
-        verdict=verdict,
+        verdict=decide_verdict(evidence, plan.policy),
         metrics=evidence.metrics,
         cases=evidence.cases,
         totals=evidence.totals,
         comparison=evidence.comparison,
-        notices=(
-            *_describe_likely_causes(plan, evidence),
-            *comparison.notices,
-            *_list_notices(plan, evidence, baseline),
-            *_describe_judges_and_budget(plan, evaluation),
-        ),
+        notices=tuple(_list_notices(plan, evaluation, comparison, evidence, baseline)),
         effort=comparison.effort,
         judge=evaluation.judged,
         criteria=criteria,
@@ -241,9 +236,14 @@ def _describe_likely_causes(plan: Plan, evidence: GateInput) -> Iterator[str]:
 
 def _list_notices(
     plan: Plan,
+    evaluation: Evaluation,
+    comparison: RunComparison,
     evidence: GateInput,
     baseline: Baseline | None,
 ) -> Iterator[str]:
+    """Yield what readers of the reports should know, the most important first."""
+    yield from _describe_likely_causes(plan, evidence)
+    yield from comparison.notices
     if evidence.anchor is not None:
         from evalgate.gating.anchor import describe_anchor
 
@@ -262,6 +262,7 @@ def _list_notices(
         from evalgate.metrics.judge_noise import describe_judge_noise
 
         yield from describe_judge_noise(evidence.cases)
+    yield from _describe_judges_and_budget(plan, evaluation)
 
 
 def _suggest_first_baseline(evidence: GateInput) -> str:

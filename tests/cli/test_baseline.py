@@ -110,7 +110,8 @@ def test_a_change_that_is_not_merged_is_refused_as_baseline(
     [
         (replace(a_run(1.0), verdict=Verdict("error", 3, ("Too many errors.",))), "this run has no verdict (Too"),
         (replace(a_run(1.0), verdict=Verdict("pass", 1)), "The file was edited"),
-        (replace(a_run(1.0), created_at="yesterday"), "`created_at` is no time: 'yesterday'"),
+        (replace(a_run(1.0), created_at="yesterday"), "created_at: Input should be a time in ISO 8601"),
+        (replace(a_run(1.0), created_at=""), "`created_at` is empty. The file was edited"),
         (a_record(a_case_result("a", "not_evaluated")), "no case has a score, so it cannot be a baseline"),
     ],
 )  # fmt: skip

@@ -54,10 +54,13 @@ def test_an_update_that_raises_leaves_everything_as_it_was(tmp_path: Path) -> No
 
 def test_an_update_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     store(tmp_path).update(lambda _: build_baseline(RECORD))
-    for left in (".b.json.1a2b3c.tmp", ".other.json.1a2b3c.tmp"):
+    for left in (".b.json.1a2b3c4d.tmp", ".other.json.1a2b3c4d.tmp"):
         (tmp_path / "sub" / left).write_text("half of a base")
     store(tmp_path).update(lambda before: before or build_baseline(RECORD))
-    assert sorted(path.name for path in (tmp_path / "sub").iterdir()) == [".other.json.1a2b3c.tmp", "b.json"]
+    assert sorted(path.name for path in (tmp_path / "sub").iterdir()) == [
+        ".other.json.1a2b3c4d.tmp",
+        "b.json",
+    ]
 
 
 def test_no_update_is_lost_when_many_happen_at_once(tmp_path: Path) -> None:
