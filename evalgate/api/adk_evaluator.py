@@ -13,12 +13,13 @@ from evalgate.api.adk_documents import write_file
 from evalgate.api.adk_result_managers import save_record
 from evalgate.api.adk_results import EvalConfig, get_adk_type
 from evalgate.api.evaluation import evaluate_plan
-from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan, load_sources
+from evalgate.api.evaluation_plan import EvaluationOptions, build_evaluation_plan, load_sources
 from evalgate.api.record import Record
 from evalgate.config.loader import parse_adk_config
 from evalgate.core import registry
+from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.formatting import did_you_mean, format_score
+from evalgate.core.formatting import format_score
 from evalgate.core.types import EvalSet, RunMetric, RunResult, SessionInput, TurnResult
 from evalgate.reporting.detailed_results import build_invocation_cells, format_grid
 from evalgate.runner.default_criteria import DEFAULT_RULES

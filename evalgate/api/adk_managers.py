@@ -235,7 +235,7 @@ class LocalEvalSetsManager(EvalSetsManager):
             return None
         content = parse_content(text, str(path))
         if isinstance(content, list):  # an old list of turns or cases
-            from evalgate.api.inputs import load_sources
+            from evalgate.api.evaluation_plan import load_sources
             from evalgate.integrations.adk.writer import AdkWriter
 
             (eval_set,) = load_sources(str(path), None, Path.cwd())

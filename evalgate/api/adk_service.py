@@ -21,7 +21,7 @@ from evalgate.api.adk_result_managers import EvalSetResultsManager
 from evalgate.api.adk_results import ModelName, get_adk_type
 from evalgate.api.conversations import iter_conversations
 from evalgate.api.evaluation import evaluate_plan
-from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan, load_sources
+from evalgate.api.evaluation_plan import EvaluationOptions, build_evaluation_plan, load_sources
 from evalgate.config.loader import parse_adk_config
 from evalgate.core import types
 from evalgate.core.errors import InvalidInputError
@@ -40,7 +40,13 @@ class _RequestModel(BaseModel):
 
 
 def _read_model(name: ModelName, value: object) -> Any:
-    """Return `value`, or for decoded JSON an object of Google ADK's type (evalgate's without Google ADK)."""
+    """Return `value`; a mapping (decoded JSON) is converted to Google ADK's type of this name.
+
+    Without Google ADK, it is converted to evalgate's type of the same name.
+
+    Raises:
+        pydantic.ValidationError: the mapping does not fit the type.
+    """
     return get_adk_type(name).model_validate(value) if isinstance(value, Mapping) else value
 
 
@@ -172,7 +178,8 @@ class LocalEvalService:
         Args:
             root_agent: An agent of Google ADK, or anything that `evalgate.evaluate` takes.
             eval_sets_manager: The eval sets, in a manager of this library or of Google ADK.
-            eval_set_results_manager: Where `evaluate` stores the results of each eval set; None: nowhere.
+            eval_set_results_manager: Manager in which `evaluate` stores the results of each eval set; None:
+                they are not stored.
             session_id_supplier: Supplier of the session id if the agent's framework gives none.
         """
         self._agent = root_agent

@@ -1,6 +1,9 @@
-"""Checks of the arguments of the library: every wrong one is named at once."""
+"""Checks of the arguments of the library. Problems name arguments, not options of the command line."""
 
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from evalgate.core.errors import InvalidInputError, Problem
@@ -49,6 +52,29 @@ def check_arguments(given: Mapping[str, object], *, required: frozenset[str] = f
     ]
     if problems:
         raise InvalidInputError(problems)
+
+
+_OPTION = re.compile(
+    r"--(eval-sets|agent|runs|baseline|concurrency|timeout|judge|env|format|thresholds|tag)\b|(?<!\S)-(k)\b"
+)
+"""Options of the command line that are arguments here: `--tag` is `tags`, all others have the same name."""
+
+
+@contextmanager
+def rename_options() -> Iterator[None]:
+    """Name Python arguments instead of command-line options in the problems that the block raises."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            replace(problem, message=_OPTION.sub(_format_argument, problem.message))
+            for problem in error.problems
+        ) from None
+
+
+def _format_argument(option: re.Match[str]) -> str:
+    name = option[1] or option[2]
+    return "`tags`" if name == "tag" else f"`{name}`"
 
 
 def require_text(name: str, value: object) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan
+from evalgate.api.evaluation_plan import EvaluationOptions, build_evaluation_plan
 from evalgate.core import types
 from evalgate.core.protocols import ProgressListener
 from evalgate.core.types import EvalSet, RunResult

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from evalgate.agents.workers.agent_thread import run_in_gate_loop
-from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan, rename_options
+from evalgate.api.arguments import rename_options
+from evalgate.api.evaluation_plan import EvaluationOptions, build_evaluation_plan
 from evalgate.api.record import Record, redact_record
 from evalgate.core.protocols import ProgressListener
 from evalgate.runner.pipeline import SilentProgress, prepare_run

@@ -139,8 +139,8 @@ class Record(types.Record):
         """
         from evalgate.api.arguments import check_arguments
         from evalgate.core import registry
+        from evalgate.core.did_you_mean import did_you_mean
         from evalgate.core.errors import InvalidInputError
-        from evalgate.core.formatting import did_you_mean
         from evalgate.reporting.report_files import check_writable, write_reports
 
         check_arguments({"folder": folder, "reports": reports}, required=frozenset({"folder", "reports"}))

@@ -12,14 +12,20 @@ from evalgate.agents.factory import AgentSpec
 from evalgate.agents.replay import ReplayAgentOptions
 from evalgate.api.arguments import check_arguments
 from evalgate.api.evaluation import evaluate_plan, run_blocking
-from evalgate.api.inputs import EvaluationOptions, build_agent_config, build_evaluation_plan, load_sources
+from evalgate.api.evaluation_plan import (
+    EvaluationOptions,
+    build_agent_config,
+    build_evaluation_plan,
+    load_sources,
+)
 from evalgate.api.record import Record, build_redactor
 from evalgate.baselines.history import build_baseline
 from evalgate.config.loader import parse_thresholds
 from evalgate.core import registry, types
+from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.exit_codes import ExitCode
-from evalgate.core.formatting import did_you_mean, join_quoted
+from evalgate.core.formatting import join_quoted
 from evalgate.core.protocols import FolderReporter
 from evalgate.core.types import Baseline, EvalSet, GateInput, Verdict
 from evalgate.gating.verdict import decide_verdict

@@ -49,7 +49,7 @@ from evalgate.runner.reevaluation import (
     rescore_case,
     score_stored_runs,
 )
-from evalgate.runner.sampling import AdaptiveRuns
+from evalgate.runner.run_strategy import AdaptiveRuns
 from evalgate.statistics.parameters import MetricRule
 from evalgate.statistics.power import StoredRun, measure_gate_sensitivity
 from evalgate.statistics.threshold_test import compute_wilson_interval
@@ -201,7 +201,7 @@ class _Trial:
             for _, before in self._pairs
         )
         baseline = Baseline(tuple(resampled), self._sources, "the stored runs")
-        sampling = AdaptiveRuns(self._policy, baseline)
+        strategy = AdaptiveRuns(self._policy, baseline)
         made: list[list[RunResult]] = [[] for _ in self._pairs]
 
         def collect_cases() -> tuple[CaseResult, ...]:
@@ -209,12 +209,12 @@ class _Trial:
                 replace(case, runs=tuple(runs)) for (case, _), runs in zip(self._pairs, made, strict=True)
             )
 
-        wanted = sampling.plan_first_runs(len(self._pairs))
+        wanted = strategy.plan_first_runs(len(self._pairs))
         while wanted:
             for index, numbers in wanted.items():
                 drawn = dice.choices(self._pairs[index][0].runs, k=len(numbers))
                 made[index] += [replace(run, run=at) for run, at in zip(drawn, numbers, strict=True)]
-            wanted = sampling.plan_next_runs([rescore_case(case, self._rules) for case in collect_cases()])
+            wanted = strategy.plan_next_runs([rescore_case(case, self._rules) for case in collect_cases()])
         scored = score_stored_runs(collect_cases(), self._rules, self._policy, baseline)
         comparison = compare_runs(scored, baseline, self._rules.gate)
         evidence = GateInput(

@@ -11,8 +11,9 @@ from pathlib import Path
 import click
 
 from evalgate.config.cli_overrides import Overrides
+from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.formatting import did_you_mean, pluralize
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line
 from evalgate.core.types import CaseKey, CaseResult, EvalCase, JsonObject, Record

@@ -15,6 +15,7 @@ from evalgate.gating.verdict import find_inconsistencies
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.reevaluation import BaselineTarget
 from evalgate.system import git
+from evalgate.system.pull_requests import describe_unmerged_change
 
 
 @frozen
@@ -106,7 +107,7 @@ def _read_acceptable_record(
     results: str, destination: BaselineTarget, save_options: SaveOptions, verb: str
 ) -> tuple[Record, BaselineSource]:
     """Return a record and its source; raise an error if the record is no valid baseline for later runs."""
-    what = git.describe_unmerged_change(save_options.environ)
+    what = describe_unmerged_change(save_options.environ)
     if what and not save_options.allow_pull_request:
         raise InvalidInputError(
             f"this job tests {what}, and its runs are not {verb} the baseline: later runs "

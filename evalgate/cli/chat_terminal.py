@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from evalgate.cli.chat_text import ChatPrinter
+from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.formatting import did_you_mean, pluralize
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Event
 from evalgate.redaction.live_redactor import LiveRedactor

@@ -5,10 +5,10 @@ does not set it. Inputs are read here rather than interpolated into the action's
 ends in a backslash or contains a quotation mark would change the command.
 """
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping
 
+from evalgate.core.did_you_mean import NEARLY_EQUAL, find_similar
 from evalgate.core.errors import InvalidInputError, Problem
 
 POSITIONAL = "eval-sets"
@@ -121,8 +121,7 @@ def _find_problems(inputs: Mapping[str, str]) -> Iterator[Problem]:
     for name in inputs:
         if name in INPUTS or name in _RUNNERS_OWN:
             continue
-        # 0.8 of the letters in common: `treshold`, `max_regression`, but not `path` or `github-token`
-        for meant in difflib.get_close_matches(name, INPUTS, n=1, cutoff=0.8):
+        for meant in find_similar(name, INPUTS, cutoff=NEARLY_EQUAL):
             yield Problem("", 0, 0, f"the action has no input `{name}`; did you mean `{meant}`?")
     for name in FLAGS:
         if inputs.get(name, "") not in {"", "true", "false"}:

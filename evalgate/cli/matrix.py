@@ -118,8 +118,8 @@ def _measure(
     """Make the runs, write the reports and return the exit code."""
     from evalgate.reporting.matrix.files import RENDERERS
     from evalgate.reporting.report_files import check_writable, remove_reports
+    from evalgate.runner.matrix_builder import build_matrix
     from evalgate.runner.pipeline import RunOptions
-    from evalgate.runner.variant_results import build_matrix
     from evalgate.runner.variant_runs import measure_variants
 
     workspace = publisher.workspace
@@ -155,7 +155,7 @@ def _publish(
     from evalgate.core.exit_codes import ExitCode
     from evalgate.reporting.matrix.files import RENDERERS, write_matrix, write_variants
     from evalgate.reporting.matrix.text_reports import render_markdown, render_terminal
-    from evalgate.runner.variant_results import build_matrix
+    from evalgate.runner.matrix_builder import build_matrix
     from evalgate.system.github_runner_files import is_github_actions
 
     redactor, workspace = publisher.redactor, publisher.workspace

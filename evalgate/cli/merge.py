@@ -55,7 +55,7 @@ def merge(
     """Merge the results of all shards and print the verdict.
 
     RESULTS are the `results.json` of the shards: files, globs, or folders that contain them at any depth.
-    Repeat the other options of the shards.
+    Give all other options as for the shards.
     """
     from dataclasses import replace
 

@@ -150,14 +150,6 @@ def pluralize(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def did_you_mean(name: str, candidates: Iterable[str]) -> str:
-    """Return ` Did you mean `x`?` with the nearest candidate, or "" if none is near."""
-    import difflib
-
-    near = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)
-    return f" Did you mean `{near[0]}`?" if near else ""
-
-
 def join_first(names: Sequence[str], most: int) -> str:
     """Return the first `most` names and the number of the others: `a, b, c and 4 more`."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""

@@ -16,7 +16,7 @@ from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
-from evalgate.core.formatting import did_you_mean, join_quoted
+from evalgate.core.formatting import join_quoted
 from evalgate.core.protocols import (
     AgentType,
     AnyReporter,
@@ -307,6 +307,8 @@ def get_writer(name: str) -> EvalSetWriter:
         InvalidInputError: evalgate does not write the format.
     """
     if name not in WRITERS:
+        from evalgate.core.did_you_mean import did_you_mean
+
         hint = did_you_mean(name, WRITERS) or f" Known here: {join_quoted(sorted(WRITERS))}."
         raise InvalidInputError(f"`{name}` is not a format that evalgate writes.{hint}")
     found: EvalSetWriter = load_object(WRITERS[name])()
@@ -339,6 +341,8 @@ def resolve_baseline_store(text: str, context: StoreContext) -> BaselineStore | 
 
 def _check_path(text: str, kind: str, context: StoreContext) -> None:
     """Raise an error for a misspelt store, which would otherwise be taken for the path of a new file."""
+    from evalgate.core.did_you_mean import did_you_mean
+
     hint = did_you_mean(kind, BASELINES) if kind else ""
     if (hint or "://" in text) and not (context.folder / text).exists():
         raise InvalidInputError(f"`{kind}` is no kind of baseline that evalgate knows.{hint}")
@@ -416,6 +420,8 @@ def get_agent_type(kind: str) -> AgentType:
     found: AgentType | None = _find_plugin("agents", AGENTS, kind)
     if found is None:
         known = sorted([*AGENTS, *find_third_party_plugins("agents", AGENTS)])
+        from evalgate.core.did_you_mean import did_you_mean
+
         hint = did_you_mean(kind, known) or f" Known kinds: {join_quoted(known)}."
         raise InvalidInputError(f"`{kind}` is not a kind of agent.{hint}")
     return found

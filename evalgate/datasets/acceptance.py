@@ -140,9 +140,10 @@ def accept_run(case: EvalCase, run: RunResult, accepted: Acceptance) -> EvalCase
     """Return the case with the behaviour of a run as its expectation; equal parts stay the same objects.
 
     Raises:
-        InvalidInputError: the case or the run has no such turn, the user is simulated, or the agent gave no
-            reply. Also raised if the record hides a part of a reply, or if a turn or part is selected of a
-            case with goals for several turns.
+        InvalidInputError: the case has no turn `accepted.turn`, or no turns because its user is simulated.
+            Also raised if an accepted turn of the run has no reply, or no response where the case expects
+            one; if the record hides a part of a reply; or if `accepted` selects a turn or a part, and the
+            case has goals for several turns.
     """
     replies = dict(_iter_accepted_replies(case, run, accepted))
     if case.journey is not None and len(case.turns) > 1:

@@ -12,8 +12,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from evalgate.config.schema.field_types import CheckName
+from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.formatting import did_you_mean, pluralize
+from evalgate.core.formatting import pluralize
 from evalgate.core.types import CaseChecks, EvalCase, EvalSet, Event, Reply, ToolCall, ToolMock, ToolResult
 from evalgate.datasets.cases import map_cases
 from evalgate.datasets.loading import build_notes_name

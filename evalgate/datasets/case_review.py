@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from evalgate.core import registry
+from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.formatting import did_you_mean
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, Event, Message, ToolCall
 from evalgate.datasets.case_notes import apply_case_notes
@@ -92,11 +92,11 @@ def format_case_json(review: Review, name: str) -> str:
 
 
 def replace_case_json(review: Review, name: str, text: str) -> None:
-    """Replace a case by edited JSON, and make it expected.
+    """Replace a case by edited JSON; if its status is `observed`, the status becomes `expected`.
 
     Raises:
         InvalidInputError: the text is not JSON, is no case of the format, or has another id. Also raised if
-            there is no such case, or if files of the format cannot be changed. Nothing is written.
+            there is no such case, or if a file cannot be changed. Nothing is written.
     """
     file = review.file
     try:

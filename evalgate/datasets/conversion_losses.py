@@ -120,7 +120,10 @@ def find_linear_goal_order(journey: Journey) -> tuple[str, ...] | None:
 
 
 def describe_lost_goals(case: EvalCase) -> Iterator[str]:
-    """Yield a description of each part of a case's journey that the turns of the case do not express."""
+    """Yield a description of each part of a case's goals that its turns and scenario do not express.
+
+    Parts are the goals, their order, and the story of the user. Yield nothing for a case without goals.
+    """
     journey = case.journey
     if journey is None:
         return

@@ -18,7 +18,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
 from evalgate.core.errors import Problem
-from evalgate.core.formatting import did_you_mean, pluralize
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen, mutable
 from evalgate.documents.strict_json import as_sequence
 from evalgate.documents.validation_errors import describe_unknown_key
@@ -242,8 +242,8 @@ class KeyChecker:
     def build_notices(self) -> tuple[str, ...]:
         """Return one sentence about all ignored keys, or () if there are none.
 
-        Add problems with the numbers of rejected keys that are not reported yet, and end the check of the
-        file.
+        Also end the check of the file: set `is_open` to False, and for each name of more than 10 rejected
+        keys add one problem that counts the keys beyond the first 10.
         """
         self.is_open = False
         for name, found in self._refused.items():
@@ -263,5 +263,7 @@ class KeyChecker:
         line, _ = self.position(found.first.location)
         where = f"line {line}" if found.times == 1 else f"{found.times:,} times, first in line {line}"
         own = self.elsewhere.get(name)
+        from evalgate.core.did_you_mean import did_you_mean
+
         hint = f" Write `{own}`" if own else did_you_mean(name, found.first.known) if own is None else ""
         return f"`{name}` ({where}{hint and f';{hint[:2].lower()}{hint[2:]}'})"

@@ -264,10 +264,10 @@ def _split_names(selection: str, ids: Container[str]) -> list[str]:
 
 
 def _suggest_nearest(name: str, candidates: Iterable[str]) -> str:
-    import difflib
-
     names = list(candidates)
-    if near := difflib.get_close_matches(name, names, n=3, cutoff=0.5):
+    from evalgate.core.did_you_mean import find_similar
+
+    if near := find_similar(name, names, most=3, cutoff=0.5):
         return f" Did you mean {' or '.join(map(repr, near))}?"
     return f" There are: {', '.join(map(repr, names[:5]))}{', …' if names[5:] else ''}." if names else ""
 
@@ -402,9 +402,9 @@ def _describe_no_match(pattern: str, base: Path) -> str:
         return f"no file matches this pattern in {base}"
     folder = (base / pattern).parent
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    import difflib
+    from evalgate.core.did_you_mean import find_similar
 
-    near = difflib.get_close_matches(Path(pattern).name, sorted(names), n=1)
+    near = find_similar(Path(pattern).name, sorted(names))
     hint = f". Did you mean {Path(pattern).with_name(near[0])}?" if near else f" in {base}"
     return f"no such file or folder{hint}"
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from evalgate.core.errors import Problem
-from evalgate.core.formatting import did_you_mean, join_quoted
+from evalgate.core.formatting import join_quoted
 from evalgate.documents.strict_json import as_sequence
 
 Location: TypeAlias = tuple[str | int, ...]
@@ -120,6 +120,8 @@ def describe_unknown_key(location: Location, known: Sequence[str], hint: str = "
 
     A `hint`, which begins with a blank, replaces the suggestion and the list.
     """
+    from evalgate.core.did_you_mean import did_you_mean
+
     near = hint or did_you_mean(str(location[-1]), known)
     hint = near or (f" Known here: {join_quoted(known)}." if known else "")
     return f"`{format_location(location)}` is not a known key.{hint}"
@@ -150,12 +152,14 @@ def _describe_other_error(details: ErrorDetails) -> str:
 
 
 def _describe_wrong_choice(expected: str, value: object) -> str:
-    """Return the rest of the sentence about a value that is not one of the expected ones.
+    """Describe a value that is not one of the expected ones, as `should be 'a' or 'b', not 'c'`.
 
     `expected` is pydantic's text for them, as `'a', 'b' or 'c'`.
     """
     values = re.findall(r"'([^']*)'", expected)
     written = value if isinstance(value, str) else ""
+    from evalgate.core.did_you_mean import did_you_mean
+
     near = did_you_mean(written, values) or did_you_mean(written.upper(), values)
     return f"should be {expected}, not {_describe_value(value)}{'.' if near else ''}{near}"
 

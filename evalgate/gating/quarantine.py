@@ -28,7 +28,7 @@ from evalgate.core.types import (
 )
 from evalgate.documents.config_file import ConfigDocument, parse_yaml, read_config_document
 from evalgate.documents.validation_errors import list_case_names, translate_validation_error
-from evalgate.system import git
+from evalgate.system.pull_requests import describe_unmerged_change, read_text_at_base
 
 RECOVERED_RUNS = 10
 """Passed runs in a row after which a notice suggests ending a quarantine."""
@@ -209,9 +209,9 @@ def _resolve_entries(
 
     Return () if the target branch has no such file, or a wrong file.
     """
-    if not git.describe_unmerged_change(environ):
+    if not describe_unmerged_change(environ):
         return entries
-    text = git.read_text_at_base(file.folder, file.path, environ)
+    text = read_text_at_base(file.folder, file.path, environ)
     if text is None:
         return None
     try:

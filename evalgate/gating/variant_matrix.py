@@ -1,6 +1,6 @@
 """Result of `evalgate matrix`: variants of an agent on the same cases, compared with the first of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
@@ -85,3 +85,35 @@ class VariantMatrix:
     def reference(self) -> VariantFigures:
         """Return the row of the first variant."""
         return self.variants[0]
+
+
+def choose_winner(rows: Sequence[VariantFigures], comparisons: Sequence[VariantComparison]) -> str:
+    """Return the name of the variant to take instead of the reference; "" if none is preferable.
+
+    Variants that are better in a metric and worse in none come first: of these, the variant with the
+    largest share of passed runs is returned. Without any, it is the cheapest variant among those that are
+    shown to cost less and not to be worse in any metric.
+    """
+    figures = {row.name: row for row in rows}
+
+    def compute_pass_share(each: VariantComparison) -> float:
+        row = figures[each.variant]
+        return row.passed / row.runs if row.runs else 0.0
+
+    judged = [each for each in comparisons if each.scores]
+    better = [
+        each
+        for each in judged
+        if any(score.conclusion == "better" for score in each.scores.values())
+        and not any(score.conclusion == "worse" for score in each.scores.values())
+    ]
+    if better:
+        return max(better, key=compute_pass_share).variant
+    cheaper = [
+        each
+        for each in judged
+        if all(score.is_within_limit for score in each.scores.values())
+        and "cost" in each.ratios
+        and each.ratios["cost"].high < 1
+    ]
+    return min(cheaper, key=lambda each: each.ratios["cost"].value).variant if cheaper else ""

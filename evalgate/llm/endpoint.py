@@ -6,8 +6,9 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from evalgate.config.schema.judge import PROVIDERS, JudgeConfig, Provider
+from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.formatting import did_you_mean, join_quoted
+from evalgate.core.formatting import join_quoted
 from evalgate.core.frozen import frozen
 from evalgate.documents.env_expansion import expand_go_env
 from evalgate.redaction.encodings import iter_spellings

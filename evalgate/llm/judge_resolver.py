@@ -25,7 +25,7 @@ from evalgate.core.protocols import ProvidesJudges
 from evalgate.core.types import JsonObject, ModelUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.system.throttling.rate_limiter import REAL_CLOCK, Clock
+from evalgate.system.throttling.backoff import REAL_CLOCK, Clock
 
 if TYPE_CHECKING:
     from evalgate.llm.caching import CachingModel, ResponseCache
@@ -192,7 +192,7 @@ class ModelPool:
             WatchedModel,
             check_budget,
         )
-        from evalgate.system.throttling.rate_limiter import RetryPolicy
+        from evalgate.system.throttling.backoff import RetryPolicy
 
         context, endpoint = self._context, resolve_endpoint(config, self._context.environ)
         client = OpenAIModel(

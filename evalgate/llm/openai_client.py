@@ -23,7 +23,7 @@ from evalgate.llm.client import (
 )
 from evalgate.llm.endpoint import ModelEndpoint
 from evalgate.llm.errors import FailureKind, JudgeError
-from evalgate.system.throttling.rate_limiter import REAL_CLOCK, Clock, parse_retry_after
+from evalgate.system.throttling.backoff import REAL_CLOCK, Clock, parse_retry_after
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -7,8 +7,9 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.formatting import did_you_mean, join_quoted
+from evalgate.core.formatting import join_quoted
 from evalgate.core.frozen import frozen
 from evalgate.system.files import read_text
 

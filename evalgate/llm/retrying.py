@@ -13,7 +13,8 @@ from evalgate.core.types import ModelUsage
 from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest
 from evalgate.llm.errors import RETRYABLE_FAILURES, JudgeError
 from evalgate.llm.usage import count_model_usage
-from evalgate.system.throttling.rate_limiter import REAL_CLOCK, Admission, Clock, RateLimiter, RetryPolicy
+from evalgate.system.throttling.backoff import REAL_CLOCK, Clock, RetryPolicy
+from evalgate.system.throttling.rate_limiter import Admission, RateLimiter
 
 if TYPE_CHECKING:
     from evalgate.llm.judge_resolver import Purpose

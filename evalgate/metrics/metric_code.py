@@ -103,14 +103,19 @@ def find_code_roots(home: Path, python_path: str) -> tuple[str, ...]:
     package points to.
     """
     paths = (os.path.relpath(home / each, home) for each in python_path.split(os.pathsep) if each)
-    inner = (each for each in paths if each != "." and not each.startswith(".."))
+    inner = (each for each in paths if each != "." and not _leads_outside(each))
     return tuple(dict.fromkeys([*inner, "src"]))
 
 
 def strip_python_path(home: Path, python_path: str) -> str:
     """Return PYTHONPATH without the workspace and the folders below it, which an agent can write to."""
     entries = [each for each in python_path.split(os.pathsep) if each]
-    return os.pathsep.join(each for each in entries if os.path.relpath(home / each, home).startswith(".."))
+    return os.pathsep.join(each for each in entries if _leads_outside(os.path.relpath(home / each, home)))
+
+
+def _leads_outside(path: str) -> bool:
+    """Return True if a relative path leaves the folder that it begins in; `..lib` is a name inside."""
+    return path == os.pardir or path.startswith(os.pardir + os.sep)
 
 
 class _CodeReader:
@@ -133,7 +138,7 @@ class _CodeReader:
         module = entry.rpartition(":")[0]
         if module.endswith(".py"):
             path = os.path.relpath(home / module, home)
-            return path if not path.startswith("..") and self._files.is_file(path) else ""
+            return path if not _leads_outside(path) and self._files.is_file(path) else ""
         for root in self.roots:
             if found := self._find_module(module.split("."), root):
                 self.found_in_workspace = not root

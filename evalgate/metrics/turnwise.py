@@ -24,7 +24,7 @@ NO_REPLY = "the agent gave no reply to this turn"
 
 @frozen
 class Exchange:
-    """One turn of a run with the case's turn, which holds the expectations."""
+    """One turn of a run, paired with the case's turn of the same number; one of the two may be missing."""
 
     number: int
     """1-based."""

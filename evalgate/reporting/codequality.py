@@ -72,7 +72,7 @@ class CodeQualityReport:
 
 @lru_cache(maxsize=256)
 def _normalize_path(folder: str, path: str) -> str:
-    """Return the path relative to the repository, without `.` and `..`; "unknown" if nothing is left.
+    """Return the path from the repository's root, without `.` and `..`; "unknown" if nothing is left.
 
     `folder` is the folder that `path` starts from.
     """

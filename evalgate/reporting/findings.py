@@ -42,7 +42,7 @@ class Finding:
 
     case: CaseResult
     is_new: bool = False
-    """True if the case is newly failing: it passed in the baseline."""
+    """True if the comparison with the baseline says that the case is newly failing."""
     baseline_replies: tuple[Reply | None, ...] = ()
     """The agent's replies in the baseline, turn by turn, if they are known."""
 

@@ -157,7 +157,7 @@ def _sort_key(name: str) -> tuple[str, int]:
 
 
 def list_results(folder: Path) -> Sequence[KeptResult]:
-    """Return the kept results of a project, newest first.
+    """Return the kept results of a project, newest first; () if there is no history.
 
     Files that `read_result` refuses are listed, too.
 

@@ -17,13 +17,8 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.protocols import Agent, TracksFiles
 from evalgate.core.types import AgentInfo, CaseKey, Record, Totals, TrackedFiles, Verdict
 from evalgate.datasets.loading import build_notes_name, find_eval_files
-from evalgate.gating.affected_suites import (
-    AffectedSuites,
-    ChangeRules,
-    SuiteScope,
-    find_affected_suites,
-    matches_pattern,
-)
+from evalgate.gating.affected_suites import AffectedSuites, ChangeRules, SuiteScope, find_affected_suites
+from evalgate.gating.environment_files import matches_pattern
 from evalgate.runner.base_branch import BaseBranchPolicy
 from evalgate.system.changed_files import (
     UnknownChangeError,
@@ -32,7 +27,8 @@ from evalgate.system.changed_files import (
     list_changed_files,
     list_repository_files,
 )
-from evalgate.system.git import GitError, read_pull_request
+from evalgate.system.git import GitError
+from evalgate.system.pull_requests import read_pull_request
 
 if TYPE_CHECKING:
     from evalgate.runner.plan import Plan

@@ -30,7 +30,12 @@ from evalgate.core.sanitize import to_one_line
 from evalgate.core.types import Baseline
 from evalgate.system import git
 from evalgate.system.files import is_readable_name, read_text
-from evalgate.system.git import is_known_service
+from evalgate.system.pull_requests import (
+    describe_base_fetch,
+    describe_unmerged_change,
+    find_base_commit,
+    is_known_service,
+)
 from evalgate.system.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -77,7 +82,7 @@ class BaseBranchPolicy:
                 request is tested.
         """
         if self.policy == "base" and not (
-            git.describe_unmerged_change(self.environ) or is_known_service(self.environ)
+            describe_unmerged_change(self.environ) or is_known_service(self.environ)
         ):
             raise InvalidInputError(
                 "--policy base: no variable of a CI service says here whether a pull request is tested, and "
@@ -93,34 +98,34 @@ class BaseBranchPolicy:
     def notices(self) -> tuple[str, ...]:
         """Return notices about the rules, in whole sentences."""
         files = list(dict.fromkeys(self._unsettled))
-        if self.policy == "head" and git.describe_unmerged_change(self.environ):
+        if self.policy == "head" and describe_unmerged_change(self.environ):
             return (_OWN_RULES,)
         if not files:
             return tuple(self._told)
         were, them = ("were", "them") if len(files) > 1 else ("was", "it")
         unsettled = (
             f"{', '.join(files)} {were} read as the change has {them}, for git does not know here what the "
-            f"change is merged into. {git.describe_base_fetch(self.environ)}"
+            f"change is merged into. {describe_base_fetch(self.environ)}"
         )
         return (unsettled, *self._told)
 
     @cached_property
     def commit(self) -> str | None:
         """Return the commit with the rules; "" if git does not know it, None if checked-out rules apply."""
-        if self.policy == "head" or not git.describe_unmerged_change(self.environ):
+        if self.policy == "head" or not describe_unmerged_change(self.environ):
             return None
-        return git.find_base_commit(self.folder, self.environ)
+        return find_base_commit(self.folder, self.environ)
 
     def find_target_commit(self) -> str:
         """Return the commit of the change's target branch, under any policy.
 
         Return "" if git does not know the commit, or no pull request is tested.
         """
-        return git.find_base_commit(self.folder, self.environ)
+        return find_base_commit(self.folder, self.environ)
 
     def describe_fetch(self) -> str:
         """Return a sentence that tells the user how to fetch the target branch's commit."""
-        return git.describe_base_fetch(self.environ)
+        return describe_base_fetch(self.environ)
 
     def has_file(self, path: Path) -> bool:
         """Return True if the file exists in the folder, or `has_base_file` finds it on the base branch."""
@@ -199,7 +204,7 @@ class BaseBranchPolicy:
         return path
 
     def format_path(self, path: Path) -> str:
-        """Return `path` as a user in the folder would type it."""
+        """Return `path` relative to the working folder, as messages show it."""
         return os.path.relpath(self.folder / path, self.folder)
 
     def read_metric_code(self, entry: str, roots: Sequence[str]) -> MetricCode:
@@ -343,7 +348,7 @@ class BaseBranchPolicy:
     def _handle_missing_base(self, path: str) -> None:
         if self.policy == "base":
             why = "git does not know here what the change is merged into"
-            raise InvalidInputError(f"--policy base: {why}. {git.describe_base_fetch(self.environ)}")
+            raise InvalidInputError(f"--policy base: {why}. {describe_base_fetch(self.environ)}")
         self.note_unverified(path)
 
     def _note_edit(self, shown: str, content: bytes) -> None:

@@ -7,7 +7,6 @@ from typing import TypeAlias
 from evalgate.config.schema.criteria import CaseRule
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.formatting import did_you_mean
 from evalgate.core.types import CaseKey, CasePolicy, EvalSet, ScopedThreshold
 from evalgate.datasets.cases import describe_idle_names, select_cases
 
@@ -69,5 +68,7 @@ def _find_unknown_metrics(rule: CaseRule, index: int, rules: Thresholds) -> Iter
     for name in rule.criteria:
         if name not in known:
             position = rules.find_position(("cases", index, "criteria", name))
+            from evalgate.core.did_you_mean import did_you_mean
+
             hint = did_you_mean(name, known)
             yield Problem(rules.file, *position, f"`{name}` is not among the file's `criteria`.{hint}")

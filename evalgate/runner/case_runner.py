@@ -36,7 +36,7 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.system.throttling.adaptive_concurrency import Slot
-from evalgate.system.throttling.rate_limiter import slot_release
+from evalgate.system.throttling.backoff import slot_release
 from evalgate.system.throttling.throttle import Throttle
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class _ConversationDriver:
             # Waiting for the rate limit is not part of the agent's duration.
             self._started += await self._throttle.wait_for_turn()
             self._said.append(message)
-            # `wait_without_slot` in rate_limiter.py reads it, when the agent's HTTP client retries.
+            # `wait_without_slot` in backoff.py reads it, when the agent's HTTP client retries.
             token = slot_release.set(self._wait_without_slot)
             try:
                 if self.trace is None:

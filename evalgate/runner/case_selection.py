@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from evalgate.config.cli_overrides import SelectionOptions
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.formatting import did_you_mean, pluralize
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseKey, CaseSelection
 from evalgate.datasets.results_io import read_record
@@ -110,6 +110,8 @@ def _select_tagged(cases: Sequence[Candidate], tags: Iterable[str]) -> Sequence[
     wanted = {tag for tag in tags if not tag.startswith("!")}
     unwanted = {tag.removeprefix("!") for tag in tags if tag.startswith("!")}
     if unknown := sorted((wanted | unwanted) - known):
+        from evalgate.core.did_you_mean import did_you_mean
+
         raise InvalidInputError(
             "\n".join(f"--tag {tag}: no case has this tag.{did_you_mean(tag, known)}" for tag in unknown)
         )

@@ -16,7 +16,7 @@ from evalgate.core.types import NON_AGENT_OUTCOMES, CaseResult, CaseRun, EvalCas
 from evalgate.llm.usage import BudgetGuard, RunUsage, was_stopped_by_budget
 from evalgate.metrics.scoring import score_case, score_run
 from evalgate.runner.plan import Plan
-from evalgate.runner.sampling import FixedRuns, RunSchedule, SamplingStrategy
+from evalgate.runner.run_strategy import FixedRuns, RunSchedule, RunStrategy
 from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.runner.suites import CaseIndex, Suite
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
@@ -89,32 +89,32 @@ class Evaluation:
             ThrottleSettings(agent.concurrency, agent.requests_per_minute, agent.retries, agent.ramp_up)
         )
 
-    def count_planned_runs(self, sampler: SamplingStrategy) -> Mapping[tuple[str, str], int]:
+    def count_planned_runs(self, strategy: RunStrategy) -> Mapping[tuple[str, str], int]:
         """Return the number of planned first runs of each case, by (eval set id, case id).
 
         These runs are made before any result is known. Runs that exist already do not count. Cases without
         planned runs are left out.
         """
-        wanted = self._select_missing_runs(sampler.plan_first_runs(len(self._case_index)))
+        wanted = self._select_missing_runs(strategy.plan_first_runs(len(self._case_index)))
         named = ((suite.eval_set.eval_set_id, case.eval_id) for suite, case in self._case_index.iter_cases())
         return {name: len(wanted[index]) for index, name in enumerate(named) if index in wanted}
 
     async def run(
         self,
         agent: Agent,
-        sampler: SamplingStrategy,
+        strategy: RunStrategy,
         while_starting: Callable[[], None],
         begin: Callable[[], None] = lambda: None,
         then: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Start the agent and make every missing run that the sampler wants.
+        """Start the agent and make every missing run that the strategy wants.
 
         Fewer runs are made if a judge is unreliable, the agent cannot be reached or the budget is spent. A
         cancellation is not raised: `interrupted` is True then.
 
         Args:
             agent: The agent, not entered.
-            sampler: The strategy that plans the runs.
+            strategy: The strategy that plans the runs.
             while_starting: Function that is called while the agent starts.
             begin: Function that is called before the agent's first turn, once it is certain that the agent
                 exists.
@@ -123,10 +123,10 @@ class Evaluation:
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.
         """
-        wanted = self._plan_missing_runs(sampler)
+        wanted = self._plan_missing_runs(strategy)
         try:
             async with self.start_agent(agent, while_starting, begin):
-                await self._make_wanted_runs(agent, sampler, wanted)
+                await self._make_wanted_runs(agent, strategy, wanted)
                 if then is not None:
                     await then()
         # Not raised again: what was measured until Ctrl-C is still reported.
@@ -177,25 +177,25 @@ class Evaluation:
             await _check_entry(agent, partial(self._begin_run, begin))
             yield
 
-    async def make_case_runs(self, agent: Agent, sampler: SamplingStrategy, index: int) -> None:
+    async def make_case_runs(self, agent: Agent, strategy: RunStrategy, index: int) -> None:
         """Make all runs of one case with an agent that was started; runs that exist are made anew."""
         self._results[index] = ()
         self._known.clear()
-        await self._make_wanted_runs(agent, sampler, self._plan_missing_runs(sampler, index), index)
+        await self._make_wanted_runs(agent, strategy, self._plan_missing_runs(strategy, index), index)
 
-    async def make_runs(self, agent: Agent, sampler: SamplingStrategy) -> None:
-        """Make every missing run that the sampler wants, with an agent that was started."""
-        await self._make_wanted_runs(agent, sampler, self._plan_missing_runs(sampler))
+    async def make_runs(self, agent: Agent, strategy: RunStrategy) -> None:
+        """Make every missing run that the strategy wants, with an agent that was started."""
+        await self._make_wanted_runs(agent, strategy, self._plan_missing_runs(strategy))
 
     async def _make_wanted_runs(
-        self, agent: Agent, sampler: SamplingStrategy, wanted: RunSchedule, index: int | None = None
+        self, agent: Agent, strategy: RunStrategy, wanted: RunSchedule, index: int | None = None
     ) -> None:
-        """Make the wanted runs, and those that the sampler wants after them: of one case, or of all."""
+        """Make the wanted runs, and those that the strategy wants after them: of one case, or of all."""
         if wanted and not await self.is_judge_reliable():
             return
         while wanted and not self.unreachable and not self.more_wanted:
             await self._run_schedule(agent, wanted)
-            wanted = self._plan_further_runs(sampler, index)
+            wanted = self._plan_further_runs(strategy, index)
             self.more_wanted = bool(wanted) and self.spending.stop_reason() is not None
 
     def _begin_run(self, begin: Callable[[], None]) -> None:
@@ -225,28 +225,28 @@ class Evaluation:
             self.judge_health = await self._plan.anchors.check_judge()
         return self.judge_health.is_reliable
 
-    def is_complete(self, sampler: SamplingStrategy) -> bool:
-        """Return True if every run that the sampler wants was made to its end."""
+    def is_complete(self, strategy: RunStrategy) -> bool:
+        """Return True if every run that the strategy wants was made to its end."""
         if not all(_is_final(run) for runs in self._results for run in runs):
             return False
-        wanted = sampler.plan_first_runs(len(self._case_index))
+        wanted = strategy.plan_first_runs(len(self._case_index))
         while wanted:
             if self._select_missing_runs(wanted):
                 return False
-            wanted = sampler.plan_next_runs(self.collect_results())
+            wanted = strategy.plan_next_runs(self.collect_results())
         return True
 
-    def _plan_missing_runs(self, sampler: SamplingStrategy, index: int | None = None) -> RunSchedule:
+    def _plan_missing_runs(self, strategy: RunStrategy, index: int | None = None) -> RunSchedule:
         """Return the missing first runs of one case, or of all; if none is missing, the further runs."""
-        first = sampler.plan_first_runs(len(self._case_index))
+        first = strategy.plan_first_runs(len(self._case_index))
         if index is not None:
             first = {index: first[index]}
-        return self._select_missing_runs(first) or self._plan_further_runs(sampler, index)
+        return self._select_missing_runs(first) or self._plan_further_runs(strategy, index)
 
-    def _plan_further_runs(self, sampler: SamplingStrategy, index: int | None = None) -> RunSchedule:
-        if index is not None and isinstance(sampler, FixedRuns):
+    def _plan_further_runs(self, strategy: RunStrategy, index: int | None = None) -> RunSchedule:
+        if index is not None and isinstance(strategy, FixedRuns):
             return {}  # and no result of any other case is needed
-        wanted = self._select_missing_runs(sampler.plan_next_runs(self.collect_results()))
+        wanted = self._select_missing_runs(strategy.plan_next_runs(self.collect_results()))
         return wanted if index is None else {at: runs for at, runs in wanted.items() if at == index}
 
     def _select_missing_runs(self, wanted: RunSchedule) -> RunSchedule:

@@ -9,7 +9,7 @@ from evalgate.config.schema.criteria import CheckConfig, CriterionConfig
 from evalgate.config.schema.thresholds import NEWEST_ADK, Thresholds
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.formatting import did_you_mean, join_quoted
+from evalgate.core.formatting import join_quoted
 from evalgate.core.protocols import (
     DescribesOptions,
     LlmJudged,
@@ -232,6 +232,8 @@ def _is_registered(name: str, rules: Thresholds) -> bool:
 
 def _build_unknown_metric_problem(criterion: Criterion, rules: Thresholds) -> Problem:
     position = rules.find_position(("criteria", criterion.metric))
+    from evalgate.core.did_you_mean import did_you_mean
+
     own = [*rules.config.custom_metrics, *find_third_party_plugins("metrics", registry.METRICS)]
     if rules.dialect == "trpc":
         name = criterion.evaluator

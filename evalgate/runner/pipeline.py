@@ -24,7 +24,7 @@ from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
 from evalgate.runner.eval_runner import Evaluation, RunScope
 from evalgate.runner.plan import Plan
-from evalgate.runner.sampling import SamplingStrategy, choose_sampling, choose_statistics
+from evalgate.runner.run_strategy import RunStrategy, choose_run_strategy, choose_statistics
 from evalgate.system.signals import cancel_on_signals
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class GateRun:
     plan: Plan
     agent: Agent
     evaluation: Evaluation
-    sampler: SamplingStrategy
+    strategy: RunStrategy
     statistics: "StatisticalPolicy | None"
     baseline: Baseline | None
     shard: Shard | None
@@ -97,8 +97,8 @@ class GateRun:
         Raises:
             InvalidInputError: there is no such agent.
         """
-        await self.evaluation.run(self.agent, self.sampler, while_starting, begin, self._make_control_runs)
-        is_complete = self.evaluation.is_complete(self.sampler)
+        await self.evaluation.run(self.agent, self.strategy, while_starting, begin, self._make_control_runs)
+        is_complete = self.evaluation.is_complete(self.strategy)
         self.checkpoint.is_over = is_complete and not self.evaluation.interrupted
 
     async def _make_control_runs(self) -> None:
@@ -167,7 +167,7 @@ def prepare_run(
     if options.shard is None:  # a shard cannot know what the others find
         plan = plan.apply_default_runs(baseline)
     statistics = choose_statistics(plan, baseline)
-    sampler = choose_sampling(plan, statistics, baseline)
+    strategy = choose_run_strategy(plan, statistics, baseline)
     shard = _select_shard(plan, options.shard, baseline)
     if options.redactor is not None and plan.agent.settings.env_file:
         options.redactor.learn_environment(plan.environ)
@@ -178,13 +178,13 @@ def prepare_run(
         scope = RunScope(checkpoint.finished, share, checkpoint, checkpoint.used)
         evaluation = Evaluation(plan, progress, scope)
         agent = build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
-        for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, sampler), baseline):
+        for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, strategy), baseline):
             tell(sentence)  # nothing has been spent yet: the user can still stop
         yield GateRun(
             plan,
             agent,
             evaluation,
-            sampler,
+            strategy,
             statistics,
             baseline,
             shard,

@@ -51,7 +51,7 @@ from evalgate.system.workspace import Workspace, list_socket_notices, resolve_wo
 
 if TYPE_CHECKING:
     from evalgate.gating.affected_suites import AffectedSuites
-    from evalgate.runner.control.source import ControlSource
+    from evalgate.runner.control.base_commit import ControlSource
     from evalgate.runner.judge_assessment import LabelCheck
     from evalgate.runner.judge_calibration import AnchorSet
 
@@ -121,6 +121,8 @@ class Plan:
         """Return the plan with these cases only, by (eval set id, case id).
 
         The others count as not selected by the user, so the comparison with the baseline leaves them out.
+        Suites without one of these cases are dropped. If no eval set is left whole, `min_cases` is at most
+        the number of cases.
         """
         suites = tuple(each for suite in self.suites if (each := suite.select_cases(wanted)).eval_set.cases)
         is_part = self.is_part or suites != self.suites

@@ -21,7 +21,7 @@ from evalgate.runner.metric_binding import describe_ignored_options, find_criter
 from evalgate.runner.suites import Suite
 
 if TYPE_CHECKING:
-    from evalgate.runner.control.source import ControlSource
+    from evalgate.runner.control.base_commit import ControlSource
 
 
 LINTS: Mapping[str, str] = {
@@ -78,7 +78,7 @@ def resolve_control(
     """
     if config.gate.control.mode == "off":
         return None
-    from evalgate.runner.control.source import build_control_source
+    from evalgate.runner.control.base_commit import build_control_source
 
     return build_control_source(config, rules, overrides, folder, environ, is_object=given is not None)
 

@@ -28,7 +28,8 @@ from evalgate.metrics.aggregation import compute_totals, describe_inconsistent_c
 from evalgate.reporting.findings import count_passed_runs
 from evalgate.runner.eval_runner import Evaluation
 from evalgate.runner.plan import Plan
-from evalgate.system.git import count_commits_since, describe_unmerged_change
+from evalgate.system.git import count_commits_since
+from evalgate.system.pull_requests import describe_unmerged_change
 from evalgate.system.workspace import list_environment_notices, list_withheld_variables
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def compare_run_with_anchor(
     """Compare the averages of a run with the baseline of `gate.anchor`; `created_at` is ISO 8601."""
     from evalgate.gating.anchor import AnchorContext, compare_with_anchor
     from evalgate.gating.score_tables import build_pool_name
-    from evalgate.runner.sampling import choose_statistics
+    from evalgate.runner.run_strategy import choose_statistics
 
     policy = scored.statistics or choose_statistics(plan, anchor)
     commit = anchor.sources[-1].commit

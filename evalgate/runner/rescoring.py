@@ -10,7 +10,7 @@ from evalgate.runner.eval_runner import Evaluation, RunScope
 from evalgate.runner.pipeline import SilentProgress
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import RunTiming, build_record
-from evalgate.runner.sampling import choose_statistics
+from evalgate.runner.run_strategy import choose_statistics
 from evalgate.runner.suites import CaseIndex, Suite
 
 NO_RECORDING = "no_recording"

@@ -11,7 +11,6 @@ from evalgate.agents.factory import AgentSpec
 from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.formatting import did_you_mean
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import LlmJudged, MetricContext, MetricEnvironment
 from evalgate.core.types import (
@@ -261,6 +260,8 @@ def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
 def _suggest_suite(problem: Problem, config: Config, folder: Path) -> Problem:
     """Return the problem, with the suite of the nearest name added if there is no file of that name."""
     is_missing = problem.file in config.eval_sets and not (folder / problem.file).exists()
+    from evalgate.core.did_you_mean import did_you_mean
+
     hint = did_you_mean(problem.file, config.suites) if is_missing else ""
     if not hint or problem.message.endswith("?"):  # a file has a similar name
         return problem

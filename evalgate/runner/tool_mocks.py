@@ -114,7 +114,7 @@ class RecordedCases:
     def find_calls(self, eval_set: EvalSet, case: EvalCase) -> tuple[RecordedCall, ...] | None:
         """Return the calls of a case, also if its eval set was renamed; None if the case was not recorded.
 
-        A renamed eval set is recognized only if one recorded set has a case of this id.
+        A renamed eval set is recognized only if exactly one recorded set has a case of this id.
         """
         sets = self._sets_of.get(case.eval_id, [])
         known = eval_set.eval_set_id if eval_set.eval_set_id in sets else sets[0] if len(sets) == 1 else None

@@ -91,7 +91,7 @@ def _build_simulated_user_factory(
     judge_resolver: JudgeResolver,
     locate: PathResolver,
 ) -> "UserFactory":
-    from evalgate.llm.users.role import BUILT_IN, read_personas
+    from evalgate.llm.users.personas import BUILT_IN, read_personas
     from evalgate.llm.users.simulated import UserFactory, UserModel
 
     config = own.resolve_model_config(judge)
@@ -129,7 +129,8 @@ def _read_prompt(own: UserConfig, rules: Thresholds, locate: PathResolver) -> "P
 
 
 def _find_unknown_personas(factory: "UserFactory", eval_set: EvalSet) -> Iterator[Problem]:
-    from evalgate.llm.users.role import UnknownPersonaError, build_user_role
+    from evalgate.llm.users.personas import UnknownPersonaError
+    from evalgate.llm.users.role import build_user_role
 
     for case in eval_set.cases:
         try:

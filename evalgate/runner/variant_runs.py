@@ -18,7 +18,7 @@ from evalgate.runner.checkpoint.checkpoint import Checkpoint
 from evalgate.runner.eval_runner import Evaluation, RunScope, close_metrics
 from evalgate.runner.pipeline import WHOLE, RunOptions
 from evalgate.runner.record_builder import RunTiming, build_record
-from evalgate.runner.sampling import FixedRuns, choose_statistics
+from evalgate.runner.run_strategy import FixedRuns, choose_statistics
 from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.runner.suites import CaseIndex
 from evalgate.runner.variants import Variant

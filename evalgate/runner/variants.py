@@ -13,8 +13,9 @@ from evalgate.agents.factory import AgentSpec, resolve_agent
 from evalgate.config.schema.agent import AgentConfig
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
 from evalgate.core import registry
+from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
-from evalgate.core.formatting import did_you_mean, join_quoted, pluralize
+from evalgate.core.formatting import join_quoted, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_file_name
 from evalgate.documents.strict_yaml import compose_yaml

@@ -44,12 +44,13 @@ class LogShares:
 
 
 def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -> LogShares:
-    """Return the logarithms of all figures as shares of one width, centred in each case.
+    """Convert all figures to shares from 0 to 1 by their logarithms; a smaller figure has a larger share.
 
-    Only differences within a case are compared, so that each case has a centre of its own. The width is no
-    larger than the case with the widest spread needs: shares are rounded to thousandths later, and a
-    smaller width loses less. `offset` is added to each figure before its logarithm is taken. Figures that
-    are not above `-offset` have no logarithm and count as None.
+    In each case the share 0.5 is halfway between its smallest and its largest logarithm, because only
+    figures of the same case are compared. All cases have the same width: the widest spread of the logarithms
+    of one case, or 1 if no case has a spread. It is not larger, because shares are rounded to thousandths
+    later. `offset` is added to each figure before its logarithm is taken. Figures that are not above
+    `-offset` have no logarithm, so their share is None.
     """
     logs: dict[str, dict[float, float]] = {}
     for name, row in cases.items():

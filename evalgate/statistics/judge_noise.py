@@ -43,11 +43,11 @@ class JudgeShare:
 
 
 def decompose_case(questions: Sequence[Sequence[Sequence[float]]]) -> CaseNoise:
-    """Return the variance of one case between its runs, and the judge's part.
+    """Return sums of squares of one case: of the differences between its runs, and the judge's part of them.
 
-    `questions` holds for each question the responses of the runs, and for each response the scores of the
-    judge's samples, in any unit. Responses with fewer than two samples and questions with fewer than two
-    responses are left out.
+    `questions` holds, for each question, the responses of the runs, and for each response the scores of the
+    judge's samples. The sums are in the square of the unit of these scores. Responses with fewer than two
+    samples and questions with fewer than two responses are left out; both sums are 0 if nothing is left.
     """
     total = judge = 0.0
     for question in questions:

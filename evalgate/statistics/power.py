@@ -146,7 +146,7 @@ class TrialSummary:
     failed: float
     inconclusive: float
     runs_per_case: float
-    """Mean over the trials."""
+    """Mean number of runs that a trial makes of each case."""
 
 
 @frozen

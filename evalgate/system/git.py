@@ -1,162 +1,18 @@
-"""The commit, branch and pull request that are checked out."""
+"""Git in a folder: the commit and branch that are checked out, and files at a commit."""
 
-import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evalgate.core.frozen import frozen
 from evalgate.core.lazy_pattern import compile_lazily
-from evalgate.system.github_runner_files import read_event
 from evalgate.system.workspace import build_agent_environment, open_workspace
 
-_SHA = compile_lazily(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_SHORT_SHA = compile_lazily(r"[0-9a-f]{12,64}")
-_MERGED_BY_HOST = compile_lazily(r"refs/pull/\d+/merge|refs/heads/gh-readonly-queue/.+")
-_MERGED_BY_GITLAB = ("merged_result", "merge_train")
-_GITHUB_EVENTS = {
-    "pull_request": "a pull request",
-    "pull_request_target": "a pull request",
-    "pull_request_review": "a pull request",
-    "pull_request_review_comment": "a pull request",
-    "merge_group": "a merge queue",
-}
-
-
-@frozen
-class PullRequestContext:
-    """The unmerged change that a CI job tests. No field is read from the change itself."""
-
-    kind: str
-    """Kind of change with its article, such as `a merge request`."""
-    fetch: str
-    """Instruction that makes the base commit known to git, such as `Check out with …`."""
-    branch: str = ""
-    """Target branch of the change; "" if the CI service does not report it."""
-    first_commit: str = ""
-    """Full or abbreviated hash of a commit on the target branch, which is tried first as the base."""
-    last_commit: str = ""
-    """Full or abbreviated hash of a commit on the target branch, which is tried last as the base."""
-    merge_commit: str = ""
-    """Hash of the commit in which the CI service merged the change into the base; "" if there is none.
-
-    The first parent of this commit is the base.
-    """
-
-
-def read_pull_request(environ: Mapping[str, str]) -> PullRequestContext | None:
-    """Return the pull request that this job tests.
-
-    Return None if the job tests a permanent branch, or runs in no supported CI service
-    (`is_known_service`).
-    """
-    readers = (_read_github, _read_gitlab, _read_azure, _read_bitbucket, _read_jenkins, _read_buildkite)
-    return next(filter(None, (read(environ) for read in readers)), None)
-
-
-def is_known_service(environ: Mapping[str, str]) -> bool:
-    """Return True if the job runs in a CI service that `read_pull_request` supports.
-
-    In any other job, None from `read_pull_request` does not mean that the job tests a permanent branch.
-    """
-    found = (
-        environ.get("GITHUB_EVENT_NAME"),
-        environ.get("CI_PIPELINE_SOURCE"),
-        environ.get("BUILD_REASON"),
-        environ.get("BITBUCKET_BUILD_NUMBER"),
-        environ.get("JENKINS_URL"),
-        environ.get("BUILDKITE_PULL_REQUEST"),
-    )
-    return any(found)
-
-
-def _read_github(environ: Mapping[str, str]) -> PullRequestContext | None:
-    kind = _GITHUB_EVENTS.get(environ.get("GITHUB_EVENT_NAME", ""))
-    if not kind:
-        return None
-    is_merge = _MERGED_BY_HOST.fullmatch(environ.get("GITHUB_REF", ""))
-    return PullRequestContext(
-        kind,
-        "Check out with `fetch-depth: 2`",
-        environ.get("GITHUB_BASE_REF", ""),
-        last_commit=_read_event_base(environ),
-        merge_commit=environ.get("GITHUB_SHA", "") if is_merge else "",
-    )
-
-
-def _read_event_base(environ: Mapping[str, str]) -> str:
-    """Return the hash of the base commit that GitHub's event names; "" if the event names none."""
-    try:
-        event = json.loads(read_event(environ) or b"")
-        found = event.get("merge_group", {}).get("base_sha") or event["pull_request"]["base"]["sha"]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return ""
-    return found if isinstance(found, str) and _SHA.fullmatch(found) else ""
-
-
-def _read_gitlab(environ: Mapping[str, str]) -> PullRequestContext | None:
-    base, event = environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA"), environ.get("CI_MERGE_REQUEST_EVENT_TYPE")
-    in_merge_request = environ.get("CI_PIPELINE_SOURCE") == "merge_request_event"
-    if not in_merge_request and not (environ.get("CI_MERGE_REQUEST_IID") or base or event):
-        return None
-    return PullRequestContext(
-        "a merge request",
-        "Set `GIT_DEPTH: 0` in the job",
-        environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", ""),
-        first_commit=base or "",
-        merge_commit=environ.get("CI_COMMIT_SHA", "") if event in _MERGED_BY_GITLAB else "",
-    )
-
-
-def _read_azure(environ: Mapping[str, str]) -> PullRequestContext | None:
-    # Azure leaves a macro as it is where the variable has no value: `$(System.PullRequest.TargetBranch)`.
-    branch = environ.get("SYSTEM_PULLREQUEST_TARGETBRANCH", "")
-    branch = "" if branch.startswith("$(") else branch.removeprefix("refs/heads/")
-    if environ.get("BUILD_REASON") != "PullRequest" and not branch:
-        return None
-    is_merge = _MERGED_BY_HOST.fullmatch(environ.get("BUILD_SOURCEBRANCH", ""))
-    return PullRequestContext(
-        "a pull request",
-        "Set `fetchDepth: 2` at the `checkout` step",
-        branch,
-        merge_commit=environ.get("BUILD_SOURCEVERSION", "") if is_merge else "",
-    )
-
-
-def _read_bitbucket(environ: Mapping[str, str]) -> PullRequestContext | None:
-    # Bitbucket merges the other way round, the base into the change: the first parent is the change's own.
-    if not environ.get("BITBUCKET_PR_ID"):
-        return None
-    commit = environ.get("BITBUCKET_PR_DESTINATION_COMMIT", "")
-    return PullRequestContext(
-        "a pull request",
-        "Set `depth: full` in the section `clone`",
-        environ.get("BITBUCKET_PR_DESTINATION_BRANCH", ""),
-        last_commit=commit if _SHORT_SHA.fullmatch(commit) else "",
-    )
-
-
-def _read_jenkins(environ: Mapping[str, str]) -> PullRequestContext | None:
-    if not environ.get("CHANGE_ID"):
-        return None
-    branch = environ.get("CHANGE_TARGET", "")
-    return PullRequestContext("a pull request", _build_fetch_hint(branch), branch)
-
-
-def _read_buildkite(environ: Mapping[str, str]) -> PullRequestContext | None:
-    if environ.get("BUILDKITE_PULL_REQUEST", "false") in ("", "false"):
-        return None
-    branch = environ.get("BUILDKITE_PULL_REQUEST_BASE_BRANCH", "")
-    return PullRequestContext("a pull request", _build_fetch_hint(branch), branch)
-
-
-def _build_fetch_hint(branch: str) -> str:
-    name = branch or "BASE"
-    return f"Run `git fetch --depth=1 origin +refs/heads/{name}:refs/remotes/origin/{name}` first"
-
-
+SHA = compile_lazily(r"[0-9a-f]{40}|[0-9a-f]{64}")
+"""Full hash of a commit."""
+SHORT_SHA = compile_lazily(r"[0-9a-f]{12,64}")
+"""Hash of a commit, also abbreviated."""
 _GIT_SECONDS = 20
 _LINK = "120000"
 _MOST_LINKS = 5
@@ -172,15 +28,6 @@ SAFE_SETTINGS = (
     "protocol.ext.allow=never",
 )
 """Git settings for a repository of another user, so that git runs no program that its configuration names."""
-
-
-def describe_unmerged_change(environ: Mapping[str, str]) -> str:
-    """Return the kind of change that a CI job tests, such as `a pull request`.
-
-    Return "" if `read_pull_request` finds none.
-    """
-    found = read_pull_request(environ)
-    return found.kind if found else ""
 
 
 def read_commit(folder: Path, environ: Mapping[str, str]) -> str | None:
@@ -227,15 +74,6 @@ def count_commits_since(folder: Path, commit: str) -> int | None:
     return int(count) if count.isdecimal() else None
 
 
-def read_text_at_base(folder: Path, path: str, environ: Mapping[str, str]) -> str | None:
-    """Return a file's text at the base commit, without its last line end.
-
-    Return "" if the base commit has no such file, and None if `find_base_commit` finds no base.
-    """
-    base = find_base_commit(folder, environ)
-    return read_blob(folder, base, path).decode("utf-8", "replace").removesuffix("\n") if base else None
-
-
 def read_blob(folder: Path, commit: str, path: str) -> bytes:
     """Return the content of a file at a commit; b"" if there is none. `path` is relative to `folder`.
 
@@ -250,57 +88,16 @@ def read_blob(folder: Path, commit: str, path: str) -> bytes:
     return b""
 
 
-def find_base_commit(folder: Path, environ: Mapping[str, str]) -> str:
-    """Return the hash of the commit that the tested change is compared with, on its target branch.
-
-    Return "" if git knows no such commit, or the job tests no pull request.
-    """
-    request = read_pull_request(environ)
-    found = (find_commit(folder, each) for each in (_iter_base_revisions(folder, request) if request else ()))
-    return next(filter(None, found), "")
-
-
-def describe_base_fetch(environ: Mapping[str, str]) -> str:
-    """Return a sentence that tells the user how to make the base commit known to git."""
-    request = read_pull_request(environ)
-    how = request.fetch if request else "Give the gate the variables of the CI service"
-    return f"{how}, so that no change can soften its own rules."
-
-
-def _iter_base_revisions(folder: Path, request: PullRequestContext) -> Iterator[str]:
-    """Yield revisions that may be the base commit, the preferred one first.
-
-    The change's own commits cannot influence these revisions.
-    """
-    if request.first_commit:
-        yield request.first_commit
-    if request.branch:
-        yield f"refs/remotes/origin/{request.branch}"
-    if request.merge_commit and _is_merge(folder, request.merge_commit):
-        yield "HEAD^1"
-    if request.last_commit:
-        yield request.last_commit
-
-
 def find_commit(folder: Path, revision: str) -> str:
     """Return the full hash of a commit; "" if git does not know it.
 
     A short hash is looked up among objects only, since a tag or a branch may have the same name.
     """
-    if _SHORT_SHA.fullmatch(revision) and not _SHA.fullmatch(revision):
+    if SHORT_SHA.fullmatch(revision) and not SHA.fullmatch(revision):
         revision = run_git(folder, "rev-parse", f"--disambiguate={revision}")
-        if not _SHA.fullmatch(revision):
+        if not SHA.fullmatch(revision):
             return ""
     return run_git(folder, "rev-parse", "-q", "--verify", f"{revision}^{{commit}}")
-
-
-def _is_merge(folder: Path, made: str) -> bool:
-    """Return True if HEAD is the merge commit `made` of the CI service.
-
-    The change's newest commit may be another merge, with a first parent that belongs to the change.
-    """
-    is_merge = bool(run_git(folder, "rev-parse", "-q", "--verify", "HEAD^2"))
-    return is_merge and run_git(folder, "rev-parse", "HEAD") == made
 
 
 def run_git(folder: Path, *words: str) -> str:

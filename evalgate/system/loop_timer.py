@@ -17,9 +17,10 @@ _LATE_S = 0.05
 
 
 class LoopTimer:
-    """Timer that calls `act` after `seconds`.
+    """Timer that calls `act` once: four rounds of the event loop after `seconds`, to read input first.
 
-    If a blocked loop delays the timer, the timer waits again, for as long as the delay was.
+    If a blocked event loop delays the timer by more than 0.05 s, the timer waits again, for as long as the
+    delay was.
     """
 
     __slots__ = ("_act", "_handle", "_loop", "_rounds", "due")

@@ -35,7 +35,7 @@ class OpenedNotes:
 
     notes: CaseNotes
     problem: str = ""
-    """Reason why the notes cannot be read; then `notes` is empty."""
+    """Reason why the notes cannot be read; then `notes` is empty. "" if there is no problem."""
 
     def get_note(self, eval_id: str) -> CaseNote:
         """Return the note about a case; an empty one if there is none."""
@@ -185,7 +185,7 @@ def drop_noted_case(file: EvalSetFile, eval_id: str) -> list[FileChange]:
 
 
 def format_tags(tags: Sequence[str]) -> str:
-    """Return tags as one line, separated by commas; a tag with a comma is quoted."""
+    """Return tags as one line, separated by commas; a tag with a comma or a quotation mark is quoted."""
     lines = io.StringIO()
     csv.writer(lines, lineterminator="\n").writerows([tag] for tag in tags)
     return lines.getvalue().removesuffix("\n").replace("\n", ", ")

@@ -53,7 +53,8 @@ def change_quarantine(viewer: Viewer, eval_id: str, quarantine: Quarantine | Non
     `quarantine` is the new entry; None removes it.
 
     Raises:
-        InvalidInputError: the entry is incomplete, no file is named, or the file cannot be read or changed.
+        InvalidInputError: the entry is incomplete, the thresholds file names no quarantine file, or that file
+            cannot be read or changed.
     """
     name = find_quarantine_file(viewer)
     if not name:

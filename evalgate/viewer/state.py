@@ -25,7 +25,7 @@ class NavigationLink:
 
 @dataclass(slots=True)
 class Viewer:
-    """One server: the project that it shows, and its secrets."""
+    """State of one server: the project that it shows, and the secrets that protect the server."""
 
     folder: Path
     """The project's folder. Outside it, only files that the command line names are read."""

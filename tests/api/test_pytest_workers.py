@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalgate.api.inputs import EvaluationOptions, load_sources
+from evalgate.api.evaluation_plan import EvaluationOptions, load_sources
 from evalgate.api.testing.groups import (
     CaseGroup,
     build_message,

@@ -3,7 +3,6 @@
 import pytest
 
 from evalgate.gating.affected_suites import (
-    ENVIRONMENT_FILES,
     AffectedSuites,
     ChangeRules,
     SuiteScope,
@@ -12,8 +11,8 @@ from evalgate.gating.affected_suites import (
     explain_file,
     find_affected_suites,
     format_report,
-    matches_pattern,
 )
+from evalgate.gating.environment_files import ENVIRONMENT_FILES, matches_pattern
 
 REFUNDS = SuiteScope(
     "refunds", ("refunds",), frozenset({"evals/refunds.evalset.json"}), ("agents/refunds", "agent.py")
@@ -53,6 +52,7 @@ BOTH = ("refunds", "search")
         ("frontend/package-lock.json", ()),
         (".github/workflows/evalgate.yml", BOTH),
         ("../.github/workflows/evalgate.yml", BOTH),
+        (".gitlab/ci/evaluation.yml", BOTH),
     ],
 )
 def test_a_file_concerns_the_suites_that_name_it_and_an_unknown_one_all(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from evalgate.config.schema.budget import Tokens
 from evalgate.llm.client import ModelAnswer, ModelRequest
 from evalgate.llm.errors import FailureKind, JudgeError
-from evalgate.system.throttling.rate_limiter import Clock
+from evalgate.system.throttling.backoff import Clock
 
 Turn = str | ModelAnswer | JudgeError
 

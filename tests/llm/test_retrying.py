@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from evalgate.llm.client import ModelAnswer, ModelRequest, build_model_request
 from evalgate.llm.errors import ADVICE, RETRYABLE_FAILURES, FailureKind, JudgeError
 from evalgate.llm.retrying import RetryingModel
-from evalgate.system.throttling.rate_limiter import RetryPolicy, parse_retry_after
+from evalgate.system.throttling.backoff import RetryPolicy, parse_retry_after
 from tests.llm.fakes import FakeTime, ScriptedModel, Turn, answered, failed
 
 WALL = 1_795_000_000.0  # 2026-11-18 11:06:40 UTC

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.metrics.metric_code import hash_metric_code
+from evalgate.metrics.metric_code import find_code_roots, hash_metric_code, strip_python_path
 from tests.cli.test_cli import eval_set
 from tests.commands import evalgate
 
@@ -59,6 +59,15 @@ def test_what_counts_as_the_code(folder: Path, entry: str, counting: list[str]) 
 def test_code_that_is_not_here_has_none(folder: Path, entry: str) -> None:
     (folder.parent / "elsewhere.py").write_text("")
     assert hash_metric_code(entry, folder) == ""
+
+
+def test_a_folder_whose_name_begins_with_two_dots_is_inside(folder: Path) -> None:
+    path = f"..lib:../elsewhere:{folder}/..lib/deep:{folder.parent}"
+    assert find_code_roots(folder, path) == ("..lib", "..lib/deep", "src")
+    assert strip_python_path(folder, path) == f"../elsewhere:{folder.parent}"
+    (folder / "..lib").mkdir()
+    (folder / "..lib/metric.py").write_text("")
+    assert len(hash_metric_code("..lib/metric.py:score", folder)) == 16
 
 
 @pytest.mark.parametrize("text", ["def broken(:", "import own.metrics\0", "x = " + "(" * 5000])

@@ -22,7 +22,7 @@ from evalgate.core.types import (
 from evalgate.llm.users.scripted import create_scripted_user
 from evalgate.runner.case_runner import CaseRunner
 from evalgate.runner.scheduler import RunRequest, run_requests
-from evalgate.system.throttling.rate_limiter import Clock, slot_release, wait_without_slot
+from evalgate.system.throttling.backoff import Clock, slot_release, wait_without_slot
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
 BUSY = Failure("rate_limited", "slow down")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan
+from evalgate.api.evaluation_plan import EvaluationOptions, build_evaluation_plan
 from evalgate.runner.plan import Plan
 from tests.api.test_evaluation import build_case, build_set, greet
 

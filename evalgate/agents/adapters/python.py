@@ -74,11 +74,11 @@ def build_python_agent(
         timeout: Seconds that one turn may take.
         python: The interpreter, 3.9 or later; None: the one that runs evalgate.
         workers: Largest number of processes, as in `PoolOptions`.
-        concurrency: Conversations at once over all processes, and threads for a synchronous agent.
-        start_timeout: Seconds that importing the agent may take.
+        concurrency: Most threads of each process for a synchronous agent.
+        start_timeout: Seconds that a process may take to start and to import the agent.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as; None: the group that runs evalgate.
-        memory: Memory that a process and its children may use, as `512m`; None: no limit.
+        memory: Most memory of a process and its children, as `512m`; None: no limit. ValueError if invalid.
         capture: If True, capture model calls and spans of an agent that reports none itself.
         track_files: If True, record the files of the project that the agent opens.
     """

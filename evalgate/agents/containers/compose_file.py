@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.formatting import did_you_mean
 from evalgate.core.frozen import frozen
 from evalgate.documents.config_file import ConfigDocument, parse_yaml
 from evalgate.documents.env_file import describe_read_error, read_env_file

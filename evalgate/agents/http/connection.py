@@ -29,7 +29,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
 from evalgate.system.files import check_is_regular
-from evalgate.system.throttling.rate_limiter import RetryPolicy, wait_without_slot
+from evalgate.system.throttling.backoff import RetryPolicy, wait_without_slot
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -13,7 +13,7 @@ from evalgate.agents.workers.protocol import TOO_LARGE
 from evalgate.core.protocols import AgentError, AgentUnreachableError
 from evalgate.core.sanitize import shorten_text, to_one_line
 from evalgate.core.types import RATE_LIMITED, Failure
-from evalgate.system.throttling.rate_limiter import parse_retry_after
+from evalgate.system.throttling.backoff import parse_retry_after
 
 if TYPE_CHECKING:
     from aiohttp import ClientConnectorCertificateError, ClientResponse

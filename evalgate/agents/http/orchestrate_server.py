@@ -13,7 +13,7 @@ from evalgate.agents.http.dialect import TurnAnswer
 from evalgate.agents.http.errors import build_format_error, build_unsupported_error
 from evalgate.agents.http.response_body import iter_lines, parse_json_body, run_off_loop
 from evalgate.agents.workers.protocol import WorkerProtocolError, parse_untrusted_json
-from evalgate.core.formatting import did_you_mean
+from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.protocols import AgentError
 from evalgate.core.sanitize import shorten_text
 from evalgate.core.types import (

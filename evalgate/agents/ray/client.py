@@ -32,7 +32,7 @@ class ClusterSpec:
     actors: int
     """Number of actors at the same time."""
     cpus: float
-    """CPUs of each actor."""
+    """CPUs that Ray reserves for each actor."""
     resources: Mapping[str, float]
     runtime_env: Mapping[str, object]
     """Files and settings that Ray sends to the nodes of an existing cluster."""

@@ -135,7 +135,10 @@ def _find_author(span: Span, parents: dict[str, Span]) -> str | None:
 
 
 def _iter_requested_calls(models: Sequence[Span]) -> Iterator[tuple[int, Event]]:
-    """Yield the tool calls that models requested, and the results in later requests to the models."""
+    """Yield (nanoseconds since the epoch, event) for tool calls that models requested, and for their results.
+
+    A result is the first one with the id of an earlier call in the messages of a later request to a model.
+    """
     names: dict[str, str] = {}
     answered: set[str] = set()
     for span in models:

@@ -145,13 +145,13 @@ class BackgroundEvaluation(Generic[T]):
     async def _evaluate(self) -> T:
         with prepare_run(self._plan, self) as gate_run:
             self._gate_run = gate_run
-            evaluation, agent, sampler = gate_run.evaluation, gate_run.agent, gate_run.sampler
+            evaluation, agent, strategy = gate_run.evaluation, gate_run.agent, gate_run.strategy
             async with evaluation.start_agent(agent):
                 if self._all_at_once:
-                    await evaluation.make_runs(agent, sampler)
+                    await evaluation.make_runs(agent, strategy)
                     for key in self._results:
                         self._settle(key)
                 while (asked := await self._requests.get()) is not None:
-                    await evaluation.make_case_runs(agent, sampler, self._indices[asked])
+                    await evaluation.make_case_runs(agent, strategy, self._indices[asked])
                     self._settle(asked)
             return self._conclude(gate_run)

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from evalgate.agents.adapters.in_process import describe_object
-from evalgate.api.inputs import EvaluationOptions
+from evalgate.api.evaluation_plan import EvaluationOptions
 from evalgate.api.record import Record, redact_record
 from evalgate.api.testing.background import BackgroundEvaluation
 from evalgate.api.testing.project import Project

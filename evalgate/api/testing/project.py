@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalgate.api.evaluation import evaluate_plan, run_blocking
-from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan
+from evalgate.api.evaluation_plan import EvaluationOptions, build_evaluation_plan
 from evalgate.api.record import Record
 from evalgate.config.loader import find_thresholds_file, parse_thresholds
 from evalgate.config.schema.thresholds import Thresholds

@@ -166,7 +166,11 @@ class EvalgateSession:
         return node
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Call a test that takes `outcome` once for each case of its marker."""
+        """Repeat each marked test that has the argument `outcome`, once for each case of its markers.
+
+        Raises:
+            CollectError: an eval set, an option or the thresholds file is wrong.
+        """
         if "outcome" not in metafunc.fixturenames:
             return
         found = list(metafunc.definition.iter_markers_with_node("evalgate"))
@@ -212,7 +216,7 @@ class EvalgateSession:
         self, group: CaseGroup, source: Any, format_name: str | None, path: Path
     ) -> list[SelectedCase]:
         if not isinstance(source, str):
-            from evalgate.api.inputs import load_sources
+            from evalgate.api.evaluation_plan import load_sources
 
             loaded = load_sources([source], format_name, self.project.folder)
         else:

@@ -19,8 +19,9 @@ from evalgate.api.trpc.requests import EvaluateResult, PerInvocationDetails, Per
 from evalgate.api.trpc.results import EvalStatus, RubricScore, parse_status
 from evalgate.config.schema.thresholds import NEWEST_ADK
 from evalgate.core import registry
+from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import EvalgateError, InvalidInputError
-from evalgate.core.formatting import compute_sequential_mean, did_you_mean
+from evalgate.core.formatting import compute_sequential_mean
 from evalgate.core.protocols import MetricContext, ProvidesJudges
 from evalgate.core.types import (
     CaseRun,

@@ -9,7 +9,7 @@ from typing import cast
 from pydantic import ValidationError
 
 from evalgate.agents.factory import build_agent, resolve_agent
-from evalgate.api.inputs import EvaluationOptions, describe_agent
+from evalgate.api.evaluation_plan import EvaluationOptions, describe_agent
 from evalgate.api.trpc.datasets import EvalCase, Invocation, Message, Tool
 from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.schema.agent import AgentConfig

@@ -182,9 +182,10 @@ class Evaluator(Protocol):
     def evaluate(
         self, actuals: Sequence[Invocation], expecteds: Sequence[Invocation], metric: EvalMetric, /
     ) -> EvaluateResult | Awaitable[EvaluateResult]:
-        """Return the scores of the actual turns; there are as many expected turns. May be asynchronous.
+        """Return the scores of one run, with one result for each actual turn. May be asynchronous.
 
-        An exception fails the case, as in tRPC-Agent-Go, and becomes its error message.
+        `actuals` and `expecteds` have the same length. An exception fails the case without scores, as in
+        tRPC-Agent-Go, and its text becomes part of the case's error message.
         """
         ...
 

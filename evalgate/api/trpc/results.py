@@ -39,7 +39,7 @@ class RubricScore(WireModel):
 
 
 class EvalMetricResultDetails(WireModel):
-    """The reason of a score, and the scores of its rubrics.
+    """A score with its reason and the scores of its rubrics.
 
     >>> EvalMetricResultDetails(reason="tool trajectory mismatch").to_wire()
     {'reason': 'tool trajectory mismatch'}

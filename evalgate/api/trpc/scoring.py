@@ -19,7 +19,14 @@ from evalgate.api.trpc.summaries import summarize_statuses
 async def score_case(
     case: EvalCase, inference: InferenceResult, metrics: Sequence[EvalMetric], registry: Registry
 ) -> EvalCaseResult:
-    """Return the result of a case; the case fails without scores if its inference or a metric failed."""
+    """Return the result of one run of a case.
+
+    The case fails without scores if its inference or a metric failed, if the inference has another number of
+    turns than the case expects, or if the case has rubrics for a metric that cannot use them.
+
+    Raises:
+        NotFoundError: a metric names an evaluator that is not registered.
+    """
     result = EvalCaseResult(
         eval_set_id=inference.eval_set_id,
         eval_id=inference.eval_case_id,

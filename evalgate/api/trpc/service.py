@@ -1,7 +1,6 @@
 """The evaluation service: inference and evaluation, which can be used separately."""
 
 import asyncio
-import difflib
 import os
 import time
 import uuid
@@ -41,6 +40,7 @@ from evalgate.api.trpc.results import EvalCaseResult, EvalSetResult
 from evalgate.api.trpc.scoring import score_case
 from evalgate.api.trpc.wire import FROM_FILE
 from evalgate.config.schema.judge import JudgeConfig, parse_model_name
+from evalgate.core.did_you_mean import NEARLY_EQUAL, did_you_mean
 from evalgate.core.errors import InvalidInputError
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.users.scripted import create_scripted_user
@@ -370,8 +370,7 @@ def _warn_of_unknown_keys(metric: EvalMetric, evaluator: Evaluator) -> None:
     """
     known = list(EvalMetric.get_known_keys().values())
     for key in metric.model_extra or ():
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.8)
-        hint = f" Did you mean `{near[0]}`?" if near else ""
+        hint = did_you_mean(key, known, cutoff=NEARLY_EQUAL)
         if hint or isinstance(evaluator, BuiltInEvaluator):
             warnings.warn(
                 f"the metric {metric.metric_name!r} has an unknown key {key!r}.{hint}", stacklevel=2

@@ -137,7 +137,7 @@ class StoredEvalSetManager(_StoredManager):
 
         Raises:
             NotFoundError: there is no such eval set or case.
-            InvalidInputError: as for `add_case`.
+            InvalidInputError: as for `add_case`, or the stored file is wrong.
         """
         _require_case(eval_case)
 

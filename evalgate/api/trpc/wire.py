@@ -13,9 +13,9 @@ from pydantic import ConfigDict, ValidationInfo, model_validator
 from pydantic.alias_generators import to_camel
 from typing_extensions import override
 
+from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.formatting import did_you_mean
-from evalgate.documents.key_spelling import match_spelling, normalize_key
+from evalgate.documents.key_case import match_spelling, normalize_key
 from evalgate.documents.strict_json import JsonDocument, parse_json
 from evalgate.documents.validation_errors import Location, validate_model
 from evalgate.integrations.trpc.file_models import TrpcModel

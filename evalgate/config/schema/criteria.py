@@ -210,7 +210,7 @@ class CriterionSettings(BaseModel):
     pass_hat_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)
     """A case passes when k of its runs would all pass, by the unbiased estimate."""
     pass_at_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)
-    """A case passes when at least one of k runs would."""
+    """A case passes when at least one of k of its runs would pass, by the unbiased estimate."""
     at_least: Unit | None = None
     """Minimum of that estimate; 1 when absent."""
     threshold_rule: Literal["literal", "statistical"] = "literal"

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, field_validator
 
 from evalgate.config import option_defaults
-from evalgate.core.formatting import did_you_mean, join_quoted
+from evalgate.core.formatting import join_quoted
 from evalgate.core.frozen import frozen
 
 CUSTOM = "custom"
@@ -232,6 +232,8 @@ class JudgeConfig(BaseModel):
     def _require_known_provider(cls, value: str) -> str:
         known = sorted(PROVIDERS)
         if value not in known and "$" not in value:
+            from evalgate.core.did_you_mean import did_you_mean
+
             hint = did_you_mean(value, known) or f" Known: {join_quoted(known)}."
             raise ValueError(f"is no provider that evalgate knows.{hint}")
         return value

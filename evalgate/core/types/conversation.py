@@ -181,11 +181,11 @@ class TraceSpan:
     """Name of the model, tool or agent."""
     kind: SpanKind
     turn: int
-    """0-based."""
+    """0-based number of the turn."""
     start_s: float
     """Seconds since the run began."""
     duration_s: float
-    """Seconds, at least 0."""
+    """Duration in seconds, at least 0."""
     parent_id: str = ""
     """Id of the step that this one is part of; "" for the root of a turn."""
     author: str = ""

@@ -49,7 +49,7 @@ class CasePolicy:
 
     tags: tuple[str, ...] = ()
     weight: float = 1.0
-    """Share in the mean of each metric, above 0."""
+    """Weight of the case in the mean of each metric, above 0."""
     protected: bool = False
     """True: the gate closes when the case fails, regardless of `max_failed_cases`."""
     thresholds: Mapping[str, ScopedThreshold] = field(default_factory=dict)

@@ -12,10 +12,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 from typing_extensions import override
 
+from evalgate.core.did_you_mean import find_similar
 from evalgate.datasets.adk_turns import PART_KEYS
 from evalgate.datasets.ignored_keys import KeyModel
 from evalgate.documents.validation_errors import Id
-from evalgate.integrations.adk.file_models import AdkModel
+from evalgate.integrations.adk.evalset import AdkModel
 
 
 class StrictAdkModel(AdkModel):
@@ -51,10 +52,8 @@ class GenaiModel(AdkModel):
 
         This is so if `key` resembles a known key, or `is_complete` is False.
         """
-        import difflib
-
         known = {*cls.model_fields, *cls.kept_keys()}
-        near = difflib.get_close_matches(key, [*known, *map(to_camel, known)], n=1, cutoff=0.6)
+        near = find_similar(key, [*known, *map(to_camel, known)])
         return bool(near) or not cls.is_complete(value)
 
 

@@ -7,6 +7,7 @@ Contents for which evalgate's model has no field are kept as `native`, so that a
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pydantic import AliasGenerator, BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
 from evalgate.core.protocols import Document
@@ -24,7 +25,7 @@ from evalgate.core.types import (
 from evalgate.datasets.adk_turns import CONTENTS
 from evalgate.datasets.eval_set_reader import EvalSetReader
 from evalgate.datasets.ignored_keys import collect_ignored_keys
-from evalgate.documents.key_spelling import find_snake_or_camel_key
+from evalgate.documents.key_case import find_snake_or_camel_key
 from evalgate.documents.strict_json import (
     UnexpectedShapeError,
     require_list,
@@ -32,11 +33,44 @@ from evalgate.documents.strict_json import (
     require_object,
     require_text,
 )
-from evalgate.documents.validation_errors import Location, validate_id
-from evalgate.integrations.adk.file_models import AdkEvalSetHeader
+from evalgate.documents.validation_errors import Id, Location, validate_id
 
 _IN_CONTENTS = frozenset({*CONTENTS, *map(to_camel, CONTENTS)})
 """Keys of contents that are kept whole if they hold more than is read."""
+
+
+class AdkModel(BaseModel):
+    """An object in either spelling; unknown keys are ignored."""
+
+    model_config = ConfigDict(
+        alias_generator=AliasGenerator(validation_alias=to_camel),
+        populate_by_name=True,
+        loc_by_alias=False,
+        extra="ignore",
+        frozen=True,
+        defer_build=True,
+    )
+
+
+class AdkEvalSetHeader(AdkModel):
+    """An eval set without its cases, which are read one by one."""
+
+    eval_set_id: Id
+    name: str | None = None
+    description: str | None = None
+    eval_cases: list[Any]
+    creation_timestamp: float | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reject_double_spelling(cls, value: object) -> object:
+        # Google ADK's documentation shows camelCase here, which its releases refuse. Of two spellings,
+        # pydantic would drop one without notice.
+        keys = value if isinstance(value, dict) else {}
+        for snake, camel in (("eval_cases", "evalCases"), ("eval_set_id", "evalSetId")):
+            if snake in keys and camel in keys:
+                raise ValueError(f"holds both `{snake}` and `{camel}`: keep one")
+        return value
 
 
 class AdkFormat:

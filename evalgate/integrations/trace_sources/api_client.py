@@ -17,7 +17,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_one_line
-from evalgate.system.throttling.rate_limiter import parse_retry_after
+from evalgate.system.throttling.backoff import parse_retry_after
 
 Params: TypeAlias = Mapping[str, str] | Sequence[tuple[str, str]]
 

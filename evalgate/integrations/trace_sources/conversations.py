@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+from evalgate.agents.tracing.attribute_names import convert_span, find_conversation_id
 from evalgate.agents.tracing.chat_messages import ChatMessage, get_message_text
-from evalgate.agents.tracing.conventions import convert_span, find_conversation_id
 from evalgate.agents.tracing.genai import read_transcript
 from evalgate.agents.tracing.trace_formats import Span
 from evalgate.core.frozen import frozen

@@ -10,7 +10,7 @@ from evalgate.core.protocols import Document
 from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.eval_set_reader import EvalSetReader
 from evalgate.datasets.ignored_keys import collect_ignored_keys
-from evalgate.documents.key_spelling import find_key_in_any_case, get_member, normalize_key
+from evalgate.documents.key_case import find_key_in_any_case, get_member, normalize_key
 from evalgate.documents.strict_json import LOOKED_AT, as_sequence
 from evalgate.documents.validation_errors import Location
 

@@ -12,16 +12,9 @@ from evalgate.llm.client import ChatMessage, ModelAnswer, ModelClient, ModelRequ
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.prompting import Prompt, indent_later_lines, load_prompt
 from evalgate.llm.sample_votes import ATTEMPTS, UnparsableAnswerError
-from evalgate.llm.users.role import (
-    BUILT_IN,
-    Persona,
-    SimulatedMessage,
-    UnknownPersonaError,
-    UserRole,
-    build_user_role,
-    parse_simulated_message,
-    should_end,
-)
+from evalgate.llm.users.conversation_end import SimulatedMessage, parse_simulated_message, should_end
+from evalgate.llm.users.personas import BUILT_IN, Persona, UnknownPersonaError
+from evalgate.llm.users.role import UserRole, build_user_role
 from evalgate.llm.users.scripted import create_scripted_user
 
 

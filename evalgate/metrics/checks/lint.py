@@ -6,7 +6,7 @@ from itertools import chain
 
 from evalgate.config.schema.checks import CheckConditions, Conditions, ResponseRule, is_covered
 from evalgate.config.schema.thresholds import Thresholds
-from evalgate.core.formatting import did_you_mean
+from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.types import EvalCase, EvalSet, Goal
 from evalgate.datasets.lints.cases import collect_declared_tools
 

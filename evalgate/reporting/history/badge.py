@@ -16,10 +16,10 @@ _PADDING = 12
 
 
 def render_badge(history: GateRunHistory, label: str, now: datetime) -> str:
-    """Return the SVG: how many cases passed in their newest gate run.
+    """Return the badge as SVG: how many cases passed, each in the newest gate run that has it.
 
-    The badge is green if all cases passed, red below 90 %, and grey if the newest gate run is more than 14
-    days old.
+    The badge is green if all cases passed, amber from 90 % on, and red below 90 % or without cases. It is
+    grey if the newest gate run is more than 14 days old.
     """
     message = f"{history.passing}/{history.cases} passed"
     share = history.passing / history.cases if history.cases else 0.0

@@ -15,8 +15,8 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, AgentSession
 from evalgate.core.types import EvalCase
 from evalgate.documents.env_expansion import PlaceholderExpander
-from evalgate.runner.control.code_origin import check_code_origin, check_environment_files
-from evalgate.runner.control.source import ControlSource, ControlUnavailableError
+from evalgate.runner.control.base_commit import ControlSource, ControlUnavailableError
+from evalgate.runner.control.eligibility import check_code_origin, check_environment_files
 from evalgate.runner.plan import Plan
 from evalgate.system import git
 from evalgate.system.git_checkout import CheckoutError, CommitCheckout, check_out_commit

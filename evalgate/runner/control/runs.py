@@ -27,11 +27,11 @@ from evalgate.gating.score_tables import StatisticalPolicy, build_row_name
 from evalgate.gating.verdict import decide_verdict
 from evalgate.llm.usage import RunUsage
 from evalgate.runner.control.agent import AlternatingAgent, ControlAgent, build_control_agent
-from evalgate.runner.control.source import ControlSource, ControlUnavailableError
+from evalgate.runner.control.base_commit import ControlSource, ControlUnavailableError
 from evalgate.runner.eval_runner import Evaluation, RunScope, RunStore
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import build_evidence, compare_run_with_anchor, score_counted_runs
-from evalgate.runner.sampling import RunSchedule
+from evalgate.runner.run_strategy import RunSchedule
 from evalgate.statistics.control_runs import ControlDecision, decide_control_runs, plan_control_runs
 from evalgate.system import git
 from evalgate.system.venv_setup import STOP
@@ -70,8 +70,8 @@ class _UsageStore:
 
 
 @dataclass
-class ControlSampling:
-    """Sampling strategy that makes pairs of runs: one of the change's agent, and one of the control.
+class ControlStrategy:
+    """Strategy that makes pairs of runs: one of the change's agent, and one of the control.
 
     Runs with odd numbers are those of the change's agent (the head), runs with even numbers the control's.
     Only suspects get pairs. If the control passes none of its runs, `witnesses` get one run of the control.
@@ -177,11 +177,11 @@ async def compare_with_control(
         async with AsyncExitStack() as stack:
             control = await build_control_in_thread(stack, plan, source)
             await _start_control(stack, control)
-            sampling = await _make_runs(plan, evaluation, agent, control, suspects, progress, checkpoint)
+            strategy = await _make_runs(plan, evaluation, agent, control, suspects, progress, checkpoint)
             control.check_files()
             is_base_changed = _is_base_changed(plan, control.commit, suspects.baseline)
             return _build_result(
-                control, sampling, source.describe_base(plan.environ), is_base_changed=is_base_changed
+                control, strategy, source.describe_base(plan.environ), is_base_changed=is_base_changed
             )
     except ControlUnavailableError as error:
         why = to_sentence(str(error))
@@ -270,11 +270,12 @@ async def _make_runs(
     suspects: ControlSuspects,
     progress: ProgressListener,
     checkpoint: RunStore | None,
-) -> ControlSampling:
-    """Make the runs until there is a decision.
+) -> ControlStrategy:
+    """Run suspects with both agents until there is a decision or the runs end early, as by a budget.
 
     Raises:
-        ControlUnavailableError: there is no decision, or the control cannot be trusted.
+        ControlUnavailableError: an agent could not be reached. Also raised if the runs ended early without
+            the answer `broke`, or if the control passed no run although the decision is not `broke`.
     """
     witnesses = [
         case.key
@@ -285,25 +286,25 @@ async def _make_runs(
     keys = [
         (suite.eval_set.eval_set_id, case.eval_id) for suite in chosen.suites for case in suite.eval_set.cases
     ]
-    sampling = ControlSampling(suspects, witnesses, keys)
+    strategy = ControlStrategy(suspects, witnesses, keys)
     store = _UsageStore(checkpoint) if checkpoint is not None else None
     runs = Evaluation(chosen, progress, RunScope(store=store, used=evaluation.earlier_judging))
     runs.judge_health = evaluation.judge_health
-    await runs.make_runs(AlternatingAgent(agent, control.agent), sampling)
-    sampling.plan_next_runs(runs.collect_results())
+    await runs.make_runs(AlternatingAgent(agent, control.agent), strategy)
+    strategy.plan_next_runs(runs.collect_results())
     if runs.unreachable:
         raise ControlUnavailableError(f"an agent could not be reached: {runs.unreachable}")
-    if sampling.decision is None and sampling.decide().answer != "broke":
+    if strategy.decision is None and strategy.decide().answer != "broke":
         why = runs.spending.exhausted_budget or "the runs ended early"
         raise ControlUnavailableError(f"{why} before they told anything")
-    if sampling.is_witness_needed:
-        raise ControlUnavailableError(_describe_useless_control(sampling))
-    return sampling
+    if strategy.is_witness_needed:
+        raise ControlUnavailableError(_describe_useless_control(strategy))
+    return strategy
 
 
-def _describe_useless_control(sampling: ControlSampling) -> str:
+def _describe_useless_control(strategy: ControlStrategy) -> str:
     """Return the reason to distrust a control that answers: it passes no case at all."""
-    asked = [sampling.fresh[key] for key in sampling.witnesses if key in sampling.fresh]
+    asked = [strategy.fresh[key] for key in strategy.witnesses if key in strategy.fresh]
     names = ", ".join(each.control.eval_id for each in asked)
     tried = (
         f"not even {names}, which the change passes"
@@ -331,12 +332,12 @@ def _is_base_changed(plan: Plan, commit: str, baseline: Baseline) -> bool:
 
 
 def _build_result(
-    control: ControlAgent, sampling: ControlSampling, base: str, *, is_base_changed: bool
+    control: ControlAgent, strategy: ControlStrategy, base: str, *, is_base_changed: bool
 ) -> ControlResult:
     found = build_control_comparison(
-        sampling.suspects,
-        sampling.fresh,
-        sampling.decide(),
+        strategy.suspects,
+        strategy.fresh,
+        strategy.decide(),
         commit=control.commit,
         url=control.url,
         base="the base's deployment" if control.url else base,

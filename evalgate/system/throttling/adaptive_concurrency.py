@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Self
 
-from evalgate.system.throttling.rate_limiter import REAL_CLOCK, Clock
+from evalgate.system.throttling.backoff import REAL_CLOCK, Clock
 
 _DECREASE_FACTOR = 0.5
 _RAMP_STEP_S = 0.05

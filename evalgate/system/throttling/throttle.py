@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from evalgate.core.frozen import frozen
 from evalgate.system.throttling.adaptive_concurrency import AdaptiveConcurrency, Slot
-from evalgate.system.throttling.rate_limiter import REAL_CLOCK, Clock, RateLimiter, RetryPolicy
+from evalgate.system.throttling.backoff import REAL_CLOCK, Clock, RetryPolicy
 
 LONGEST_RETRY_AFTER_S = 300.0
 """Longest pause, in seconds, that a service may ask for; after a longer one the case is not retried."""
@@ -35,8 +35,11 @@ class Throttle:
         clock: Clock = REAL_CLOCK,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._limiter = RateLimiter(settings.requests_per_minute)
-        self._is_limited = settings.requests_per_minute is not None
+        self._limiter = None
+        if settings.requests_per_minute is not None:
+            from evalgate.system.throttling.rate_limiter import RateLimiter
+
+            self._limiter = RateLimiter(settings.requests_per_minute)
         self._paused_until = float("-inf")
         self._policy = RetryPolicy(settings.retries)
         self._concurrency = AdaptiveConcurrency(
@@ -54,18 +57,23 @@ class Throttle:
         """Wait until a turn may start. Return the seconds that this took."""
         began = self._clock.now()
         # Without a limit or pause all turns may start at once, so there is no order to keep.
-        if not self._is_limited and began >= self._paused_until:
+        if self._limiter is None and began >= self._paused_until:
             return 0.0
         # The lock serves the waiting turns in order. Without it all of them would wake at the same time, and
         # a turn that has just arrived could go first.
         async with self._queue:
             # Again after each wait: another request may have caused a pause in the meantime.
-            while (wait := self._limiter.compute_wait(0, self._clock.now())) > 0:
+            while (wait := self._compute_wait(self._clock.now())) > 0:
                 await self._clock.sleep(wait)
             now = self._clock.now()
-            if self._is_limited:
+            if self._limiter is not None:
                 self._limiter.admit_request(0, now)
         return now - began
+
+    def _compute_wait(self, now: float) -> float:
+        """Return the seconds until a turn may start; 0 if it may start now."""
+        pause = max(0.0, self._paused_until - now)
+        return pause if self._limiter is None else max(pause, self._limiter.compute_wait(0, now))
 
     def on_finished(self) -> None:
         """Raise a lowered concurrency limit after a conversation that finished."""
@@ -80,7 +88,6 @@ class Throttle:
         self._concurrency.on_throttled(slot.since)
         if wanted_s is not None and wanted_s <= LONGEST_RETRY_AFTER_S:
             self._paused_until = max(self._paused_until, self._clock.now() + wanted_s)
-            self._limiter.pause_until(self._paused_until)
 
     async def wait_without_slot(self, slot: Slot, wanted_s: float, *, is_rate_limited: bool) -> float:
         """Wait `wanted_s` seconds without the slot, then wait for a slot. Return the total seconds.

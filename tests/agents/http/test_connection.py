@@ -14,7 +14,7 @@ from evalgate.agents.http.errors import describe_connection_error
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import AgentError
 from evalgate.core.types import Failure, Reply, UserMessage
-from evalgate.system.throttling.rate_limiter import Clock
+from evalgate.system.throttling.backoff import Clock
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 from tests.agents.http.server import (
     ReceivedRequest,

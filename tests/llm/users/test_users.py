@@ -26,13 +26,8 @@ from evalgate.documents.strict_json import parse_json
 from evalgate.integrations.orchestrate.evalset import OrchestrateFormat
 from evalgate.llm.client import ModelAnswer
 from evalgate.llm.prompting import Prompt
-from evalgate.llm.users.role import (
-    BUILT_IN,
-    UnknownPersonaError,
-    apply_story,
-    build_user_role,
-    read_personas,
-)
+from evalgate.llm.users.personas import BUILT_IN, UnknownPersonaError, read_personas
+from evalgate.llm.users.role import apply_story, build_user_role
 from evalgate.llm.users.simulated import UserFactory, UserModel
 from tests.llm.fakes import ScriptedModel, failed
 

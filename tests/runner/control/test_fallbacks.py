@@ -15,9 +15,9 @@ import pytest
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError
 from evalgate.runner.control.agent import build_control_agent
-from evalgate.runner.control.code_origin import check_environment_files
+from evalgate.runner.control.base_commit import ControlUnavailableError
+from evalgate.runner.control.eligibility import check_environment_files
 from evalgate.runner.control.runs import build_control_in_thread
-from evalgate.runner.control.source import ControlUnavailableError
 from evalgate.runner.plan import build_plan
 from evalgate.system import venv_setup
 from tests.runner.control.projects import AGENT, PULL_REQUEST, build_eval_set, build_settings, git

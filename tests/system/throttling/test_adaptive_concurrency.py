@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.system.throttling.adaptive_concurrency import AdaptiveConcurrency
-from evalgate.system.throttling.rate_limiter import Clock
+from evalgate.system.throttling.backoff import Clock
 
 
 @dataclass

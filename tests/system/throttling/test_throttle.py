@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from evalgate.system.throttling.rate_limiter import Clock
+from evalgate.system.throttling.backoff import Clock
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
 

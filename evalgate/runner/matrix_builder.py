@@ -1,4 +1,4 @@
-"""Compare the records of variants with that of the first variant, and choose the variant to take."""
+"""Build the matrix: compare the records of variants with the record of the first variant."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
@@ -22,6 +22,7 @@ from evalgate.gating.variant_matrix import (
     VariantComparison,
     VariantFigures,
     VariantMatrix,
+    choose_winner,
 )
 from evalgate.reporting.findings import count_passed_runs
 from evalgate.runner.plan import Plan
@@ -82,38 +83,6 @@ def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = No
         None if again is None else build_matrix(again),
         __version__,
     )
-
-
-def choose_winner(rows: Sequence[VariantFigures], comparisons: Sequence[VariantComparison]) -> str:
-    """Return the name of the variant to take instead of the reference; "" if none is preferable.
-
-    Variants that are better in a metric and worse in none come first: of these, the variant with the
-    largest share of passed runs is returned. Without any, it is the cheapest variant among those that are
-    shown to cost less and not to be worse in any metric.
-    """
-    figures = {row.name: row for row in rows}
-
-    def compute_pass_share(each: VariantComparison) -> float:
-        row = figures[each.variant]
-        return row.passed / row.runs if row.runs else 0.0
-
-    judged = [each for each in comparisons if each.scores]
-    better = [
-        each
-        for each in judged
-        if any(score.conclusion == "better" for score in each.scores.values())
-        and not any(score.conclusion == "worse" for score in each.scores.values())
-    ]
-    if better:
-        return max(better, key=compute_pass_share).variant
-    cheaper = [
-        each
-        for each in judged
-        if all(score.is_within_limit for score in each.scores.values())
-        and "cost" in each.ratios
-        and each.ratios["cost"].high < 1
-    ]
-    return min(cheaper, key=lambda each: each.ratios["cost"].value).variant if cheaper else ""
 
 
 def _build_policy(plan: Plan) -> StatisticalPolicy:

@@ -10,6 +10,13 @@ from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.system import git
+from evalgate.system.pull_requests import (
+    describe_base_fetch,
+    describe_unmerged_change,
+    find_base_commit,
+    is_known_service,
+    read_pull_request,
+)
 
 
 class ControlUnavailableError(EvalgateError):
@@ -48,7 +55,7 @@ class ControlSource:
 
     def describe_base(self, environ: Mapping[str, str]) -> str:
         """Return the name of the base, for sentences."""
-        request = git.read_pull_request(environ)
+        request = read_pull_request(environ)
         return self.overrides.control or (request.branch if request else "") or "the base branch"
 
 
@@ -77,9 +84,9 @@ def build_control_source(
         commit = _find_named_commit(folder, overrides.control)
         if _is_tested(commit, folder, environ):
             commit, problem = "", f"`{overrides.control}` is the commit that is tested: name an earlier one"
-    elif git.describe_unmerged_change(environ):
-        commit = git.find_base_commit(folder, environ)
-        how = git.describe_base_fetch(environ).partition(", so that")[0]
+    elif describe_unmerged_change(environ):
+        commit = find_base_commit(folder, environ)
+        how = describe_base_fetch(environ).partition(", so that")[0]
         problem = f"git does not know here what the change is merged into. {how}"
         if commit and _is_tested(commit, folder, environ):
             commit, problem = "", "what is checked out is the base commit, and not the change"
@@ -103,4 +110,4 @@ def _is_tested(commit: str, folder: Path, environ: Mapping[str, str]) -> bool:
     """
     if commit != git.run_git(folder, "rev-parse", "HEAD"):
         return False
-    return git.is_known_service(environ) or not git.run_git(folder, "status", "--porcelain")
+    return is_known_service(environ) or not git.run_git(folder, "status", "--porcelain")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, CaseResult
 from evalgate.runner.plan import Plan
-from evalgate.system.git import describe_unmerged_change
+from evalgate.system.pull_requests import describe_unmerged_change
 
 if TYPE_CHECKING:  # a run without a baseline loads no statistics
     from evalgate.gating.score_tables import StatisticalPolicy
@@ -16,7 +16,7 @@ RunSchedule: TypeAlias = Mapping[int, Sequence[int]]
 """Index of a case to the numbers (1-based) of the runs to make."""
 
 
-class SamplingStrategy(Protocol):
+class RunStrategy(Protocol):
     """Strategy that plans the runs."""
 
     def plan_first_runs(self, cases: int) -> RunSchedule:
@@ -47,7 +47,7 @@ class _UniformSchedule(Mapping[int, Sequence[int]]):
 
 
 class FixedRuns:
-    """Sampling strategy that runs every case the same number of times."""
+    """Strategy that runs every case the same number of times."""
 
     def __init__(self, runs: int) -> None:
         self._runs = runs
@@ -64,7 +64,7 @@ class FixedRuns:
 
 @frozen
 class AdaptiveRuns:
-    """Sampling strategy that plans the next runs from the results so far; it holds no state."""
+    """Strategy that plans the next runs from the results so far; it holds no state."""
 
     policy: "StatisticalPolicy"
     baseline: Baseline | None
@@ -135,8 +135,8 @@ def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPoli
     )
 
 
-def choose_sampling(
+def choose_run_strategy(
     plan: Plan, statistics: "StatisticalPolicy | None", baseline: Baseline | None
-) -> SamplingStrategy:
+) -> RunStrategy:
     """Return the strategy that plans the runs: adaptive with statistics, else a fixed number."""
     return FixedRuns(plan.fixed_runs) if statistics is None else AdaptiveRuns(statistics, baseline)

@@ -2,10 +2,8 @@
 
 import json
 import os
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeGuard
@@ -14,7 +12,7 @@ from pydantic import ValidationError
 
 from evalgate.agents.adapters.in_process import InProcessOptions, describe_object
 from evalgate.agents.factory import AgentSpec
-from evalgate.api.arguments import check_arguments
+from evalgate.api.arguments import check_arguments, rename_options
 from evalgate.config.cli_overrides import Overrides, SelectionOptions
 from evalgate.config.loader import parse_thresholds
 from evalgate.config.schema.agent import AgentConfig
@@ -28,11 +26,6 @@ from evalgate.datasets.loading import load_eval_sets, parse_eval_set
 from evalgate.documents.validation_errors import describe_error_details
 from evalgate.runner.plan import Plan, build_plan
 from evalgate.runner.suites import GivenObjects
-
-_OPTION = re.compile(
-    r"--(eval-sets|agent|runs|baseline|concurrency|timeout|judge|env|format|thresholds|tag)\b|(?<!\S)-(k)\b"
-)
-"""Options of the command line that are arguments here: `--tag` is `tags`, all others have the same name."""
 
 
 @frozen
@@ -113,23 +106,6 @@ def _check_options(options: EvaluationOptions) -> None:
         "k",
     )
     check_arguments({name: getattr(options, name) for name in names}, required=frozenset({"folder"}))
-
-
-@contextmanager
-def rename_options() -> Iterator[None]:
-    """Name Python arguments instead of command-line options in the problems that the block raises."""
-    try:
-        yield
-    except InvalidInputError as error:
-        raise InvalidInputError(
-            replace(problem, message=_OPTION.sub(_format_argument, problem.message))
-            for problem in error.problems
-        ) from None
-
-
-def _format_argument(option: re.Match[str]) -> str:
-    name = option[1] or option[2]
-    return "`tags`" if name == "tag" else f"`{name}`"
 
 
 def load_sources(sources: object, format_name: str | None, folder: Path) -> tuple[EvalSet, ...]:

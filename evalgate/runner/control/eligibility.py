@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from evalgate.agents.factory import AgentSpec
-from evalgate.gating.affected_suites import JOB_FILES, PACKAGE_FILES, matches_pattern
-from evalgate.runner.control.source import ControlUnavailableError
+from evalgate.gating.environment_files import JOB_FILES, PACKAGE_FILES, matches_pattern
+from evalgate.runner.control.base_commit import ControlUnavailableError
 from evalgate.system import git
 from evalgate.system.git_checkout import CommitCheckout
+from evalgate.system.pull_requests import is_known_service
 from evalgate.system.workspace import Workspace, build_agent_environment
 
 _SHARED = frozenset({"PATH", "VIRTUAL_ENV", "HOME", "TMPDIR", "TEMP", "TMP", "PWD"})
@@ -131,7 +132,7 @@ def check_environment_files(spec: AgentSpec, top: Path, commit: str, environ: Ma
             runs the agent, or what is installed (unless `agent.setup` installs it anew).
     """
     # A job tests what is checked out: files that its steps wrote are not the change.
-    tested = ["HEAD"] if git.is_known_service(environ) else []
+    tested = ["HEAD"] if is_known_service(environ) else []
     options = ("--name-only", "--no-renames", "--no-ext-diff", "-z")
     try:
         changed = os.fsdecode(git.execute_git(top, "diff", *options, commit, *tested, "--")).split("\0")

@@ -1,0 +1,90 @@
+"""The messages of a simulated user, and the rules that end its conversation.
+
+The rules follow the framework that the case comes from: Google ADK 2.3.0 and tRPC-Agent-Go for scenarios,
+and watsonx Orchestrate 1.6.9 for stories. docs/conformance.md lists the differences.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from evalgate.core.frozen import frozen
+from evalgate.llm.sample_votes import UnparsableAnswerError
+from evalgate.llm.users.role import UserRole
+
+_MOST_REPEATS = 3
+_MOST_FAILURES = 3
+_SIMILAR = 0.98
+_WORD = re.compile(r"\w+")
+_OTHER_SIDE = re.compile(
+    r"^\s*(?:\*\*)?(?:assistant|agent|ai agent|bot)(?:\*\*)?\s*:", re.IGNORECASE | re.MULTILINE
+)
+
+
+@frozen
+class SimulatedMessage:
+    """One parsed message of the model that simulates the user."""
+
+    text: str
+    goal: Literal["", "satisfied", "failed", "open"] = ""
+    """Status of the goal if the model answered with an object, else ""."""
+
+
+def parse_simulated_message(text: str) -> SimulatedMessage:
+    """Parse an answer of the model: a text, or a JSON object with `content` and `goal_status`.
+
+    Raises:
+        UnparsableAnswerError: the message is empty although the goal is neither satisfied nor failed, or
+            contains the agent's side of the conversation too.
+    """
+    message = _parse_structured(text) or SimulatedMessage(text.strip())
+    if not message.text and message.goal not in {"satisfied", "failed"}:
+        raise UnparsableAnswerError("the message is empty")
+    if _OTHER_SIDE.search(message.text):
+        raise UnparsableAnswerError("it speaks for the agent too")
+    return message
+
+
+def _parse_structured(text: str) -> SimulatedMessage | None:
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or not isinstance(value.get("content"), str):
+        return None
+    status = str(value.get("goal_status", "")).strip().lower()
+    goal: Literal["satisfied", "failed", "open"] = "open"
+    if status == "satisfied":
+        goal = "satisfied"
+    elif status == "failed":
+        goal = "failed"
+    return SimulatedMessage(value["content"].strip(), goal)
+
+
+def should_end(role: UserRole, message: SimulatedMessage, failures: int, earlier: Sequence[str]) -> bool:
+    """Return True if the conversation ends instead of sending `message`.
+
+    `failures` is the number of consecutive messages, this one included, that report a failed goal. `earlier`
+    are the user's previous messages.
+    """
+    if message.goal == "satisfied" or failures >= _MOST_FAILURES:
+        return True
+    if role.signal and role.is_over(message.text, role.signal):
+        return True
+    last = earlier[-_MOST_REPEATS:]
+    return (
+        role.ends_when_stuck
+        and len(last) == _MOST_REPEATS
+        and all(_is_similar(last[0], each) for each in last)
+    )
+
+
+def _is_similar(one: str, other: str) -> bool:
+    """Return True if the sets of words are nearly equal: their Jaccard index exceeds 0.98."""
+    if one == other:
+        return True
+    first, second = (set(_WORD.findall(text.lower())) for text in (one, other))
+    return bool(first | second) and len(first & second) / len(first | second) > _SIMILAR
