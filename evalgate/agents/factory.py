@@ -34,10 +34,12 @@ class AgentSpec:
 def resolve_agent(settings: AgentConfig, what: str, rules: Thresholds) -> AgentSpec:
     """Return the agent of a thresholds file, with validated options.
 
-    `what` is the WHAT of `--agent KIND:WHAT`, which replaces the option that names the agent; else "".
+    `what` is the WHAT of `--agent KIND:WHAT`, and "" without this option of the command line. It replaces the
+    option of the `agent` section that names the agent.
 
     Raises:
-        InvalidInputError: there is no such kind, or its options are wrong; with the line of each problem.
+        InvalidInputError: the kind is unknown, or its options are wrong. Each problem has its line in the
+            thresholds file, unless `what` is given.
     """
     agent_type = _resolve_agent_type(settings.kind, what, rules)
     given = dict(settings.model_extra or {})  # the keys that only this kind of agent knows
@@ -72,7 +74,7 @@ def check_executor(executor: ExecutorConfig, rules: Thresholds) -> None:
 
 
 _RECORDING = "replay"
-"""Kind of agent that replays a recording: it needs no cluster."""
+"""Kind of agent that replays a recording. It runs on this machine even with the executor `ray`."""
 
 
 def build_agent(
@@ -84,8 +86,8 @@ def build_agent(
 ) -> Agent:
     """Build the agent without starting it, in workers on this machine or in actors of a Ray cluster.
 
-    On this machine, the agent's dependencies are installed now, in an environment below `cache` (None: in the
-    user's cache). In a cluster, each actor installs them.
+    On this machine, the agent's dependencies are installed now, in an environment below `cache` (None:
+    `.cache/evalgate` in the agent's home folder). In a cluster, each actor installs them.
 
     Raises:
         EvalgateError: the setup fails, or an option names something that cannot be used.
@@ -147,7 +149,10 @@ def _prepare_context(
 
 
 def find_agent_problems(settings: AgentConfig | None, what: str, rules: Thresholds) -> tuple[Problem, ...]:
-    """Return the problems of an `agent` section; `what` is the WHAT of `--agent KIND:WHAT`, else ""."""
+    """Return the problems of an `agent` section; none if `settings` is None.
+
+    `what` is the WHAT of `--agent KIND:WHAT`, and "" without this option of the command line.
+    """
     try:
         if settings is not None:
             resolve_agent(settings, what, rules)
@@ -157,14 +162,14 @@ def find_agent_problems(settings: AgentConfig | None, what: str, rules: Threshol
 
 
 _SAMPLE_WORD = "FORECASTS"
-"""A word of the sample agent; files without it need not be parsed."""
+"""Word in the code of the sample agent. A file without this word is not the sample."""
 
 
 def describe_sample_agent(chosen: AgentSpec, rules: Thresholds) -> str:
     """Return a notice if the run gates the agent that `evalgate init` writes; else "".
 
-    The code decides, not the file's name, comments or formatting. As soon as the code is edited, it is the
-    user's own agent.
+    Only the code is compared, not the file's name, docstrings, comments or formatting. An agent with any
+    other code is the user's own.
     """
     module = chosen.what.rpartition(":")[0]
     path = rules.base / (module if module.endswith(".py") else f"{module.replace('.', '/')}.py")
@@ -225,7 +230,10 @@ class _HasAlternativeName(Protocol):
 
 
 def _choose_naming_option(agent_type: AgentType, given: Mapping[str, object]) -> str:
-    """Return the name of the option that names the agent: the second option if only that is in `given`."""
+    """Return the name of the option that names the agent.
+
+    This is `otherwise_named_by` if the type has it and only this option is in `given`; else `named_by`.
+    """
     other = (
         agent_type.otherwise_named_by if isinstance(agent_type, _HasAlternativeName) else agent_type.named_by
     )

@@ -30,12 +30,12 @@ class Recording:
     """A recorded run of a case."""
 
     replies: tuple[Reply | None, ...] = ()
-    """One reply per turn; None: the turn has none."""
+    """One reply per turn; None: no reply was recorded for the turn."""
     final_state: JsonObject | None = None
     questions: tuple[str, ...] = ()
     """The user's message of each turn; empty if they are not known."""
     failure: Failure | None = None
-    """The failure after `replies`; None if the run was answered."""
+    """Failure of the turn after the last of `replies`; None if the run was answered."""
     outcome: Outcome = "answered"
     session_id: str = ""
     user_id: str = ""
@@ -137,7 +137,7 @@ class ReplayAgent:
             return _ReplaySession(Recording(failure=failure, outcome="not_run"), self._path)
 
     def create_user(self, case: EvalCase, run: int) -> ScriptedUser:
-        """Return a user who sends the case's own turns, or else the recorded messages.
+        """Return a user who sends the messages of the case's turns; without turns, the recorded messages.
 
         A message that is not recorded is "". If there is no recording, the user sends a single "".
         """
@@ -206,7 +206,7 @@ class _ReplaySession:
         return True
 
     async def run_turn(self, message: UserMessage) -> Reply | None:
-        """Return the recorded reply of the turn; None if the recording has no reply or no turn left.
+        """Return the recorded reply of the turn; None if the recording has no reply to it or no further turn.
 
         Raises:
             AgentError: the recorded run failed in this turn, or the user's message differs from the
@@ -259,7 +259,7 @@ class ReplayAgentOptions(BaseModel):
     named_by: ClassVar[str] = "path"
 
     path: str = Field(min_length=1)
-    """The recorded file or folder."""
+    """File or folder with the recorded runs, relative to the working folder."""
 
     def build(self, context: AgentContext) -> ReplayAgent:
         """Build the agent from an earlier run's results, or from an eval set.

@@ -25,7 +25,7 @@ from evalgate.reporting.detailed_results import build_invocation_cells, format_g
 from evalgate.runner.default_criteria import DEFAULT_RULES
 
 NUM_RUNS = 2
-"""Runs of each case unless a test asks for others."""
+"""Default number of runs of each case."""
 _AT_ONCE = 4  # conversations, as Google ADK's InferenceConfig has it
 _MESSAGES = {
     True: "Following are all the test failures.",
@@ -45,6 +45,11 @@ class AgentEvaluator:
     @staticmethod
     def find_config_for_test_file(test_file: str) -> Any:
         """Return the `test_config.json` in the folder of a test file, or Google ADK's default criteria.
+
+        The result is an `EvalConfig`: Google's if Google ADK is installed, else evalgate's.
+
+        Args:
+            test_file: Path of the test file, which is not read.
 
         Raises:
             InvalidInputError: the file cannot be read, is no object, or has unknown keys and no criteria.
@@ -81,8 +86,8 @@ class AgentEvaluator:
             agent_module: Dotted path of a package with a member `agent`, or of a module named `agent`; there,
                 `root_agent` or `get_agent_async` is the agent.
             eval_set: An `EvalSet`, Google's or evalgate's.
-            criteria: Name of a metric to its threshold; deprecated in favour of `eval_config`.
-            eval_config: Google's `EvalConfig`, or what `find_config_for_test_file` returns.
+            criteria: Name of a metric to its threshold. Deprecated; takes the place of `eval_config`.
+            eval_config: The criteria: an `EvalConfig`, Google's or evalgate's. None: `criteria` are given.
             num_runs: Runs of each case.
             agent_name: Name of a sub-agent to evaluate in place of the root agent.
             print_detailed_results: Whether to print a table for each metric that fails.
@@ -171,7 +176,12 @@ class AgentEvaluator:
     def migrate_eval_data_to_new_schema(
         old_eval_data_file: str, new_eval_data_file: str, initial_session_file: str | None = None
     ) -> None:
-        """Write an old list of turns as an eval set; the new file is created or replaced.
+        """Write an old list of turns as an eval set.
+
+        Args:
+            old_eval_data_file: File with the list.
+            new_eval_data_file: File to write, which is created or replaced. Its folder must exist.
+            initial_session_file: JSON file with the session that every case starts with; None: no session.
 
         Raises:
             ValueError: a file is not named.
@@ -293,7 +303,11 @@ def _find_failures(record: Record, agent_name: str | None, *, show: bool) -> Ite
 
 
 def _find_problem(results: Sequence[RunMetric], mean: float | None, threshold: float) -> str | None:
-    """Return why a metric fails on a case, given its results in the runs; None if it passes."""
+    """Return the reason why a metric fails on a case; None if it passes.
+
+    `results` has the metric's result in each run of the case. `mean` is the mean of the metric over all turns
+    and runs, or None if the metric has no score.
+    """
     errors = [each.reason for each in results if each.status == "errored"]
     if errors:
         return f"It was errored in {len(errors)} of {len(results)} runs: {errors[0]}"

@@ -43,6 +43,9 @@ _BUCKET_SETS = "evals/eval_sets"
 class EvalSetsManager(ABC):
     """Storage for eval sets, by app; subclasses read and write whole sets.
 
+    Methods take the name of an app, the id of an eval set and the id of a case. Cases and sets are Google's
+    types or evalgate's: both are accepted, and Google's are returned if Google ADK is installed.
+
     The managers of files and buckets raise ValueError in every method for a name of an app or eval set that
     is empty, `.` or `..`, or holds a slash, a backslash or NUL.
 
@@ -67,7 +70,7 @@ class EvalSetsManager(ABC):
 
     @abstractmethod
     def _lock(self, app_name: str) -> AbstractContextManager[object]:
-        """Return a context that excludes other changes of an app's eval sets."""
+        """Return a context manager; within its block no other code changes the app's eval sets."""
 
     def get_eval_set(self, app_name: str, eval_set_id: str) -> Any:
         """Return an eval set; None if there is no such set.

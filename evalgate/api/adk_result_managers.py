@@ -54,8 +54,13 @@ class EvalSetResultsManager(ABC):
     ) -> Awaitable[None]:
         """Store the results of an eval set under a new id, `<app>_<eval set>_<time>`.
 
-        `app_name` may be the `Record` of `AgentEvaluator.evaluate_eval_set` instead of all three arguments,
-        as in ADK's guide. The results are stored at once: awaiting the returned object is optional.
+        The results are stored at once: awaiting the returned object is optional.
+
+        Args:
+            app_name: Name of the app. Or, as in ADK's guide, the `Record` of
+                `AgentEvaluator.evaluate_eval_set`, which takes the place of all three arguments.
+            eval_set_id: Id of the eval set.
+            eval_case_results: An `EvalCaseResult`, Google's or evalgate's, for each run of a case.
 
         Raises:
             InvalidInputError: the file cannot be written.

@@ -72,6 +72,9 @@ __all__ = [
 def load_eval_set_from_str(text: str) -> EvalSet:
     """Parse an eval set from JSON.
 
+    Args:
+        text: The JSON. The id of the set has the key `id` or `eval_set_id`, that of a case `id` or `eval_id`.
+
     Raises:
         InvalidInputError: with every problem of the text, each at its line and column.
 
@@ -84,6 +87,9 @@ def load_eval_set_from_str(text: str) -> EvalSet:
 
 async def load_eval_set_from_file(path: str | Path) -> EvalSet:
     """Read an eval set from a JSON file.
+
+    Args:
+        path: The file, with the keys that `load_eval_set_from_str` reads.
 
     Raises:
         InvalidInputError: the file cannot be read or is invalid; the error lists every problem.
@@ -167,15 +173,19 @@ class Evaluator(Protocol):
         ...
 
     async def evaluate(self, expected: Invocation, actual: Invocation) -> EvalScore:
-        """Score one invocation. An exception ends the whole set, as an `Err` does in adk-rs."""
+        """Score the actual invocation by comparison with the expected one.
+
+        An exception ends the evaluation of the whole set, as an `Err` does in adk-rs.
+        """
         ...
 
 
 class TrajectoryMatch:
-    """Share of the calls that are equal at their place in the list, in names and arguments.
+    """Share of the calls that equal, in name and arguments, the expected call at the same place in the list.
 
-    The score is the share of the longer list, expected or actual. An invocation without any call scores
-    0.0, as in adk-rs. A threshold that is no finite number of at least 0 raises InvalidInputError.
+    The number of equal calls is divided by the length of the longer list, expected or actual. An invocation
+    without any call, expected or actual, scores 0.0, as in adk-rs. A threshold that is no finite number of
+    at least 0 raises InvalidInputError.
 
     >>> TrajectoryMatch().threshold
     1.0
@@ -263,7 +273,7 @@ class EvalReport(BaseModel):
 
 
 class EvalRunner:
-    """Runs eval sets against an agent, one case after the other, and scores every invocation.
+    """Runner of eval sets: runs one case after the other against an agent, and scores every invocation.
 
     >>> import asyncio
     >>> eval_set = load_eval_set_from_str('''{"eval_set_id": "hello", "eval_cases": [{"eval_id": "greets",
@@ -285,7 +295,7 @@ class EvalRunner:
         """Create a runner.
 
         Args:
-            agent: What `evalgate.evaluate` takes: a function, an object, a framework's agent, or `KIND:WHAT`.
+            agent: A function, an object, a framework's agent, or `KIND:WHAT`, as for `evalgate.evaluate`.
             app_name: Name of the app for every session, instead of those of the cases.
             user_id: Id of the user for every session.
             evaluators: The metrics. None: those of adk-rs' command, `TrajectoryMatch(1.0)` and
@@ -318,7 +328,7 @@ class EvalRunner:
         return EvalReport(results=await self._run_cases(eval_set.eval_set_id, eval_set.eval_cases))
 
     async def run_case(self, set_id: str, case: EvalCase) -> EvalResult:
-        """Run and score one case; `set_id` is the id of the eval set for the result.
+        """Run and score one case; `set_id` becomes the `eval_set_id` of the result.
 
         Raises:
             InvalidInputError, EvalgateError, Exception: as for `run_set`.

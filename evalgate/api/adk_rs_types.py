@@ -126,7 +126,7 @@ class EvalCase(_SerdeModel):
 
     @property
     def id(self) -> str:
-        """Return the id under the name of adk-rs' field."""
+        """Return `eval_id`, which adk-rs calls `id`."""
         return self.eval_id
 
 
@@ -150,5 +150,5 @@ class EvalSet(_SerdeModel):
 
     @property
     def id(self) -> str:
-        """Return the id under the name of adk-rs' field."""
+        """Return `eval_set_id`, which adk-rs calls `id`."""
         return self.eval_set_id

@@ -78,7 +78,7 @@ def _format_argument(option: re.Match[str]) -> str:
 
 
 def require_text(name: str, value: object) -> None:
-    """Raise InvalidInputError unless an argument is a text that is not empty and can be encoded."""
+    """Raise InvalidInputError unless an argument is a text that is not empty and can be written as UTF-8."""
     if not isinstance(value, str):
         raise InvalidInputError(f"`{name}` must be a text, not {_describe(value)}")
     if not value:

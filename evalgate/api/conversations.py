@@ -19,9 +19,12 @@ async def hold_conversations(
 ) -> types.Record:
     """Run every case once in the current event loop and return a record without scores.
 
-    Secrets are not removed from the record: evaluators score what the agent said.
+    `concurrency` limits the conversations at once; None: the default. A thresholds file in the working folder
+    applies, except for its criteria. Secrets are not removed from the record, because evaluators score
+    exactly the texts of the agent.
 
     Raises:
+        InvalidInputError: an eval set, the agent or the concurrency is wrong.
         EvalgateError: the agent cannot be set up.
         CancelledError: the call was cancelled.
     """
@@ -52,7 +55,7 @@ async def iter_conversations(
     """Run every case once, and yield the id of a case and its run as soon as the run is over.
 
     Raises:
-        EvalgateError: as for `hold_conversations`.
+        InvalidInputError, EvalgateError: as for `hold_conversations`.
     """
     progress = _QueueProgress()
     held = asyncio.ensure_future(

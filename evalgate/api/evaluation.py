@@ -52,6 +52,9 @@ def evaluate(
     own, so that an agent that does not end can be abandoned. Use `evaluate_async` for an agent that needs
     the caller's event loop.
 
+    For an argument that is None or empty, the thresholds file decides, or else the default of the command
+    line.
+
     Args:
         eval_sets: Files, folders or globs, eval sets, cases, decoded JSON of any format, or Google ADK's own
             `EvalSet`; one or a list. Empty: those that the thresholds file lists.
@@ -71,8 +74,8 @@ def evaluate(
         format: Format of all eval sets; detected from the content if absent.
         folder: Folder that paths are relative to, and that the agent works in.
         progress: Whether to show progress on standard error.
-        trace: Whether each run keeps the calls of models, with requests and responses, and of tools and
-            agents, with times, as `trace`.
+        trace: Whether each run keeps, in `trace`, the calls of models, tools and agents with their times, and
+            the requests and responses of models.
         tags: A case is run only if it has one of these tags, and no tag that is given with a `!` before it.
             With nothing but `!` tags, all other cases are run.
         k: Expression that selects cases by their ids, eval sets and tags, as `-k` of the command line.
@@ -127,7 +130,8 @@ async def evaluate_async(
 ) -> Record:
     """Run eval sets against an agent in the caller's event loop; otherwise like `evaluate`.
 
-    A turn of an asynchronous agent of this process that blocks the loop times out only once it returns.
+    If an asynchronous agent of this process blocks the loop, its turn times out only after the agent has
+    returned. The arguments are those of `evaluate`.
 
     Raises:
         InvalidInputError, EvalgateError: as for `evaluate`.

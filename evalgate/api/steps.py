@@ -120,7 +120,7 @@ def score(
 ) -> Record:
     """Score the conversations of a record, and decide by the thresholds alone; the agent is not asked.
 
-    Follow-up runs are left out, as they were made because of the scores that a case had before.
+    Follow-up runs are left out: `runs: auto` made them only of suspect cases, which their old scores chose.
 
     Args:
         record: A record that `run`, `evaluate` or `Record.read` returned.

@@ -66,7 +66,7 @@ def measure_baseline_flakiness(
 def score_run_pass(run: BaselineRun, thresholds: Limits, pass_score: float) -> float | None:
     """Return 1.0 for a run that passed, 0.0 for a failed run, None for an answered run that does not count.
 
-    The rule is that of `measure_baseline_flakiness`.
+    `measure_baseline_flakiness` describes the rule.
     """
     if run.outcome != "answered":
         return 0.0
@@ -83,10 +83,10 @@ def score_run_pass(run: BaselineRun, thresholds: Limits, pass_score: float) -> f
 
 
 def describe_assumed_limits(baseline: Baseline, thresholds: Limits, pass_score: float) -> str:
-    """Return a sentence about metrics that fail runs although their thresholds are unknown.
+    """Return a sentence with the metrics that are not in `thresholds` and have a score below `pass_score`.
 
-    Return "" if there are none. Checks and the final session state are never named. The thresholds file of
-    a single eval set is not read.
+    Runs with such a score count as failed. `pass_score` is a share of the metric's range from 0 to 1. Return
+    "" if there is no such metric. Checks, the final session state and budgets are never named.
     """
     scores = (item for case in baseline.cases for run in case.runs for item in run.scores.items())
     names = {
@@ -107,7 +107,7 @@ def describe_assumed_limits(baseline: Baseline, thresholds: Limits, pass_score: 
 
 
 _LUCK = 0.05
-"""Failures at the end are a break if luck would put all of them there at most this often."""
+"""Failures at the end are a break if luck alone puts all of them there with at most this probability."""
 
 _FEWEST = 2
 """Fewest failed runs of a break: any case may fail once."""
@@ -120,7 +120,7 @@ Thresholds: TypeAlias = Mapping[tuple[str, str], Limits]
 
 
 def collect_thresholds(cases: Sequence[CaseResult]) -> Thresholds:
-    """Return the thresholds of each case of a record; None for a metric that does not gate."""
+    """Return the thresholds of each case; the threshold of a metric that does not gate is None."""
     return {
         case.key: {each.name: each.threshold if each.gates else None for each in case.metrics}
         for case in cases
@@ -135,10 +135,10 @@ def find_break(
 ) -> FailingSince | None:
     """Return the gate run since which a case fails on the default branch; None if the case did not break.
 
-    A case broke if every run of its newest gate runs failed, if these are at least two runs, and if an
-    older run passed. In a random order of all runs, failures would take the places of the newest gate runs
-    with a probability of at most 5 %. A break that the case already stores stays as long as every run since
-    the break has failed. Answered runs without a score that counts are left out.
+    A case broke if an older run passed, and every run of its newest gate runs failed: at least two runs, and
+    so many that luck alone would put only failures at the end with a probability of at most 5 %. A break
+    that the case already stores stays as long as every run since the break has failed. Answered runs without
+    a score that counts are left out.
     """
     by_source = _group_outcomes(case.runs, thresholds, pass_score)
     streak = _find_failing_sources(by_source)

@@ -64,11 +64,11 @@ def hash_record(record: Record) -> str:
 def add_run(
     before: Baseline | None, record: Record, source: BaselineSource, *, keep: int = DEFAULT_KEEP
 ) -> Baseline:
-    """Return the baseline with one more gate run, or `before` if one of its sources has the same digest.
+    """Return the baseline with one more gate run, or `before` itself if it has a source with this digest.
 
     If the fingerprint of a case changed, its older runs are dropped. If a metric of a case changed, the
-    older runs lose the scores of this metric. A record that is older than the newest stored run of a case
-    adds no runs to the case if the case or one of its metrics changed.
+    older runs lose the scores of this metric. A record may be older than the newest stored run of a case;
+    then it adds no runs to the case if the case or one of its metrics changed.
 
     Of each eval set only the newest `keep` gate runs are kept, by their time; then cases without runs are
     dropped. Breaks are marked in the cases of the record (`mark_breaks`). If `before` is None, the baseline
@@ -113,7 +113,7 @@ def join_baselines(parts: Iterable[Baseline]) -> Baseline | None:
 
 
 def replace_runs(record: Record, source: BaselineSource, reason: str) -> Baseline:
-    """Build a baseline from the record alone; `reason` is a person's reason to accept it."""
+    """Build a baseline from the record alone; `reason` says why a person accepted the record."""
     return build_baseline(record, replace(source, accepted=reason))
 
 
@@ -167,8 +167,8 @@ def find_newest_sources(baseline: Baseline) -> Mapping[str, int]:
 def compute_age_days(sources: Iterable[BaselineSource], now: datetime) -> int | None:
     """Return the whole days from the newest gate run to `now`, at least 0.
 
-    Return None if no source has a time, or if a time cannot be read or compared with `now`, as without a
-    time zone.
+    `now` has a time zone. Return None if no source has a time, or if one of the times cannot be read or has
+    no time zone.
     """
     try:
         times = [datetime.fromisoformat(each.created_at) for each in sources if each.created_at]
@@ -180,7 +180,7 @@ def compute_age_days(sources: Iterable[BaselineSource], now: datetime) -> int | 
 def describe_staleness(baseline: Baseline, now: datetime) -> Iterator[str]:
     """Yield a notice if the baseline's newest run is older than `STALE_DAYS`.
 
-    Yield another one, with the reason, if a person accepted the last run as the baseline.
+    Yield a second notice, with the reason, if a person accepted the last gate run as the baseline.
     """
     days = compute_age_days(baseline.sources, now)
     if days is not None and days > STALE_DAYS:
@@ -216,9 +216,10 @@ def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
 
 
 def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
-    """Return the tracked files of both baselines; digests of a set are those of `fresh` if it has the set.
+    """Return the tracked files of both baselines by eval set; for a set in both, the paths of both.
 
-    Eval sets that `fresh` ran but did not track completely are left out.
+    Digests of a set in both are taken from `fresh`. Eval sets that `fresh` ran but did not track completely
+    are left out.
     """
     run = {case.eval_set_id for case in fresh.cases}
     new = {each.eval_set_id: each for each in fresh.files}
@@ -232,9 +233,10 @@ def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
 
 
 def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
-    """Return the case with only the runs of the gate run at index `at`, which becomes index 0.
+    """Return the case with only the runs and metrics of the gate run at index `at`, as gate run 0.
 
-    The case must have such a run. Replies and `failing_since` are kept only in the case's newest gate run.
+    The case must have such a run. Replies and `failing_since` are kept only if no later gate run has a run of
+    the case.
     """
     runs = tuple(replace(run, source=0) for run in case.runs if run.source == at)
     asked = {name for run in runs for name in run.scores}
@@ -279,7 +281,7 @@ def _build_baseline_run(run: RunResult, case: CaseResult, criteria: Criteria) ->
 
 
 def _is_late(old: BaselineCase, before: Baseline, source: BaselineSource) -> bool:
-    """Return True if a stored run of the case is newer than `source`, as if a later job saved first."""
+    """Return True if a stored run of the case is newer than `source`: a later job may have saved first."""
     times = [before.sources[run.source].created_at or "" for run in old.runs]
     return max(times, default="") > (source.created_at or "")
 

@@ -14,7 +14,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import shorten_text, strip_invisible, to_one_line
 
 MOST_ANNOTATIONS_A_REQUEST = 50
-"""The most annotations that GitHub accepts in one request. Further requests add to them."""
+"""The most annotations that GitHub accepts in one request. Further requests append more annotations."""
 
 LONGEST_SUMMARY = 65_535
 _LONGEST_MESSAGE = 16_000  # characters: at most 64 KB, even if each takes four bytes
@@ -25,7 +25,7 @@ RUN_AGAIN = {
     "description": "Run the gate again for this commit",
     "identifier": "evalgate-run-again",
 }
-"""The button that asks for another run. `requested_action.identifier` of the event names it."""
+"""The button that asks for another run. GitHub sends its `identifier` in the event `check_run`."""
 
 Conclusion: TypeAlias = Literal["success", "failure", "neutral", "cancelled", "timed_out", "action_required"]
 
@@ -79,10 +79,10 @@ def _build_annotation(each: Annotation) -> dict[str, str | int]:
 
 
 MOST_CREATIONS = 5
-"""The most requests to create one check run. Each may have succeeded although GitHub does not list it yet."""
+"""The most requests to create one check run. Each may have created one that GitHub does not list yet."""
 
 _SLOWER = 4
-"""The factor by which pauses between these requests are longer than `PostTimeouts.pause_s`.
+"""The first pause between these requests is `_SLOWER` times `PostTimeouts.pause_s`.
 
 GitHub needs time to list a new check run.
 """
@@ -160,7 +160,7 @@ class _AnnotationBatch:
     _was_sent: bool = False
 
     def send_annotations(self) -> None:
-        """Add the annotations and the conclusion, unless an earlier attempt that seemed to fail did so."""
+        """Add the annotations and the conclusion, unless an earlier call that raised an error added them."""
         # GitHub appends what it is sent: a batch that was sent twice would show every annotation twice.
         if self._was_sent and self.github.count_annotations(self.number) > self.before:
             return

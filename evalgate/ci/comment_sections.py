@@ -40,10 +40,12 @@ class CommentSection:
     text: str
     """Markdown without evalgate's markers; `strip_markers` removes them."""
     run: int = 0
-    """GITHUB_RUN_ID or CI_PIPELINE_ID, which grow. A section is never replaced by one of an older run."""
-    attempt: int = 0
-    """GITHUB_RUN_ATTEMPT or CI_JOB_ID; both grow when a job is repeated."""
+    """GITHUB_RUN_ID or CI_PIPELINE_ID, higher for a newer run; 0 if unknown.
 
+    A section is never replaced by a section of an older run.
+    """
+    attempt: int = 0
+    """GITHUB_RUN_ATTEMPT or CI_JOB_ID, higher for a repeated job; 0 if unknown."""
     job: str = ""
     """A name that distinguishes jobs of one run, such as two legs of a matrix; "" if the runner has none."""
 
@@ -131,7 +133,10 @@ def _wrap_section(section: CommentSection, newest: int) -> str:
 
 
 def _compute_share(lengths: list[int], available: int) -> int:
-    """Return the most characters that a section may have so that all fit; long ones share the rest."""
+    """Return the most characters that a section may have so that all sections fit.
+
+    Sections that are longer get equal shares of the characters that shorter sections leave.
+    """
     left, share = available, 0
     for index, length in enumerate(sorted(lengths)):
         share = max(0, left // (len(lengths) - index))

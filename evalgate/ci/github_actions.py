@@ -192,7 +192,7 @@ class HeadCommit:
     branch: str = ""
     """The branch in that repository; "" if the event does not name it.
 
-    Anyone who knows a commit can push it to a branch of their own.
+    It is needed because anyone can push the same commit to a branch of their own.
     """
 
 
@@ -245,8 +245,8 @@ def parse_subject(event: str, payload: Mapping[str, object]) -> Subject:
 def _parse_workflow_run(run: Mapping[str, object], repository: Mapping[str, object]) -> Subject | None:
     """Return the pull request or commit of another workflow's run; None if the payload names neither.
 
-    For a run of a fork, the payload lists no pull requests, or those of the fork, which do not count. If it
-    lists several that count, the commit is returned, or the first of them if the commit is unknown.
+    Only pull requests of this repository count; for a run of a fork, the payload lists none. If it lists
+    several, return the commit, or the first pull request if the payload has no commit.
     """
     sha = _parse_sha(run.get("head_sha"))
     listed = run.get("pull_requests")

@@ -59,7 +59,10 @@ class Account:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], token: str) -> "Account":
-        """Read GITHUB_REPOSITORY and, for GitHub Enterprise, GITHUB_API_URL."""
+        """Return an account with `token`, the repository GITHUB_REPOSITORY and the API of GITHUB_API_URL.
+
+        The repository is "" without GITHUB_REPOSITORY; the API is `DEFAULT_API` without GITHUB_API_URL.
+        """
         return cls(token, environ.get("GITHUB_REPOSITORY", ""), environ.get("GITHUB_API_URL") or DEFAULT_API)
 
 
@@ -249,7 +252,7 @@ class PullRequestThread:
     connection: GitHubConnection
     pull: int
     login: str
-    """The account of the token. GitHub does not tell the account of a workflow's own token."""
+    """The account of the token, as configured: GitHub does not tell the account of a workflow's token."""
 
     host = "GitHub"
     longest = LONGEST_COMMENT

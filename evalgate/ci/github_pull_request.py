@@ -139,7 +139,7 @@ def post_comment(
 ) -> PostResult:
     """Post or update the one comment that a gate has under a pull request.
 
-    Return the first result that is failed or skipped, else the first one, with the URLs of all comments.
+    Return the first result that is `failed` or `skipped`, else the first, with the URLs of all comments.
 
     Args:
         account: The token and the repository.
@@ -147,7 +147,7 @@ def post_comment(
             branch gets a comment, because the event does not tell which one was tested. If repository or
             branch is unknown, only the oldest open pull request of the commit gets a comment.
         gate: The name of the comment. Gates of different names have comments of their own.
-        section: The section of this job, which replaces only a section of the same key that is not newer.
+        section: The section of this job. It replaces the section of the same key unless that is newer.
         shared: True if other jobs may post to the comment at the same time; costs at least `settle_s`.
         shorter: Renders the section's text in at most a number of characters, for a comment that gets too
             long. By default the end is cut.
@@ -192,9 +192,10 @@ def post_check(
 def _find_pulls(
     account: Account, subject: Subject, timeouts: PostTimeouts
 ) -> tuple[list[int], PostResult | None]:
-    """Return the numbers of the pull requests to post to, and None; or [] and the reason why there is none.
+    """Return the numbers of the pull requests to post to, and None; or [] and the result of the post.
 
-    The pull requests of a commit are asked from GitHub; a pull request that the event names is not checked.
+    GitHub is asked for the open pull requests of a commit. If the commit's repository or branch is unknown,
+    only the oldest is returned. A pull request that the event names is not checked.
     """
     if isinstance(subject, NoPullRequest):
         return [], PostResult("skipped", subject.reason)

@@ -42,11 +42,11 @@ _API = re.compile(r"(https?://[^\s?#@]+?)/api/v4/?")
 _PROJECT = re.compile(r"[1-9]\d{0,18}")
 _IID = re.compile(r"[1-9]\d{0,8}")
 _ONCE: Mapping[str, Any] = {"obey_rate_limit": False, "max_retries": 0}
-"""Options that turn off python-gitlab's retries: `StickyComment` retries, as it knows the time left."""
+"""Options that turn off python-gitlab's retries, because only `StickyComment` knows the time left."""
 _RATE_LIMIT_S = 60.0  # GitLab's limits are per minute
 _TOKEN_ENVS = ("EVALGATE_GITLAB_TOKEN", "GITLAB_TOKEN")
 _PIPELINE = ("CI_PIPELINE_ID", "CI_JOB_ID")
-"""A repeated job has the same pipeline and a new job id."""
+"""Variables with the numbers of run and attempt. A repeated job has the same pipeline and a new job id."""
 _NO_CHECKS = "GitLab has none: it shows the Code Quality report instead"
 
 _WHY_NOT = {
@@ -67,9 +67,10 @@ def post_merge_request(
     environ: Mapping[str, str],
     timeouts: PostTimeouts | None = None,
 ) -> Iterator[PostNotice]:
-    """Post the note if `options` ask for it, and yield a notice; nothing is sent before the first `next`.
+    """Post the note if `options` ask for a comment, and yield a notice about it.
 
-    If `options` ask for a check run, the last notice says that GitLab has none.
+    If `options` ask for a check run, the last notice says that GitLab has none. Nothing is sent before the
+    first `next`.
     """
     if options.comment:
         names = (options.token_env,) if options.token_env else _TOKEN_ENVS
@@ -148,7 +149,7 @@ def post_note(
 class MergeRequestThread:
     """The notes of one merge request. Implements `evalgate.ci.sticky_comment.CommentThread`.
 
-    The constructor sends no request, but raises `PostError` if the token is empty or python-gitlab missing.
+    The constructor sends no request. It raises `PostError` if the token is empty or python-gitlab is missing.
     """
 
     host = "GitLab"

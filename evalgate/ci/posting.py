@@ -20,7 +20,7 @@ ONLY_GATE = "evalgate"
 """The name of a gate without a name of its own."""
 
 MAX_SECTION = 60_000
-"""The most characters of a section when it is rendered first. A comment with several may shorten it."""
+"""The most characters of a new section. A comment of several sections may shorten them further."""
 
 PostStatus: TypeAlias = Literal["posted", "updated", "unchanged", "skipped", "failed"]
 
@@ -38,11 +38,11 @@ class PostOptions:
     token_env: str = ""
     """The variable that holds the token; "" for the usual one of the service."""
     author: str = ACTIONS_BOT
-    """The account of the token, if the service does not name it."""
+    """The login of the token's account on GitHub. GitLab is asked for the login."""
 
     @property
     def heading(self) -> str:
-        """Return a Markdown heading that names the gate and the section; "" if both have the default."""
+        """Return a Markdown heading with the names of gate and section; "" if neither was set."""
         name = self.name if self.name != ONLY_GATE else ""
         title = " / ".join(filter(None, (name, self.section)))
         return f"## {to_md_text(title, 200)}\n\n" if title else ""
@@ -50,11 +50,12 @@ class PostOptions:
 
 @frozen
 class Annotation:
-    """A remark on a line of a file of the repository; line 0 is unknown. Texts may hold any characters."""
+    """A remark on a line of a file in the repository. Texts may hold any characters."""
 
     path: str
     """The path of the file, relative to the root of the repository."""
     line: int
+    """1-based; 0 if unknown."""
     message: str
     title: str = ""
 
@@ -94,10 +95,11 @@ class PostResult:
     kind: PostStatus
     """`skipped`: the post could not be expected to work, as with a fork's token.
 
-    `failed`: the post could be expected to work, but did not work.
+    `failed`: the post could be expected to work, but did not work. `unchanged`: the comment had the same
+    contents already.
     """
     reason: str = ""
-    """One sentence that is safe to print and holds no secret; "" if the post went as usual."""
+    """A clause without a full stop, safe to print and without secrets; "" if the post went as usual."""
     url: str = ""
     """The URL of the comment or check run, several separated by blanks.
 
@@ -123,13 +125,14 @@ class PostTimeouts:
     """The time limits of a post, in seconds."""
 
     total_s: float = 90.0
-    """The limit of the whole post; after it, the post has failed."""
+    """The limit of the whole post. A post that takes longer has failed."""
     request_s: int = 15
     """The limit of one request until its answer begins; at least 1."""
     settle_s: float = 4.0
-    """The time that a section must stay unchanged before it counts as safe from jobs that write as well.
+    """The least time that a shared comment must need no change before a job stops checking its section.
 
-    It must be longer than any of these jobs takes from reading the comment to writing it.
+    It must be longer than any job takes from reading the comment to writing it, because until then another
+    job can overwrite the section. If twice the longest time that this job took is more, that is used instead.
     """
     pause_s: float = 0.5
     """The first wait before a retry. It grows with each retry, up to `longest_pause_s`."""
@@ -170,7 +173,10 @@ _LONGEST_SHOWN_S = 3600
 
 
 def build_token_redactor(token: str) -> Redactor:
-    """Build a redactor that removes the token, unless it is shorter than `SHORTEST_MASK`, from messages."""
+    """Build a redactor that removes the token from messages.
+
+    A token of fewer than `SHORTEST_MASK` characters is not removed.
+    """
     # A mask of a few characters would blank half of every message.
     return Redactor((token,) if len(token) >= SHORTEST_MASK else ())
 
@@ -193,7 +199,10 @@ def translate_errors(classify: Callable[[Exception], PostError], redactor: Redac
 
 
 def describe_giving_up(waited_s: float, next_s: float = 0.0) -> str:
-    """Return `given up after 12 s`; if `next_s` is above 0, also name the time until the next attempt."""
+    """Return `given up after 12 s`, or `given up at once` if `waited_s` is below 1.
+
+    If `next_s` is above 0, the text also names these seconds until the next attempt.
+    """
     after = f"after {waited_s:.0f} s" if waited_s >= 1 else "at once"
     if next_s <= 0:
         return f"given up {after}"
@@ -245,9 +254,10 @@ def build_section(
 
 
 def _hash_job_name(environ: Mapping[str, str]) -> str:
-    """Return a short hash that no other job of the run has; "" if the runner names no job.
+    """Return 12 hexadecimal digits that tell the jobs of a run apart; "" if the runner names no job.
 
-    GitHub uses one GITHUB_JOB for all legs of a matrix, but each leg has a runner of its own.
+    GitHub uses one GITHUB_JOB for all legs of a matrix, so the name of the runner is hashed, too. Legs that
+    run one after the other on the same self-hosted runner have the same digits.
     """
     if name := environ.get("CI_JOB_NAME", ""):
         return sha256(name.encode()).hexdigest()[:12]
@@ -256,7 +266,7 @@ def _hash_job_name(environ: Mapping[str, str]) -> str:
 
 
 def read_number(environ: Mapping[str, str], name: str) -> int:
-    """Return the number in a variable; 0 if it holds none."""
+    """Return the number of at most 19 digits in a variable; 0 if the variable holds no such number."""
     text = environ.get(name, "")
     # Python refuses to read integers of thousands of digits with an error of its own.
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0

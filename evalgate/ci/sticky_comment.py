@@ -59,7 +59,7 @@ class CommentThread(Protocol):
     """The most characters of a comment's body."""
 
     def get_author(self) -> str:
-        """Return the login of the token's account, as far as it is known before a comment is posted."""
+        """Return the login of the token's account, as configured or as the service says."""
         ...
 
     def list_comments(self) -> list[Comment]:
@@ -180,9 +180,11 @@ class StickyComment:
             self._slowest_s = max(self._slowest_s, time.monotonic() - began)
 
     def _is_safe(self, stood_since: float) -> bool:
-        """Return True if no job that read the comment before this job wrote it can still write.
+        """Return True if no other job can overwrite the section of this job any more.
 
-        `stood_since` is the time of `time.monotonic()` since which the comment needed no change.
+        That takes `settle_s` or longer without a change. A comment that is not shared, or that this job did
+        not change, is safe at once. `stood_since` is the time of `time.monotonic()` since which the comment
+        needed no change.
         """
         written_to = self.shared and self._kind != "unchanged"
         # A service that is slow for this job is slow for the others too.
@@ -211,7 +213,7 @@ class StickyComment:
         """Return the post's result if `existing` must stay under this key; None if this job may write.
 
         If another job of this run replaced the section of this job, a second comment that this job created
-        is deleted. If this job replaces the section of another job, its own section gets a note about that.
+        is deleted. If this job replaces the section of another job, a note about that is added to `section`.
         """
         url, rival = ours[0].url if ours else "", self._is_of_another_job(existing)
         if existing.age > self.section.age:
@@ -240,8 +242,8 @@ class StickyComment:
     def _is_of_another_job(self, existing: CommentSection) -> bool:
         """Return True if another job of this run wrote the section under this key.
 
-        If the jobs have no names, an earlier step of this job may have written the section; `_foreign` has
-        the sections that were there before.
+        Jobs are told apart by their names. Without names, a section that this job did not write counts as
+        another job's, unless the comment is shared.
         """
         if existing.text in {self.section.text, *self._written} or existing.run != self.section.run:
             return False
@@ -285,7 +287,7 @@ class StickyComment:
         return sorted(found, key=lambda each: each.number)
 
     def _wait_for_others(self) -> None:
-        """Raise `TransientError` once before a shared comment is created, so that two jobs seldom create two.
+        """Raise `TransientError` once before a shared comment is created, so that jobs seldom create two.
 
         Each new comment is an e-mail to everyone who watches the pull request.
         """

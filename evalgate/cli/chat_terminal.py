@@ -88,8 +88,8 @@ class ChatTerminal:
         """Read messages and commands until the person ends the conversation.
 
         Raises:
-            InvalidInputError: the conversation cannot be saved where the command line says, and the person
-                ended it again.
+            InvalidInputError: the person ended the conversation twice, and both times it could not be saved
+                in the file that the command line names.
             KeyboardInterrupt: a signal other than Ctrl-C came, which ends the command.
         """
         self._read_until_end()

@@ -155,7 +155,10 @@ def _build_criteria(project: ProjectImport) -> str:
 
 
 def _choose_patterns(agent: str | None, found: Candidates) -> tuple[str, ...]:
-    """Return the patterns of eval sets for the thresholds file; () stands for all files below `evals`."""
+    """Return the patterns for `eval_sets` in the thresholds file.
+
+    () keeps the pattern of the sample, `evals/**/*.evalset.json`.
+    """
     if agent is not None:
         return build_patterns(found.eval_sets)
     # The sample agent knows nothing of the conversations that are there.

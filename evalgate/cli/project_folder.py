@@ -69,7 +69,7 @@ class InterpreterParamType(PathParamType):
     """A program: a path, or a name to find in PATH."""
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Return a path relative to `root`; return a bare name unchanged."""
+        """Return a path as `PathParamType.move_value` does; return a name without `/` unchanged."""
         return super().move_value(value, typed_in, root) if "/" in value else value
 
 

@@ -66,7 +66,9 @@ def complete_tag(incomplete: str, results: str) -> list[CompletionItem]:
 def _complete_path(incomplete: str, ending: str = "") -> list[str]:
     """List the folders, and the files with `ending`, that begin with the typed path.
 
-    A `/` follows a folder. If `ending` is not empty, a `:` follows a file, for the name of its attribute.
+    A folder is listed with `/` at its end, and a file with `:`, before the name of an attribute, unless
+    `ending` is empty. Names that begin with a dot are listed only if the typed name begins with one. List
+    none if the folder cannot be read.
     """
     folder, slash, begun = incomplete.rpartition("/")
     try:

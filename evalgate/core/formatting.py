@@ -40,10 +40,10 @@ def compute_sequential_mean(values: Sequence[float]) -> float:
 
 
 def compute_exact_mean(values: Iterable[float]) -> float:
-    """Return the mean of at least one finite value, rounded once.
+    """Return the mean of at least one finite value, summed exactly and rounded once.
 
-    Some engines use `statistics.mean`: only the same function has the same last bit, which can decide at a
-    threshold.
+    It is that of `statistics.mean`, which some engines use. Another function may differ in the last bit, and
+    the last bit can decide at a threshold.
     """
     import statistics
 

@@ -24,7 +24,7 @@ from evalgate.documents.json_edits import align_items
 
 Part: TypeAlias = Literal["tools", "response"]
 HIDDEN = ("***", "[REDACTED]", "… nested too deep")
-"""Texts that a redacted record has in place of others."""
+"""Texts that replace the hidden texts in a redacted record."""
 
 
 @frozen
@@ -34,15 +34,15 @@ class Acceptance:
     run: int | None = None
     """1-based number of the run; None: all runs, which must agree."""
     turn: int | None = None
-    """The only turn, from 1; None: all."""
+    """1-based number of the only accepted turn; None: all turns."""
     only: Part | None = None
-    """The only part of each turn; None: calls and response."""
+    """The only accepted part of each turn; None: both calls and response."""
 
 
 def choose_run(result: CaseResult, accepted: Acceptance) -> RunResult:
     """Return the run that is accepted as the new expectation of a case.
 
-    A run that confirms another is accepted only by its number.
+    A follow-up run (`confirms`) counts only if `accepted.run` is its number.
 
     Raises:
         InvalidInputError: the case was not run, or has no run of the given number. Also raised if the agent
@@ -90,9 +90,9 @@ def is_rule(metric: str) -> bool:
 def is_acceptable(result: CaseResult) -> bool:
     """Return True if a case failed, and accepting what the agent did may fix the failure.
 
-    The case must be in a file, and at least one failed metric must be no rule, as `is_rule` says. All runs,
-    except confirming ones, must have answered, agree, and differ from an expected turn. The record must not
-    hide a part of their replies.
+    The case must be in a file, and `is_rule` must be False for at least one failed metric. All runs except
+    follow-up runs must have an answer, agree with each other, and differ from the expectation in at least one
+    turn. The record must not hide a part of their replies.
     """
     failed = [metric.name for metric in result.metrics if metric.gating_status == "failed"]
     if result.status != "failed" or not result.path or all(map(is_rule, failed)):
@@ -137,7 +137,7 @@ def _is_response_accepted(expected: Reply | None, only: Part | None) -> bool:
 
 
 def accept_run(case: EvalCase, run: RunResult, accepted: Acceptance) -> EvalCase:
-    """Return the case with the behaviour of a run as its expectation; equal parts stay the same objects.
+    """Return the case with the behaviour of a run as its expectation; unchanged turns stay the same objects.
 
     Raises:
         InvalidInputError: the case has no turn `accepted.turn`, or no turns because its user is simulated.
@@ -201,7 +201,7 @@ def _describe_call(call: ToolCall) -> dict[str, object]:
 def _iter_accepted_replies(
     case: EvalCase, run: RunResult, accepted: Acceptance
 ) -> Iterator[tuple[int, Reply]]:
-    """Yield index and new expectation of each turn that is accepted."""
+    """Yield the 0-based index and the new expectation of each accepted turn; errors as `accept_run`."""
     if case.scenario is not None or not case.turns:
         raise InvalidInputError(f"{case.eval_id!r} has no expected turns: its user is simulated")
     places = range(len(case.turns)) if accepted.turn is None else [accepted.turn - 1]
@@ -230,7 +230,7 @@ def _take_over(expected: Reply, actual: Reply, only: Part | None) -> Reply:
 
 
 def _take_over_calls(expected: Reply, actual: Reply) -> Reply:
-    """Return the expectation with the agent's calls, and with results of these if it had results before."""
+    """Return the expectation with the agent's calls; their results replace the expected results, if any."""
     old = expected.tool_calls
     has_results = any(isinstance(event, ToolResult) for event in expected.events)
     calls = [
@@ -274,7 +274,7 @@ def _take_over_call(old: ToolCall | None, call: ToolCall, *, keeps_id: bool) -> 
 
 
 def _refuse_hidden(eval_id: str, at: int, reply: Reply) -> None:
-    """Raise an error if a redacted record hides a part of a reply."""
+    """Raise InvalidInputError if a redacted record hides a part of a reply; `at` is the turn, 0-based."""
     shown = repr(reply)  # every text of it; no mark has a character that `repr` escapes
     for mark in HIDDEN:
         if mark in shown:

@@ -13,7 +13,7 @@ from evalgate.core.types import NO_JSON, JsonObject
 
 CONTENTS = ("user_content", "final_response", "intermediate_data")
 DURATIONS = ("duration", "model_duration", "tool_duration", "inference_call_count")
-"""Keys of releases after 2.3."""
+"""Keys of an invocation that only ADK releases after 2.3 write."""
 
 _WORDS = (
     *CONTENTS,
@@ -49,7 +49,7 @@ def extract_native_data(invocation: Mapping[str, Any]) -> JsonObject:
     """Return the data of an invocation that a `CaseTurn` cannot hold: whole contents and durations.
 
     The returned keys are in snake_case. Return {} if there is no such data, as for nearly every invocation.
-    In an invocation with ADK's usual keys, this is found out without converting the keys.
+    If the invocation has only ADK's usual keys, none of them is converted, which saves time.
     """
     if _is_plain_invocation(invocation):
         return NO_JSON
@@ -58,7 +58,7 @@ def extract_native_data(invocation: Mapping[str, Any]) -> JsonObject:
 
 
 def has_only_another_role(word: str, content: Any) -> bool:
-    """Return True if a `CaseTurn` can hold `content`, which is at the key `word`, except for its role."""
+    """Return True if a `CaseTurn` can hold all of the content at the key `word` but its role."""
     return isinstance(content, dict) and _PLAIN_CHECKS[word]({**content, "role": _ROLES.get(word)})
 
 
@@ -88,7 +88,7 @@ _SHAPES = {"function_call": _CALL, "function_response": _RESPONSE}
 
 
 def _is_plain_user_content(content: Any) -> bool:
-    """Return True for at most one text, as the first part; all other parts are attachments."""
+    """Return True for None, and if no part but the first is a text: the other parts are attachments."""
     if not isinstance(content, dict):
         return content is None
     if not content.keys() <= _CONTENT or content.get("role", "user") != "user":
@@ -149,7 +149,7 @@ def _is_plain_event(event: Mapping[str, Any]) -> bool:
 
 
 def get_part_role(kind: str) -> str:
-    """Return Google ADK's role for a part: "user" for a tool's answer, which is sent to the model."""
+    """Return Google ADK's role for a kind of part: "user" for `function_response`, "model" for all others."""
     return "user" if kind == "function_response" else "model"
 
 
@@ -169,4 +169,4 @@ PART_KEYS = (
     *("tool_call", "tool_response", "audio_transcription", "audio_metadata", "speech_metadata"),
     *("document_metadata", "spreadsheet_metadata"),
 )
-"""Keys of a part that are kept but not read."""
+"""Keys of a part that evalgate keeps and does not interpret."""

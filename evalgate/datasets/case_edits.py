@@ -1,6 +1,6 @@
 """Pure functions that change a case: unchanged parts stay the same objects.
 
-`evalgate.datasets.eval_set_file` finds what changed by these objects and writes it into the case's file.
+`evalgate.datasets.eval_set_file` finds the changed parts by comparing objects, and writes only these.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -69,9 +69,9 @@ def set_conversation_goals(case: EvalCase, replies: Sequence[Reply]) -> EvalCase
 def set_calls(reply: Reply, calls: Sequence[ToolCall]) -> Reply:
     """Return the reply with these tool calls; results and messages stay where they are.
 
-    If there are fewer calls than before, each old call that is not the same object as one in `calls` loses
-    its result, too. Calls are put into the places of the old calls, and further ones after the last of
-    them.
+    The calls take the places of the old calls. If there are more, the rest follows the last old call. If
+    there are fewer, the results of removed calls are removed, too: a call is removed if `calls` does not have
+    the same object.
     """
     removed = [old for old in reply.tool_calls if not any(old is call for call in calls)]
     if len(calls) < len(reply.tool_calls):
@@ -107,8 +107,8 @@ def _drop_results(reply: Reply, calls: Sequence[ToolCall]) -> Reply:
 def arrange_turns(case: EvalCase, order: Sequence[int | None], added: CaseTurn | None = None) -> EvalCase:
     """Return the case with the turns at these indices, in this order; None stands for `added`.
 
-    If `added` is None, an empty turn is added. Mocks of tools move with their turns. Recorded replies move,
-    too, unless a turn is added or their number differs from that of the turns: then they stay as they are.
+    If `added` is None, an empty turn is added. Mocks of tools move with their turns. Recorded replies stay as
+    they are if a turn is added, or if there are more or fewer replies than turns; else they move, too.
     """
     turns = [added or CaseTurn(UserMessage("")) if old is None else case.turns[old] for old in order]
     places = {old: new for new, old in enumerate(order) if old is not None}
@@ -141,7 +141,9 @@ def _get_turn(case: EvalCase, at: int) -> CaseTurn:
 
 
 def set_goal(case: EvalCase, at: int, goal: Goal) -> EvalCase:
-    """Return the case with `goal` at the index `at`; in the order of goals its name replaces the old one.
+    """Return the case with `goal` at the index `at`.
+
+    In the order of goals, the name of `goal` replaces the name of the old goal.
 
     Raises:
         InvalidInputError: the case has no goals.
@@ -168,7 +170,9 @@ def add_goal(case: EvalCase, goal: Goal) -> EvalCase:
 
 
 def delete_goal(case: EvalCase, at: int) -> EvalCase:
-    """Return the case without the goal at the index `at`; the goals after it follow the goals before it.
+    """Return the case without the goal at the index `at`.
+
+    In the order of goals, the goals after the deleted goal follow the goals before it.
 
     Raises:
         InvalidInputError: the case has no goals.

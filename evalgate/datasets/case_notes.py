@@ -1,4 +1,4 @@
-"""Case notes: facts about cases that stand next to an eval set, so that its own file stays as it is.
+"""Case notes: facts about the cases of an eval set in a file of their own; the eval set's file is unchanged.
 
 The notes of `refunds.evalset.json` are in `refunds.cases.yaml` in the same folder.
 """
@@ -31,9 +31,9 @@ class NotedMock(BaseModel):
 
     tool: Id
     args: dict[str, Any] | None = None
-    """Arguments that the call must have; None: any."""
+    """Arguments that the call must have; None: any arguments."""
     turn: int | None = Field(default=None, ge=0)
-    """The only turn (0-based) in which it applies."""
+    """0-based index of the only turn in which the mock applies; None: all turns."""
     result: Any = None
 
 
@@ -49,7 +49,7 @@ class NotedCall(BaseModel):
 
 
 class NotedTurn(BaseModel):
-    """Expectations of one turn that replace those of the case; an absent one is as in the case."""
+    """New expectations of one turn; a field that is None keeps the expectation of the case."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -63,11 +63,11 @@ class NotedAlternative(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     turns: tuple[NotedTurn, ...] = Field(min_length=1)
-    """One for each turn of the case."""
+    """New expectations, one item for each turn of the case."""
 
 
 class Acceptance(BaseModel):
-    """Reason why the expectations of a case are what an agent did."""
+    """Record of a decision to make what an agent did the expectation of a case."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -76,11 +76,11 @@ class Acceptance(BaseModel):
     commit: str = ""
     """Commit that was checked out; "" outside of git."""
     run: str = ""
-    """Time of the run in UTC, as in its `results.json`."""
+    """Time of the run in UTC, as in the `results.json` of the run."""
 
 
 class CaseNote(BaseModel):
-    """Notes of a file about one of its cases."""
+    """Notes about one case."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -91,7 +91,7 @@ class CaseNote(BaseModel):
     imported: date | None = None
     """Day on which the case was imported."""
     tool_mocks: tuple[NotedMock, ...] = ()
-    """Recorded results of tools, which are not called then."""
+    """Recorded results of tools. A tool is not called if its call has such a result."""
     alternatives: tuple[NotedAlternative, ...] = Field(default=(), min_length=1)
     """Other right ways: the case passes with its own expectations or with one of these."""
     accepted: Acceptance | None = None
@@ -113,7 +113,7 @@ class CaseNotes(BaseModel):
     @field_validator("cases", mode="before")
     @classmethod
     def _accept_nothing(cls, value: object) -> object:
-        """Read `cases:` without content, which remains if all cases were dropped, as no case."""
+        """Return {} for None: `cases:` has no content if all cases were dropped."""
         return {} if value is None else value
 
 
@@ -128,7 +128,7 @@ def read_case_notes(path: Path, shown_as: str) -> tuple[CaseNotes, ConfigDocumen
 
 
 def parse_case_notes(text: str, shown_as: str) -> CaseNotes:
-    """Return the notes in the text of a file. Errors as `read_case_notes`."""
+    """Return the notes in the text of a file; raise InvalidInputError if they are invalid."""
     return _validate_notes(parse_yaml(text, shown_as))
 
 
@@ -177,7 +177,7 @@ def apply_case_notes(eval_set: EvalSet, file: Path, shown_as: str) -> EvalSet:
 def _find_wrong_alternatives(
     notes: CaseNotes, eval_set: EvalSet, document: ConfigDocument
 ) -> Iterator[Problem]:
-    """Yield a problem for each alternative of a case with goals, or with another number of turns."""
+    """Yield a problem for each alternative of a case with goals, or with a wrong number of turns."""
     if not any(note.alternatives for note in notes.cases.values()):
         return
     for case in eval_set.cases:
@@ -207,7 +207,7 @@ def _build_alternative(case: EvalCase, alternative: NotedAlternative) -> tuple[R
 def build_noted_reply(expected: Reply, noted: NotedTurn) -> Reply:
     """Return the expected reply of a turn with the parts that the notes replace.
 
-    If the notes list tools, these calls and results replace all expected events, messages too.
+    If `noted.tools` is not None, its calls and results replace all expected events, also messages.
     """
     response = expected.response if noted.response is None else noted.response
     if noted.tools is None:

@@ -35,8 +35,8 @@ _HEADER = "# Notes of evalgate about the cases of {}: see docs/import.md\n"
 def change_notes(path: Path, shown_as: str, edit: Callable[[str], str]) -> FileChange:
     """Return the change that `edit` makes to the text of a file of notes; nothing is written yet.
 
-    `edit` gets "" for a file that does not exist. It gets text without byte order mark, and with plain
-    newlines if all line ends are those of Windows. The file keeps its mark and its kind of line ends.
+    `edit` gets and returns text; it gets "" for a file that does not exist. A byte order mark is cut off for
+    `edit`, and CR LF becomes LF if all lines end in CR LF. The new content has both again.
 
     Raises:
         InvalidInputError: the file cannot be read, or would hold invalid notes.
@@ -102,8 +102,8 @@ def set_expected(text: str, names: Iterable[str], shown_as: str) -> str:
 def drop_notes(text: str, names: Iterable[str], shown_as: str) -> str:
     """Return the text without the notes about the named cases; their sources are listed as `dropped`.
 
-    A source that another case has too, such as a copy, is not listed. An observed case without a source is
-    listed by its id. Other cases without a source were not imported, and are not listed.
+    A source is not listed if another case has it, too, such as a copy. An observed case without a source is
+    listed by its id. No other case without a source is listed, because it was not imported.
 
     Raises:
         InvalidInputError: the text is no YAML object, or its `cases` are written in braces.
@@ -136,7 +136,11 @@ def drop_notes(text: str, names: Iterable[str], shown_as: str) -> str:
 
 
 def rename_notes(text: str, name: str, new_name: str, shown_as: str) -> str:
-    """Return the text with the notes about a case under its new name."""
+    """Return the text with the notes about a case under its new name.
+
+    Raises:
+        InvalidInputError: the text is no YAML object.
+    """
     cases = find_value(parse_mapping(text, shown_as), "cases")
     keys = [key for key, _ in cases.value] if isinstance(cases, yaml.MappingNode) else []
     edits = [
@@ -148,7 +152,7 @@ def rename_notes(text: str, name: str, new_name: str, shown_as: str) -> str:
 
 
 def copy_notes(text: str, name: str, new_name: str, shown_as: str) -> str:
-    """Return the text with the notes about a case for another case, too.
+    """Return the text with a copy of the notes about the case `name` for the case `new_name`.
 
     Raises:
         InvalidInputError: the file has no place for the notes.
@@ -278,7 +282,7 @@ def _format_note(name: str, note: CaseNote) -> str:
 def build_note(
     *, source: str, tags: Iterable[str], day: date, mocks: Iterable[Mapping[str, object]] = ()
 ) -> CaseNote:
-    """Return the note about an imported case."""
+    """Return the note about an imported case, with the status `observed`."""
     return CaseNote.model_validate(
         {
             "status": "observed",

@@ -58,7 +58,9 @@ def accept_cases(review: Review, names: Iterable[str]) -> None:
 
 
 def drop_cases(review: Review, names: Iterable[str]) -> None:
-    """Remove observed cases from the eval set. Their sources stay in the notes, so that no import adds them.
+    """Remove observed cases from the eval set.
+
+    Their sources stay in the notes, so that a later import does not add the cases again.
 
     Raises:
         InvalidInputError: a name belongs to no observed case, no case would be left, or a file cannot be
@@ -132,7 +134,7 @@ def _check_edited(file: EvalSetFile, name: str, text: str) -> None:
 
 
 def describe_case(case: EvalCase) -> Iterator[str]:
-    """Yield lines about a case: id and tags, the trace, then the questions, calls, messages and answers."""
+    """Yield lines about a case: id and tags, trace, and each turn's question, calls, messages and answer."""
     tags = f" [{', '.join(case.tags)}]" if case.tags else ""
     yield f"{case.eval_id}{tags}"
     if case.source:

@@ -112,7 +112,7 @@ def describe_idle_names(
     eval_sets: Sequence[EvalSet],
     find_tags: Callable[[CaseKey], Collection[str]],
 ) -> str:
-    """Return `describe_selection` of the ids and tags that wrongly select no case; "" if there are none.
+    """Return `describe_selection` of the ids and tags that should select a case and do not; "" if none.
 
     An id without wildcards must be a case's name, so that no named case disappears in silence. Globs and tags
     may match nothing, unless no case is selected at all.

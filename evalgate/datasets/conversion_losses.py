@@ -1,8 +1,8 @@
 """Losses of a conversion between formats, as sentences `case: loss` or `case: turn 2: loss`.
 
-The module also holds what the writers of all formats share, and converts attachments. A case holds them as
-its source writes them: a part of Google ADK has a key with its kind (`inline_data`), and a part of
-tRPC-Agent-Go has a `type`.
+The module also has functions that the writers of all formats share, and converts attachments. A case holds
+an attachment in the form of the case's source: a part of Google ADK has a key with its kind (`inline_data`),
+and a part of tRPC-Agent-Go has a `type`.
 
 If a case with goals has only one turn, this turn expects the same as the goals. In a case with several
 turns no goal is assigned to a turn.
@@ -35,7 +35,7 @@ def omit_empty(**fields: object) -> dict[str, object]:
 
 
 def build_write_result(file: object, losses: Iterable[str]) -> WriteResult:
-    """Return the text of an eval set's file, given as a JSON value, with the losses of its conversion."""
+    """Return the text of an eval set's file and the losses; `file` is the content as a JSON value."""
     return WriteResult(format_indented_json(file) + "\n", tuple(losses))
 
 
@@ -105,8 +105,8 @@ def _build_trpc_part(held: dict[str, Any], source: str, target: str) -> JsonObje
 def find_linear_goal_order(journey: Journey) -> tuple[str, ...] | None:
     """Return the names of the goals in order if the goals form one chain, each followed by the next.
 
-    Return None for any other order, such as one with two first goals. Checks are left out, because they
-    have neither name nor order.
+    Return None for any other order, such as one with two first goals. Goals of the type `check` are left out,
+    because they have neither name nor order.
     """
     names = dict.fromkeys(goal.name for goal in journey.goals if goal.type != "check")
     followers = {name: set(journey.order.get(name, ())) for name in names}
@@ -154,7 +154,7 @@ def _describe_lost_goal(goal: Goal, response: str | None) -> Iterator[str]:
 
 
 AttachmentConverter: TypeAlias = Callable[[JsonObject], JsonObject | None]
-"""Converts an attachment to that of a format; returns None if the format has no equivalent."""
+"""Converts an attachment to the form of a format; returns None if the format has no equivalent."""
 
 
 def _get_messages(reply: Reply) -> list[Message]:

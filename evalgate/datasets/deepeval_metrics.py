@@ -29,7 +29,7 @@ class DeepEvalMetrics:
     """Metrics of a project's tests."""
 
     criteria: dict[str, object]
-    """Metric of evalgate to its threshold or options."""
+    """Name of a metric of evalgate to its criterion."""
     checks: dict[str, JsonObject]
     """Name to the content of a check, which is for every case."""
     lost: tuple[str, ...]
@@ -43,8 +43,9 @@ def read_metrics(paths: Iterable[Path], format_path: Callable[[Path], str]) -> D
     `format_path` returns a path as messages show it.
 
     `ToolCorrectnessMetric` becomes `trajectory_recall`, or `trajectory_exact_match` if it asks for an exact
-    match. If several tests give it different thresholds, the highest applies. A check that several tests
-    make with different options is lost, since only code decides which cases it is for.
+    match. Of several, only the one with the highest threshold is returned, the first of equals; `lost` does
+    not name the others. A check that several tests make with different options is lost, since only code
+    decides which cases it is for.
     """
     criteria: dict[str, object] = {}
     lost: list[str] = []
@@ -76,7 +77,7 @@ def read_metrics(paths: Iterable[Path], format_path: Callable[[Path], str]) -> D
 
 
 def _iter_metrics(path: Path) -> Iterator[tuple[str, ast.Call]]:
-    """Yield the constructions of metrics, each with the name of its class."""
+    """Yield (name of the class, call) for each construction of a metric in a file."""
     try:
         text = read_text(path, errors="replace")
     except OSError:
@@ -133,7 +134,11 @@ def _convert_tool_correctness(options: Mapping[str, ast.expr]) -> tuple[float, d
 
 
 def _compares_arguments(params: ast.expr) -> bool:
-    """Return True if `evaluation_params` selects the arguments, False if it is empty."""
+    """Return True if `evaluation_params` selects the arguments, False if it is empty.
+
+    Raises:
+        NotCarriedError: it selects anything else, or is computed.
+    """
     items = params.elts if isinstance(params, ast.List | ast.Tuple) else [params]
     names = {each.attr if isinstance(each, ast.Attribute) else "" for each in items}
     if "" in names:

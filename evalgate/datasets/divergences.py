@@ -1,4 +1,4 @@
-"""Find the first divergence of a run that failed: in which way it first differs from what its case expects.
+"""Find the first divergence of a failed run: the first difference from what the case expects.
 
 Reports group failing cases by their divergences, and a baseline stores the divergence of each failing run.
 A divergence depends only on the run and on the options of the run's metrics. It holds no value of an
@@ -69,7 +69,7 @@ _LABELS: Mapping[FailureKind, str] = {
 }
 
 NO_AGENT_KINDS: frozenset[FailureKind] = frozenset({"not_run", "not_scored", "unknown"})
-"""Kinds that say nothing about the agent."""
+"""Kinds of failures that do not show a fault of the agent."""
 
 _LONGEST_NAME = 80
 _DEEPEST = 20
@@ -84,7 +84,7 @@ class Divergence:
 
     kind: FailureKind
     tool: str = ""
-    """The tool that was called, or was not; "" if none is concerned."""
+    """The tool that was called, or was expected and not called; "" if no tool is concerned."""
     detail: str = ""
     """The other tool, path of the argument, check, rubric, budget, metric or exception; "" if none."""
 
@@ -120,7 +120,8 @@ def find_failing_run(case: CaseResult) -> RunResult | None:
 def find_divergence(case: CaseResult, criteria: Criteria) -> Divergence:
     """Return the divergence of the run that `find_failing_run` finds in a failed case.
 
-    If this run did not fail, return the fault of the case's metrics, such as a mean below its threshold.
+    If this run did not fail, return a divergence with the first failed, else the first errored metric of the
+    case.
     """
     run = find_failing_run(case)
     found = find_run_divergence(case, run, criteria) if run is not None else None
@@ -170,7 +171,10 @@ def _describe_ending(run: RunResult) -> Divergence:
 
 
 def _find_case_fault(metrics: Sequence[CaseMetric]) -> Divergence:
-    """Return the fault of a case that no single run shows, such as a mean below its threshold."""
+    """Return a divergence with the first failed, else the first errored gating metric of a case.
+
+    Return the kind `unknown` if there is no such metric.
+    """
     failed = (metric for metric in metrics if metric.gating_status == "failed")
     errored = (metric for metric in metrics if metric.gating_status == "errored")
     if metric := next(failed, None):
@@ -235,7 +239,7 @@ def _clean_name(name: str) -> str:
 
 @frozen
 class _MatchRule:
-    """Rule by which a metric compares the calls of a turn with the expected ones."""
+    """Rule by which a metric compares the calls of a turn with the expected calls."""
 
     is_ordered: bool = True
     allows_extra: bool = False
@@ -274,11 +278,11 @@ _RESPONSE_METRICS = frozenset(
         "keyword_match",
     }
 )
-"""The metrics that compare a response with the expected one, without the name of their ecosystem."""
+"""Metrics that compare a response with the expected response; prefixes such as `trpc/` are left out."""
 
 
 def compares_responses(metric: str) -> bool:
-    """Return True if a metric compares responses with the expected ones."""
+    """Return True if a metric compares responses with expected responses."""
     return _get_base_name(metric) in _RESPONSE_METRICS
 
 

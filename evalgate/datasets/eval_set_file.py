@@ -1,4 +1,4 @@
-"""Edit an eval set in its file by a minimal change of the text, which is verified before it is saved.
+"""Edit an eval set in its file by a minimal change of the text; the change is verified before it is saved.
 
 The format's reader verifies a change: if it reads other cases from the new text than intended, the change
 is an error.
@@ -46,7 +46,7 @@ class EvalSetFile:
     value: object
     """The decoded JSON."""
     eval_set: EvalSet
-    """As the file's format reads it, without case notes."""
+    """The eval set in the file, without case notes."""
 
     @property
     def digest(self) -> str:
@@ -164,7 +164,7 @@ def get_editor(file: EvalSetFile) -> EvalSetEditor:
 def _build_case(
     file: EvalSetFile, editor: EvalSetEditor, case: EvalCase
 ) -> tuple[JsonObject, EvalCase, tuple[str, ...]]:
-    """Return a new case as decoded JSON, the case that the format reads from it, and the losses."""
+    """Return a new case as decoded JSON, the case that the format reads from this JSON, and the losses."""
     name = file.eval_set.format_name
     written = registry.get_writer(name).write_eval_set(EvalSet(file.eval_set.eval_set_id, [case]))
     document = parse_json(written.text.encode(), file.shown_as)
@@ -287,7 +287,7 @@ def _normalize_replies(wanted: Reply, found: Reply) -> tuple[object, object]:
 
 
 def _normalize_events(wanted: Event, found: Event) -> tuple[Event, Event]:
-    """Return both events without ids if the wanted id is absent or a number, which the format may set."""
+    """Return both events without ids if the ids may differ: the wanted id is absent, or both are numbers."""
     if isinstance(wanted, ToolCall | ToolResult) and isinstance(found, ToolCall | ToolResult):
         has_no_id = wanted.id is None or (wanted.id.isdigit() and (found.id or "1").isdigit())
         if has_no_id:

@@ -41,7 +41,7 @@ class Dataset:
     """The unchecked rows of a file."""
 
     kind: str
-    """Description with its article, as "a promptfoo config"."""
+    """Description with an article, such as "a promptfoo config"."""
     noun: str
     """Prefix of the ids of cases without a name."""
     rows: tuple[Row, ...]
@@ -61,7 +61,7 @@ class ConvertedDataset:
 
 
 def suggest_conversion(path: Path, shown_as: str) -> str:
-    """Return a sentence about the kind of a file and the command that converts it; "" if it is unknown."""
+    """Return a sentence with the kind of a file and the command that converts it; "" for an unknown kind."""
     try:
         dataset = detect_dataset(path, shown_as)
     except InvalidInputError:
@@ -76,7 +76,7 @@ def suggest_conversion(path: Path, shown_as: str) -> str:
 
 
 def detect_dataset(path: Path, shown_as: str) -> Dataset | None:
-    """Read a file as a data set; return None if there is no such file, or it is of no known kind.
+    """Read a file as a data set; return None if there is no file, or if its kind is unknown.
 
     Raises:
         InvalidInputError: the file cannot be read, or is not in the format that its suffix names. Also
@@ -196,7 +196,7 @@ def _read_json_lines(path: Path, shown_as: str) -> Dataset | None:
 
 
 def _relocate_problem(problem: Problem, line: int) -> Problem:
-    """Return a problem in the JSON of one line with its line number in the file."""
+    """Return a problem in the JSON of one line as a problem of the file, at this `line`."""
     message = problem.message.replace("a JSON file holds one", "a line holds one").replace(
         "the file ends", "the line ends"
     )

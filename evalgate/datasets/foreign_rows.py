@@ -287,7 +287,7 @@ def _describe_keys(values: Mapping[str, object]) -> str:
 
 
 def _extract_expected_reply(values: dict[str, object], lost: Counter[str]) -> Reply:
-    """Return the expected response and tool calls, and count every key that is not read as lost."""
+    """Return the expected response and tool calls; count all other keys in `lost`."""
     answer = next((key for key in _ANSWERS if key in values), "")
     response = _to_text(values.pop(answer), answer, lost) if answer else None
     tools = next((key for key in _TOOLS if key in values), "")

@@ -2,7 +2,8 @@
 
 A model may define class methods that this module looks up by name:
 
-* `older_keys()`: keys of older versions of the format that the model converts; or a mapping to their types.
+* `older_keys()`: keys of older versions of the format, which the model converts: an iterable, or a mapping of
+  each key to the type of its value.
 * `kept_keys()`: keys that the format defines, and that evalgate keeps without reading.
 * `is_refused(key, value)`: True if the format's own engine rejects the object `value` for this unknown key.
 """
@@ -32,7 +33,7 @@ _NOTHING_SAID: tuple[object, ...] = (None, "", [], {})
 
 @frozen
 class KeyModel:
-    """Metadata in `Annotated` for a value that is kept unparsed: the model that defines its keys."""
+    """Metadata in `Annotated` with the model that defines the keys of a value, which is kept unparsed."""
 
     model: type[BaseModel]
 
@@ -52,9 +53,9 @@ def collect_ignored_keys(
 ) -> list[IgnoredKey]:
     """Return the keys of `value`, to any depth, that `model` and the models of its fields do not read.
 
-    A key may be spelled as the field, as its alias, or in camelCase. A key with null is left out. So is a key
-    with an empty value, unless the format's engine rejects it, because no information is lost. `value` may
-    have any type.
+    A key may be spelled as the field, as its alias, or in camelCase. A key with null is not returned. A key
+    with another empty value is returned only if the format's engine rejects the key. `value` may have any
+    type.
     """
     scanner, found = _get_model_scanner(model, spelled), list[IgnoredKey]()
     if not scanner.is_clean(value):
@@ -196,7 +197,7 @@ class _ListScanner:
 
 
 _TOLD = 10
-"""Greatest number of reported positions of one key: a generated file repeats a mistake in every case."""
+"""Most reported positions of one key, because a generated file repeats a mistake in every case."""
 
 
 @mutable
@@ -240,7 +241,7 @@ class KeyChecker:
                 self.problems.append(Problem(self.file, *self.position(key.location), message))
 
     def build_notices(self) -> tuple[str, ...]:
-        """Return one sentence about all ignored keys, or () if there are none.
+        """Return a tuple with one sentence about all ignored keys; () if there are none.
 
         Also end the check of the file: set `is_open` to False, and for each name of more than 10 rejected
         keys add one problem that counts the keys beyond the first 10.

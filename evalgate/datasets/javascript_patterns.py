@@ -1,6 +1,6 @@
 """Regular expressions of JavaScript, rewritten for RE2 with the same meaning.
 
-One difference remains, to keep patterns readable: `.` also stands for a carriage return.
+One difference remains, to keep patterns readable: in RE2, `.` also matches CR, U+2028 and U+2029.
 """
 
 import re

@@ -37,14 +37,14 @@ _HEADER = """\
 
 
 class PersonLabel(BaseModel):
-    """Label that one person gave an answer."""
+    """Label of one person for one answer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     by: str
     label: Label
     at: str
-    """ISO 8601, UTC."""
+    """Time of the label in UTC, as ISO 8601."""
     note: str = ""
 
 
@@ -68,7 +68,7 @@ class SampledAnswer(BaseModel):
 
 
 class DrawnSample(BaseModel):
-    """Counts of all judged answers of one metric, from which a sample for people was drawn."""
+    """Sample of one metric for people to label, with counts of all answers that it was drawn from."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -76,7 +76,7 @@ class DrawnSample(BaseModel):
     metric: str
     fingerprint: str
     passed: int = Field(ge=0)
-    """Answers that the judge passed."""
+    """Number of answers that the judge passed."""
     failed: int = Field(ge=0)
 
 
@@ -118,9 +118,13 @@ class LabelStore(BaseModel):
         return LabelStore(samples=(*self.samples, *samples), answers=answers)
 
     def add_labels(self, labels: Mapping[str, PersonLabel]) -> "LabelStore":
-        """Return the store with further labels by the ids of answers, which the store must hold.
+        """Return the store with further labels.
 
-        A label replaces an earlier one that the same person gave the answer.
+        `labels` maps ids of answers to labels. A label replaces an earlier label of the same person for the
+        same answer.
+
+        Raises:
+            KeyError: the store has no answer with such an id.
         """
         answers = dict(self.answers)
         for answer_id, label in labels.items():
@@ -160,7 +164,7 @@ def read_store(path: Path, shown_as: str) -> LabelStore:
 
 
 def write_store(store: LabelStore, path: Path, shown_as: str) -> None:
-    """Write a store with one line for each answer, so that changes of several people merge.
+    """Write a store with one line for each answer, so that git can merge changes of several people.
 
     Raises:
         InvalidInputError: the file cannot be written.
@@ -236,7 +240,7 @@ class FilledLabel:
 
 
 def read_label_file(path: Path, shown_as: str, known: Iterable[str]) -> tuple[list[FilledLabel], int]:
-    """Return the labels of a filled file, and the number of answers without one.
+    """Return the labels of a filled file, and the number of answers without a label.
 
     `known` are the ids of the answers that the file may have.
 

@@ -47,7 +47,7 @@ class JudgedAnswer:
 def list_judged_answers(record: Record) -> list[JudgedAnswer]:
     """Return each judged answer of a record once for each judge, in the order of the record.
 
-    If several runs gave the same answer, the verdict is that on the first of these runs.
+    If several runs gave the same answer, the first of these runs has the verdict.
     """
     found: dict[tuple[str, str], JudgedAnswer] = {}
     for case in record.cases:
@@ -91,7 +91,10 @@ def _build_answer(
     fingerprint: str,
     decided: RunMetric | None = None,
 ) -> JudgedAnswer:
-    """Return an answer from its texts and last turn, with the verdict of `decided` or else `judged`."""
+    """Return an answer with the verdict of `decided`, or of `judged` if `decided` is None.
+
+    `texts` are the question and the answer. `turn` is the last turn, which has the expected answer.
+    """
     verdict = decided or judged
     name = f"{case.eval_set_id}:{case.eval_id}"
     question, answer = texts
@@ -147,7 +150,7 @@ def _dump(value: object) -> str:
 
 
 def _iter_asked(details: JsonObject) -> Iterator[str]:
-    """Yield the texts that the judge was asked about, without its answers."""
+    """Yield the rubrics or statements in a metric's details that the judge decided about."""
     for key in ("rubrics", "rubric_scores", "judged"):
         rows = details.get(key)
         for row in rows if isinstance(rows, list | tuple) else ():
@@ -159,8 +162,8 @@ def _iter_asked(details: JsonObject) -> Iterator[str]:
 def sample_answers(answers: Sequence[JudgedAnswer], size: int, seed: int) -> list[JudgedAnswer]:
     """Draw up to `size` answers, spread over the scores.
 
-    The numbers of each metric, judge and verdict are as equal as the answers allow. The same arguments give
-    the same answers. Their order does not depend on the verdicts.
+    Each combination of metric, judge and verdict gets the same number of answers, as far as it has enough.
+    The same arguments give the same answers. Their order does not depend on the verdicts.
     """
     draw = random.Random(seed)  # noqa: S311  no secret
     strata: dict[tuple[str, str, bool], list[JudgedAnswer]] = {}

@@ -1,4 +1,4 @@
-"""Loading of eval sets: find the files that patterns name, and read each with the format that knows it."""
+"""Loading of eval sets: find the files that patterns name, and read each file in its format."""
 
 import glob
 import os
@@ -34,7 +34,7 @@ _GOALS = b'"goal_details"'
 """Key in every data set of watsonx Orchestrate. A file with such a data set may have any name."""
 
 LARGE_FILE = 32 * 2**20
-"""Size of a file, in bytes, from which on its lists are not held in memory."""
+"""Size in bytes from which a file is large: its long lists stay in the file."""
 
 
 @frozen
@@ -206,7 +206,7 @@ def _read_with_format(
 
 
 def _read_json_file(file: EvalFile) -> Document:
-    """Read a file of JSON. In a large one, long lists stay in the file."""
+    """Read a JSON file. If it is large, its long lists stay in the file."""
     try:
         is_large = file.path.stat().st_size >= LARGE_FILE and file.path.is_file()
     except (OSError, ValueError):  # `read_json` reports it
@@ -257,7 +257,7 @@ def _select_cases(eval_set: EvalSet, file: EvalFile) -> EvalSet:
 
 
 def _split_names(selection: str, ids: Container[str]) -> list[str]:
-    """Split `case_a, case_b` into ids. A text that is an id as a whole is not split at its commas."""
+    """Split `case_a, case_b` into ids; a selection that is one of `ids` is not split at its commas."""
     if selection.strip() in ids:
         return [selection.strip()]
     return [name.strip() for name in selection.split(",") if name.strip()]

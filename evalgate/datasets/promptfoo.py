@@ -66,7 +66,7 @@ class PromptfooProject:
 
     eval_set: EvalSet
     providers: tuple[JsonObject, ...]
-    """Each with `id`, and `config` if it has one."""
+    """Providers as objects with `id`, and with `config` if the configuration has it."""
     checks: Mapping[str, JsonObject]
     """Name of a check to its content in a thresholds file."""
     lost: tuple[str, ...]
@@ -74,7 +74,7 @@ class PromptfooProject:
     budgets: Mapping[str, JsonObject] = field(default_factory=dict)
     """Name of a budget to its criterion."""
     case_rules: tuple[JsonObject, ...] = ()
-    """Lower limits of some cases, for the section `cases`."""
+    """Rules with lower limits for some cases, as a thresholds file has them in `cases`."""
 
 
 def read_promptfoo(path: Path, shown_as: str) -> PromptfooProject:
@@ -170,7 +170,8 @@ def _read_prompts(raw: str, folder: Path) -> list[str]:
 def _render_message(prompt: str, variables: Mapping[str, object]) -> str:
     """Return the user's text: the rendered prompt, or the user's messages if the prompt is a chat.
 
-    Without a prompt, the text is the value of the only variable.
+    Without a prompt, the text is the value of the only variable. Messages of a chat that are not the user's
+    are left out.
 
     Raises:
         NotCarriedError: there is no prompt and not exactly one variable, or the prompt cannot be rendered.
@@ -279,8 +280,8 @@ def _convert_test(
 ) -> Iterator[tuple[EvalCase, Sequence[CarriedCheck]]]:
     """Yield a case with its checks for each combination of the test's variables.
 
-    Losses are added to `lost`. The first combination without a message or without checks ends the
-    conversion.
+    Losses are added to `lost`. At the first combination without a message or without checks, the conversion
+    of the test ends.
     """
     name = str(test.values.get("description") or f"test-{number}")
     options = {**_get_object(defaults, "options"), **_get_object(test.values, "options")}
@@ -372,7 +373,7 @@ def _convert_all_assertions(
 def _merge_checks(
     ids: Sequence[str], checks_of: Sequence[Sequence[CarriedCheck]]
 ) -> Mapping[str, JsonObject]:
-    """Return the checks by unique names; equal checks of several cases become one with all their ids."""
+    """Return the checks by unique names; equal checks of several cases become one check with all the ids."""
     merged: dict[tuple[str, str], tuple[CarriedCheck, list[str]]] = {}
     for case_id, checks in zip(ids, checks_of, strict=True):
         for check in (each for each in checks if not each.is_budget):

@@ -52,11 +52,11 @@ class CarriedCheck:
     """A check of one case."""
 
     name: str
-    """Type of the assertion or the name of its `metric`; for several alternative assertions `any`."""
+    """Name of the assertion's `metric`, else its type; `any` for several alternative assertions."""
     content: JsonObject
-    """As a thresholds file has it, without the cases."""
+    """Content of the check in a thresholds file, without the cases."""
     is_budget: bool = False
-    """True: `name` is a budget, such as `budget/cost_usd`, and `content` is its criterion."""
+    """True if `name` is a budget, such as `budget/cost_usd`; then `content` is its criterion."""
 
 
 @frozen
@@ -67,9 +67,9 @@ class AssertionContext:
     folder: Path
     """Folder of the configuration."""
     has_transform: bool = False
-    """True: texts are not compared as the agent says them."""
+    """True if the test has `options.transform`, which changes a response before it is compared."""
     grader: object = None
-    """`options.provider`."""
+    """Value of `options.provider`; None if there is none."""
 
 
 Lose = Callable[[Sequence[str | int], str], None]
@@ -215,7 +215,11 @@ def _negate(content: JsonObject, kind: str) -> JsonObject:
 
 
 def _render(assertion: Mapping[str, object], context: AssertionContext) -> str:
-    """Return the value as text, with its variables filled in; a number as JavaScript writes it."""
+    """Return the value as text, with its variables filled in; a number as JavaScript writes it.
+
+    Raises:
+        NotCarriedError: the value is empty, in a file, or neither text nor number.
+    """
     text = render_template(format_text(assertion.get("value")), context.variables)
     if text.startswith("file://"):
         raise NotCarriedError("with a value in a file")

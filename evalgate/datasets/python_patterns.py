@@ -7,15 +7,18 @@ from evalgate.datasets.javascript_patterns import UnknownPatternError
 
 _BLANKS = r"\s\v\x{1C}-\x{1F}\x{85}\p{Z}"
 _CLASSES = {"d": r"\p{Nd}", "w": r"\p{L}\p{N}_", "s": _BLANKS}
-"""Letter of a class in Python to the same characters in RE2, where the letter stands for ASCII only."""
+"""Letter of a class such as `\\d` to the characters of this class in Python, in RE2's syntax.
+
+The letters themselves stand for ASCII characters only in RE2.
+"""
 _TOKEN = re.compile(r"\\u([0-9a-fA-F]{4})|\\(.)|\{,(\d+)\}|(.)", re.DOTALL)
 _SAME = frozenset("nrtvfaxA")
 
 
 def translate_full_match(pattern: str, *, ignore_case: bool = False) -> str:
-    """Return the RE2 pattern that matches if Python's `fullmatch` matches the text without outer blanks.
+    """Return the RE2 pattern for a text that Python's `fullmatch` matches, with or without outer blanks.
 
-    Outer blanks may also be matched by `pattern` itself. Look-around and back-references are left in the
+    `pattern` itself may match the outer blanks, too. Look-around and back-references are left in the
     result, because RE2 itself refuses them.
 
     Raises:

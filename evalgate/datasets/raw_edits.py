@@ -99,10 +99,9 @@ def is_same_call(one: ToolCall, other: ToolCall) -> bool:
 def edit_google_text(content: JsonObject | None, text: str | None, role: str) -> JsonObject | None:
     """Return a message in Google's form (`parts`, `role`) with `text` as its text; None if `text` is None.
 
-    `role` is the role of a new message, which is made if `content` is None. The first text that is no
-    thought is replaced by `text`, and all other texts that are not empty are removed, also thoughts. If all
-    texts are thoughts, the first of them is replaced; if there is no text, `text` comes first. Parts that
-    are not text stay.
+    If `content` is None, the message is new and has the role `role`. Else `text` replaces the first text that
+    is no thought, or the first thought if there are only thoughts. All other texts that are not empty are
+    removed, also thoughts. If there is no text, `text` becomes the first part. Parts that are not text stay.
     """
     if text is None:
         return None

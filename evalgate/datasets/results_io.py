@@ -293,7 +293,7 @@ def _build_not_json_problem(complaint: str, shown_as: str) -> Problem:
 def _build_position_finder(
     text: bytes, shown_as: str
 ) -> "Callable[[tuple[int | str, ...]], tuple[int, int]]":
-    """Return a function that finds line and column of a value; (0, 0) if the JSON is not strict."""
+    """Return a function that returns line and column of a value, or (0, 0) if the JSON is not strict."""
     from evalgate.documents.strict_json import parse_json
 
     try:
@@ -315,7 +315,7 @@ _CLASSES = ("ToolCall", "ToolResult", "Message")
 
 
 _BEFORE, _BETWEEN, _AFTER = b',\n "cases": [\n', b",\n", b"\n ]\n}\n"
-"""Texts around the lines of cases in a record. They are unique: a JSON text contains no raw line end."""
+"""Bytes before, between and after the lines of cases. No case has them: its JSON has no line end."""
 
 
 def split_record(data: bytes, shown_as: str) -> tuple[Record, Iterator[bytes]]:

@@ -37,7 +37,7 @@ class _StoryRow:
 
 
 def read_stories(path: Path, shown_as: str) -> EvalSet:
-    """Read stories, and return a case with a simulated user for each, in the order of the file.
+    """Read stories, and return an eval set with a case for each; the user of each case is simulated.
 
     The id of a case is the story's name, or else `story-` and the number of the story from 1. A file with
     the suffix `.csv` is read as CSV, any other as YAML, TOML or JSON by its suffix.

@@ -27,9 +27,10 @@ class SuiteScope:
     opened: frozenset[str] = frozenset()
     """Files that the agent opened in stored runs of its eval sets."""
     blind: str = ""
-    """Reason why every change concerns the suite, as `has no …`; "" if the suite's files are known.
+    """Reason why every change concerns the suite; "" if the suite's files are known.
 
-    Changes of only ignored files that no suite names do not concern the suite."""
+    It is the end of a sentence that begins with the suite's name, such as `has no …`. Exceptions are files
+    that `ChangeRules.ignored` matches and that no suite has in `files`, `affects` or `opened`."""
     is_planned: bool = True
     """False: the suite is not part of this run, which only needs to know the suite's files."""
 
@@ -43,7 +44,7 @@ class FileEffect:
     reason: str
     """Rest of a sentence that begins with the path."""
     is_global: bool = False
-    """True: the file concerns every suite as it has rules, may change the environment, or is unknown."""
+    """True: the file concerns every suite. It holds rules, may change the environment, or is unknown."""
 
     @property
     def sentence(self) -> str:
@@ -57,7 +58,8 @@ class ChangeRules:
 
     suites: tuple[SuiteScope, ...]
     ignored: tuple[str, ...] = ()
-    """Globs of files that concern only the suites that name them."""
+    """Globs of files that concern a suite only if `files`, `affects` or `opened` of the suite has them, or if
+    its agent opens files with the same ending in the same folder."""
     rule_files: frozenset[str] = frozenset()
     """Files that decide how the agent runs in all suites, or how the gate judges: they concern every suite,
     even if a glob in `ignored` matches them."""
@@ -81,7 +83,7 @@ class AffectedSuites:
     effects: tuple[FileEffect, ...] = ()
     """One for each changed file; () if `everything` is set."""
     everything: str = ""
-    """Sentence on why every suite is concerned without a look at single files; "" if files decide."""
+    """Sentence with the reason why every suite is concerned, without a look at files; "" if files decide."""
     base: str = ""
     """Revision that the change is compared with, for reports; "" if none is known."""
 
@@ -125,7 +127,7 @@ class AffectedSuites:
 
 
 def find_affected_suites(rules: ChangeRules, changed: Iterable[str], base: str) -> AffectedSuites:
-    """Return the suites that the changed files concern; `base` is the revision that they differ from."""
+    """Return the suites that the changed files concern; `base` is the revision before the change."""
     return AffectedSuites(rules, tuple(explain_file(rules, path) for path in sorted(changed)), base=base)
 
 
@@ -173,8 +175,8 @@ def _explain_suite(suite: SuiteScope, path: str) -> str:
 def _is_below(path: str, files: frozenset[str]) -> bool:
     """Return True if the path is one of the files or a folder above one of the files.
 
-    A folder that was replaced by a link is a changed path for git. Upper and lower case are the same, as on
-    some file systems.
+    Folders count because git lists a folder that was replaced by a link as one changed path. Upper and lower
+    case are the same, as on some file systems.
     """
     return path.casefold() in _fold_with_parents(files)
 

@@ -1,8 +1,9 @@
 """Compare the averages with an older baseline that stays fixed, so that many small drops add up.
 
 The moving baseline shows sudden drops, but hardly slow ones. A drop since the anchor may be older than the
-tested change. So the gate of an unmerged change closes only if the change itself fell by more than luck.
-On other commits, as those of the default branch, the whole drop closes the gate.
+tested change. So the gate of an unmerged change closes only if the average also fell against the moving
+baseline, by more than luck. On other commits, such as those of the default branch, the whole drop closes
+the gate.
 
 The tests against the baseline and the anchor share the false-alarm level of the averages. On an unmerged
 change the anchor closes the gate only if the test against the baseline rejects, at the full level. On other
@@ -41,7 +42,7 @@ from evalgate.statistics.parameters import EPSILON, MetricRule, is_within_level
 from evalgate.statistics.score_pairs import GatingMetric
 
 _DAYS_OF_WEEKS = 21
-"""Longer times are told in weeks."""
+"""Days since the anchor above which sentences give weeks."""
 
 
 @frozen
@@ -57,7 +58,7 @@ class AnchorContext:
     commits: int | None = None
     """Commits since the anchor; None if not known."""
     cleared: AbstractSet[str] = frozenset()
-    """Tables of metrics that control runs do not show to be worse by the tested change."""
+    """Names of the score tables of metrics with an answer of the control runs other than `broke`."""
 
 
 def compare_with_anchor(
@@ -134,8 +135,8 @@ def decide_anchor_outcome(
         assessment: assessment of the average against the anchor.
         own: change of the average against the moving baseline; None if nothing was compared with it.
         own_level: significance level of `own`; None if the agent is deterministic.
-        is_unmerged: an unmerged change is tested, which only closes the gate if `own` shows a drop. Without
-            `own` the change counts as fallen.
+        is_unmerged: True if an unmerged change is tested. Then the outcome is `fell_before` instead of `fell`
+            if `own` shows no drop; without `own` it stays `fell`.
     """
     verdict = assessment.checks[0].verdict
     if verdict != "fail":

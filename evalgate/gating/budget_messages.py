@@ -56,7 +56,10 @@ def describe_cost_from_zero(figures: Sequence[float], context: "MessageContext")
 
 
 def describe_left_out(left_out: tuple[int, int]) -> str:
-    """Return a sentence about the runs that did not pass, now and in the baseline; "" if there are none."""
+    """Return a sentence about runs that are not compared because they did not pass; "" if there are none.
+
+    `left_out` is the number of these runs now, and in the baseline.
+    """
     now, then = left_out
     if not (now or then):
         return ""
@@ -74,7 +77,15 @@ def describe_unknown_figures(cases: int) -> str:
 def describe_percentile(
     found: ThresholdEstimate | None, runs: int, needed: int, limit: float, alpha: float
 ) -> str:
-    """Return the sentence about the 95th percentile; `found` is None if there are too few runs."""
+    """Return the sentence about the 95th percentile.
+
+    Args:
+        found: The comparison with the limit; None: there are too few runs.
+        runs: Number of runs with a figure.
+        needed: Fewest runs that bound the percentile.
+        limit: Largest allowed figure.
+        alpha: Chance that a bound of the percentile is wrong.
+    """
     if found is None:
         return (
             f"p95 is not applicable: {needed} runs with a figure are needed to bound it, not {runs}. "

@@ -59,14 +59,14 @@ class BudgetFigures:
     metric: str
     limits: BudgetLimits
     rows: Mapping[str, CaseFigures]
-    """By eval set and case, as in the tables of scores."""
+    """Figures by key of the case's row (`build_row_name`), as in the tables of scores."""
     shares: LogShares
     measured: tuple[float, ...]
     """Figures of all answered runs that are no follow-up, passed or not."""
     left_out: tuple[int, int]
     """Runs with a figure that are not compared because they did not pass: now, and in the baseline."""
     unknown: int
-    """Number of cases with a figure in the baseline and with runs that passed now, all without a figure."""
+    """Number of cases with a figure in the baseline, and with runs now that passed but have no figure."""
 
     def list_costs_from_zero(self) -> list[float]:
         """Return the mean cost of each case that cost 0 in every stored run and more in every run now.
@@ -86,7 +86,7 @@ class BudgetFigures:
     def build_table(self, policy: "StatisticalPolicy") -> GatingMetric:
         """Build the table with which the increase is tested; without `max_increase` nothing is tested.
 
-        `gate.max_regression` limits drops of scores and does not count here, even if it is 1.
+        `gate.max_regression` does not count here: it limits drops of scores.
         """
         most = self.limits.max_increase
         max_drop = None if most is None else self.shares.to_drop(most)
@@ -96,7 +96,7 @@ class BudgetFigures:
 def collect_budget_figures(
     cases: Sequence[CaseResult], baseline: Baseline | None, policy: "StatisticalPolicy"
 ) -> dict[str, BudgetFigures]:
-    """Return the figures of every budget, by the key of its table, over all lines of the report."""
+    """Return the figures of every budget, over all of its lines in the report, by name of the score table."""
     from evalgate.gating.score_tables import build_pool_name, build_row_name
 
     before = baseline.index_cases() if baseline else {}
@@ -174,7 +174,7 @@ def _find_score(run: RunResult, name: str) -> Score:
 
 
 def has_passed_others(run: RunResult) -> bool:
-    """Return True if a run was answered and no gating metric but a budget failed or broke."""
+    """Return True if a run was answered and none of its gating metrics, budgets aside, failed or errored."""
     return run.outcome == "answered" and all(
         each.name.startswith("budget/") or each.gating_status not in {"failed", "errored"}
         for each in run.metrics
@@ -207,11 +207,12 @@ def compare_budgets(
     """Return the summaries and the cases, with the comparison of the budgets.
 
     Args:
-        metrics: the summaries of `cases`, in their order.
-        cases: all of them.
-        baseline: None if there is none.
+        metrics: the summaries of `cases`, in the order of `summarize_metrics`.
+        cases: all cases of the run.
+        baseline: the stored runs; None if there is no baseline.
         policy: settings of the statistics.
-        decision: decision on all gating metrics; budgets that do not gate are compared separately.
+        decision: decision on all gating metrics; budgets that do not gate are compared separately. None:
+            every budget is compared separately.
         context: words and settings of the sentences.
     """
     if not any(each.range.lower_is_better for each in metrics):
@@ -259,9 +260,10 @@ def _compare_means(
     growth: MetricDecision | None,
     parameters: Parameters,
 ) -> MetricSummary:
-    """Return the summary with the means of baseline and run, over its cases with figures on both sides.
+    """Return the summary with its mean in the baseline and the delta, over cases with figures on both sides.
 
-    `line`: rows of the summary's cases; only some rows of `figures` if limits differ between cases.
+    `line` holds the keys of the summary's rows. These are only some rows of `figures` if limits differ
+    between cases.
     """
     rounds = growth.rounds if growth else None
     pairs = []

@@ -1,7 +1,7 @@
 """Compare a run with its baseline, matched by eval set and case id.
 
-A case with other expectations than in the baseline is `changed`, not better or worse: its scores answer
-another question.
+A case with other expectations than in the baseline is `changed`. It is neither better nor worse, because its
+scores cannot be compared.
 """
 
 from collections import Counter
@@ -98,7 +98,7 @@ def _list_usage_figures(run: BaselineRun | RunResult) -> Iterator[float]:
 
 
 _LUCK = 0.05
-"""Chance of so many passes by luck, below which a flaky case is newly passing."""
+"""Largest chance of so many passes by luck at which a flaky case is newly passing."""
 
 
 def compare_with_baseline(
@@ -316,8 +316,9 @@ def _kind_of_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | No
     """Return the change of a case that has both passed and failed stored runs.
 
     Such a case cannot be classified by its mean: if it passed 6 of 10 stored runs and fails once, it is
-    neither newly failing nor unchanged. It is newly failing if the statistics say that it broke, or that no
-    stored run failed in this way. It is newly passing if so many passes are hardly ever luck.
+    neither newly failing nor unchanged. It is `newly_failing` if the statistics say that it broke, or that no
+    stored run failed in this way; any other failing case is `flaky`, or None if its runs say nothing about
+    the agent. A case that passes is `newly_passing` if so many passes are hardly ever luck, else None.
     """
     if _is_failure(case.status):
         broke = any(each.standing is not None and each.standing.status == "broken" for each in case.metrics)

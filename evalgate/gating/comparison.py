@@ -83,7 +83,7 @@ def flag_regressions(metrics: Sequence[MetricSummary], policy: GateConfig) -> tu
 
 
 def find_drop(metric: MetricSummary, policy: GateConfig) -> float | None:
-    """Return the drop of the mean if it is a regression, else None."""
+    """Return the drop of the mean in the metric's own range, or None if the drop is no regression."""
     limit = compute_drop_limit(metric, policy)
     if metric.delta is None or -metric.delta < max(limit - _EPSILON, _EPSILON):
         return None

@@ -35,7 +35,7 @@ _VERDICTS: Mapping[ControlAnswer | None, MetricVerdict] = {
     "drifted": "pass",
     "recovered": "pass",
 }
-"""Verdict by answer; None: there is none, so the comparison with the baseline stands."""
+"""Verdict by answer. None: the control runs give no answer, so the comparison with the baseline stands."""
 
 _DRIFT = "provider or backend drift, not your change. Refresh the baseline."
 _DRIFT_OR_CHANGE = (

@@ -80,8 +80,9 @@ class ControlSuspects:
     broken: frozenset[CaseKey]
     """Cases that close the gate by themselves, or have too few runs to tell whether they do."""
     averages: Mapping[str, Mapping[CaseKey, float]]
-    """For each metric with an average to explain: table name to the drop of every compared case, as a share
-    of the metric's range."""
+    """Name of the score table of each metric with an average to explain, to the drops of all compared cases.
+
+    Drops are shares of the metric's range."""
     baseline: Baseline
     policy: StatisticalPolicy
 
@@ -200,7 +201,7 @@ def _list_broken_metrics(case: CaseResult) -> list[CaseMetric]:
 
 
 class SuspectOutcomes:
-    """The ways of failing that made one case a suspect, and the runs that failed so."""
+    """The ways of failing that made one case a suspect, and the runs that failed in these ways."""
 
     def __init__(self, case: CaseResult, baseline: Baseline, policy: StatisticalPolicy) -> None:
         self._case = case

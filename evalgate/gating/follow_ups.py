@@ -63,7 +63,10 @@ class FailureClassifier:
         self._most = most
 
     def plan_follow_ups(self, cases: Sequence[CaseResult]) -> Mapping[int, tuple[int, ...]]:
-        """Return the next run number of every open case that may be run again, by the index of the case."""
+        """Return the number of the next run of every open case that may be run again.
+
+        Keys are indexes in `cases`, values tuples of one run number.
+        """
         found = {}
         flaky: _FlakyEstimate | None = None
         for at, case in enumerate(cases):
@@ -155,12 +158,12 @@ class _FlakyEstimate:
     """Estimated numbers of flaky cases, and of flaky ways to fail."""
 
     cases: float
-    """Flaky cases; used for a case that never failed."""
+    """Number of flaky cases; a case without a failed stored run is judged by this number."""
     ways: float
-    """Flaky pairs of a case and a way to fail (a metric, or a crash), among cases that failed before; used
-    for such cases.
+    """Number of flaky pairs of a case with failed stored runs and a way to fail (a metric, or a crash).
 
-    With four metrics, a case that hardly ever passes may have missed only three of them in its stored runs.
+    A new way to fail of a case with failed stored runs is judged by this number: a case that hardly ever
+    passes may by luck have missed only three of its four metrics in its stored runs.
     """
 
 
@@ -183,7 +186,7 @@ class _StoredRuns:
 
     @property
     def never_missed(self) -> frozenset[str]:
-        """Return the known metrics with a threshold that every stored run met."""
+        """Return the known metrics with a threshold that no stored run missed, also by lack of a score."""
         return self.known.difference(*(missed for _, missed in self.runs))
 
     @property

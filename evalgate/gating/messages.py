@@ -91,7 +91,7 @@ def describe_metric(metric: MetricDecision, context: MessageContext) -> tuple[st
 
 
 def describe_suspects(metric: MetricDecision, context: MessageContext) -> tuple[str, ...]:
-    """Return a sentence about the cases that look worse and do not gate; empty if there are none."""
+    """Return one sentence about the cases that look worse and do not gate, or () if there are none."""
     names = metric.list_cases("suspect")
     if not names:
         return ()
@@ -266,7 +266,7 @@ def suggest_more_runs(metric: MetricDecision, context: MessageContext) -> str:
     """Return sentences on whether an inconclusive metric closes the gate, and on how to get a clear answer.
 
     More runs now are no use if the baseline has fewer runs than were made: noise comes from both sides.
-    Raising `max_runs` helps only if all of these runs were made.
+    Raising `max_runs` helps only if `max_runs` runs were made.
     """
     effect = "Blocking, as on_inconclusive: fail asks." if context.blocking else "Not blocking."
     stored = [case.baseline_runs for case in metric.cases.values() if case.baseline_runs]
@@ -319,10 +319,10 @@ def _format_points(amount: float) -> str:
 
 
 def _format_near_limit(value: float, limit: float, digits: int, limit_text: str) -> str:
-    """Return `about <value>`, or `just under <limit>` or `just over <limit>` if it would read as the limit.
+    """Return `about <value>`, or `just under <limit>` or `just over <limit>`.
 
-    Digits are added, up to those of the limit, to tell the value from the limit. A value that equals the
-    limit is `about` it.
+    The value gets `digits` decimals, or as many more as tell it from the limit, but no more than the limit
+    has. If it still reads as the limit without being equal, the words are `just under` or `just over`.
     """
     digits = _count_digits(value, digits)
     most = max(digits, len(f"{limit:g}".partition(".")[2]))
@@ -378,7 +378,7 @@ def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[st
 
 
 def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
-    """Return True if some case could be called broken, or if no case's mean allows a fall by `case_drop`."""
+    """Return True if the exact test can call a case broken, or if no stored mean reaches `case_drop`."""
     high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= parameters.case_drop]
     return not high or any(case.need is not None for case in high)
 

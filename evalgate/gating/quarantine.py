@@ -96,7 +96,7 @@ def apply_quarantine(
         is_part: only some cases were selected, so an entry may name others.
 
     Raises:
-        InvalidInputError: the file is wrong; an entry names a protected case, or none (unless `is_part`).
+        InvalidInputError: the file is wrong; or an entry names a protected case, or no case if not `is_part`.
     """
     keys = {
         (each.eval_set_id, case.eval_id): (each, case.eval_id) for each in eval_sets for case in each.cases

@@ -32,15 +32,16 @@ class StatisticalPolicy:
 
     parameters: Parameters = field(default_factory=Parameters)
     max_drop: float | None = 0.05
-    """None: no metric is compared with a baseline."""
+    """Smallest drop of an average that is too much, 0 to 1; None: no metric is compared with a baseline."""
     require: Require = "guard"
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
     """Metric name to its own rules."""
     budgets: Mapping[str, BudgetLimits] = field(default_factory=dict)
     """Metric name to the limits of its figures, also of budgets that are only reported."""
     case_runs: int = 0
-    """Most runs of a case that fails as no stored run did. 1: the case cannot be run again. 0: no follow-ups,
-    every failing case counts (`max_failed_cases`)."""
+    """Most runs of a case that never passes, and fails as no stored run did; a case that passes once may get
+    twice as many. 1: no case can be run again. 0: no follow-ups, every failing case counts
+    (`max_failed_cases`)."""
 
     @property
     def is_auto(self) -> bool:
@@ -129,7 +130,10 @@ def build_score_tables(
 def _pool_tables(
     name: str, lines: Mapping[MetricKey, GatingMetric], cases: Sequence[CaseResult]
 ) -> Iterator[tuple[str, GatingMetric]]:
-    """Yield (name, table) for the whole metric, rows in the order of cases, and for each of several lines."""
+    """Yield (name, table) for the whole metric and, if it has several lines in the report, for each line.
+
+    The rows of the first table have the order of `cases`.
+    """
     if len(lines) == 1:
         yield name, next(iter(lines.values()))
         return
@@ -171,7 +175,7 @@ def is_line_table(name: str) -> bool:
 def describe_out_of_range_scores(
     cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
 ) -> Iterator[str]:
-    """Yield a sentence for every metric without a table because of a score out of range, with the score."""
+    """Yield a sentence with the score for every metric that has no table because a score is out of range."""
     before = baseline.index_cases() if baseline else {}
     keep = policy.parameters.baseline_keep
     quote = build_case_quote(case.key for case in cases)
@@ -265,7 +269,7 @@ def build_statistical_policy(
     """Translate the settings into those of the statistics.
 
     `repeatable`: another run of a case may end otherwise; False if a recording is replayed instead of the
-    agent. `shares_with_anchor`: `gate.anchor` gets half of the share of `alpha` that the averages have.
+    agent. `shares_with_anchor`: the averages leave half of their share of `alpha` to `gate.anchor`.
     """
     fine = gate.statistics
     is_literal = gate.max_failed_cases is not None

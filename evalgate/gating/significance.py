@@ -95,11 +95,11 @@ def apply_decision(
 def find_excesses(
     tables: ScoreTables, decision: Decision, parameters: Parameters
 ) -> Iterator[tuple[str, float]]:
-    """Yield (table, amount) for each average that stopped the rounds and is too high by that amount.
+    """Yield (table, amount) for each average that is too high because AUTO stopped when it looked good.
 
-    Amounts are shares of the metric's range. Nothing is yielded if an average failed, because the rounds
-    stopped for that. Averages that are better by more than luck, or of the last possible round, are left
-    out: they did not stop the rounds.
+    The amount is the expected excess, as a share of the metric's range. Nothing is yielded if an average
+    failed, because AUTO stopped for that reason. Averages of the last possible round are left out, as are
+    averages that are better than the baseline by more than luck.
     """
     if any(
         part.kind == "average" and part.verdict == "fail"
@@ -127,7 +127,7 @@ def _has_stopped_early(found: MetricDecision, parameters: Parameters) -> bool:
 
 
 def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
-    """Return the expected change of the average of some cases if the average of all changes by 1."""
+    """Return the expected change of the average of `part` if the average of `whole` changes by 1."""
     total = math.fsum(pair.weight for pair in whole)
     variance = math.fsum((pair.weight / total) ** 2 * compute_pooled_variance(pair) for pair in whole)
     own = math.fsum(weight for _, weight in part.measured.values())
@@ -181,11 +181,12 @@ def annotate_results(
     """Return summaries and cases, each with its comparison with the baseline.
 
     Args:
-        metrics: the summaries of `cases`, in their order.
-        cases: all of them.
-        decision: on every metric, and on the minima of lines.
+        metrics: the summaries of `cases`, in the order of `summarize_metrics`.
+        cases: all cases of the run.
+        decision: decision on every metric; for a metric with several lines in the report, also on the
+            minima of each line.
         context: words and settings of the sentences.
-        changes: change of the average of each line, for metrics with several lines.
+        changes: table name to the change of the line's average, for metrics with several lines.
     """
     summaries, described = [], set[str]()
     for key, summary in zip(group_by_metric(cases), metrics, strict=True):
@@ -246,11 +247,11 @@ def _add_sentences(
     """Return the summary of one of several lines with its sentences.
 
     Args:
-        summary: of the line.
-        line: as `_combine_line_decision` returns it.
+        summary: summary of the line.
+        line: the line's decision, as `_combine_line_decision` returns it.
         own: the decision on the line's minima.
-        shares: the decision on the whole metric, if its sentences belong to this line.
-        context: that of the line.
+        shares: the decision on the whole metric; None if another line has its sentences.
+        context: context of the line.
     """
     if summary.judgement is None:
         return summary

@@ -18,7 +18,7 @@ class VariantFigures:
 
     name: str
     values: Mapping[str, str]
-    """Values by name, such as `env.MODEL`."""
+    """Name of each varied setting, such as `env.MODEL`, to its value in this variant."""
     results: str
     """Path of its `results.json`, relative to the matrix."""
     runs: int
@@ -68,9 +68,9 @@ class VariantMatrix:
     variants: tuple[VariantFigures, ...]
     """The first is the reference."""
     comparisons: tuple[VariantComparison, ...]
-    """Of the other variants with the reference, in their order."""
+    """Comparison of each other variant with the reference, in the order of `variants`."""
     cases: tuple[VariantCase, ...]
-    """Those with the largest spread first, then in file order."""
+    """All cases, those with the largest spread first; cases with equal spread are in file order."""
     winner: str = ""
     """Name of the variant to take, by the rules of docs/matrix.md; "" if none is shown to be preferable."""
     shortfall: str = ""

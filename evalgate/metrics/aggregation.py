@@ -153,10 +153,11 @@ def compute_threshold_margin(
     """Return how far a mean is from its threshold, and the fewest runs that could move the mean across.
 
     If the mean is below the threshold, these runs are assumed to have the best score instead of their own,
-    otherwise the worst. `members` are the cases of the mean, also those without a score.
+    otherwise the worst. The margin has no number of runs if not even all runs could move the mean across.
+    `score` is the mean, and `members` are its cases, also those without a score.
 
-    Return None if `score`, the mean, is None. Return None also if the score of any run is outside
-    `score_range`, where one run can make any difference.
+    Return None if `score` is None, or if the score of a run is outside `score_range`: then one run can make
+    any difference.
     """
     # Arrays: there may be hundreds of thousands of scores, next to a record that fills the memory.
     weights, counts, scores = array("d"), array("Q"), array("d")
@@ -220,7 +221,10 @@ def _compute_self_agreement(name: str, cases: Sequence[CaseResult]) -> float | N
 
 
 def compute_totals(cases: Sequence[CaseResult]) -> Totals:
-    """Return the counts of cases by status, and the usage of agent and simulated users in all runs."""
+    """Return the counts of cases by status, and the usage of agent and simulated users in all runs.
+
+    Usage of earlier attempts at a run is included.
+    """
     runs = [run for case in cases for run in case.runs]
     usage = Usage()
     for run in runs:

@@ -51,7 +51,7 @@ class Budget:
         return {}
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the figure, 0 or more; not applicable if unknown, as latency is with mocked tools."""
+        """Return the figure, 0 or more; `NotApplicable` if unknown, such as the latency with mocked tools."""
         if self._measure is _measure_latency and (case.tool_mocks or case.tool_recording is not None):
             return NotApplicable("tools were mocked, so the run has no latency")
         found = self._measure(run, self._context)

@@ -20,7 +20,9 @@ from evalgate.system.committed_files import CodeFiles, FolderFiles
 _DIGITS = 16
 _MOST_OF_FILE = 8 * 1024 * 1024
 _MOST_OF_FOLDER = 32 * 1024 * 1024
-"""Limits, in bytes, of the files next to the module that are copied. Imported files are always copied."""
+"""Most bytes of all files below the module's folder that are copied; `_MOST_OF_FILE` limits each of them.
+
+Imported files are always copied."""
 
 
 def write_metric_code(code: MetricCode, folder: Path) -> str:

@@ -176,7 +176,7 @@ def _trim_ending(word: str) -> str:
 
 
 Profile: TypeAlias = Literal["adk>=2.6", "adk<=2.5"]
-"""Release of Google ADK with the tokenizer. The older one finds only words of a–z and 0–9."""
+"""Releases of Google ADK, by their tokenizer: in `adk<=2.5` it finds only words of a–z and 0–9."""
 
 
 class StemCounts(NamedTuple):

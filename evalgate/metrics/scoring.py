@@ -59,7 +59,7 @@ def estimate_reliability(wanted: ReliabilityRule, *, passed: int, runs: int) -> 
 
 
 def validate_result(result: object) -> MetricResult:
-    """Return `result`, or a failure if it is no metric's result or has a score that is not finite."""
+    """Return `result`, or a failure if it is no `MetricResult` or has a score that is no finite number."""
     if not isinstance(result, MetricScore):
         if isinstance(result, (NotApplicable, MetricFailure)):
             return result
@@ -149,9 +149,9 @@ async def _score_nearest_way(
 ) -> tuple[EvalCase, list[tuple[BoundMetric, MetricResult]]]:
     """Score a run against each right way of its case; return the nearest way as a case, and its scores.
 
-    All metrics judge the same way: calls of one way and the response of another are not right. The nearest
-    way has the most passing metrics, then the highest sum of scores. Judges that compare with no expectation
-    are asked only once.
+    One way is chosen for all metrics: calls of one way with the response of another are not right. The
+    nearest way has the most passing metrics, and among equals the highest sum of scores. Judges that need
+    no expected reply are asked only once.
     """
     found: list[tuple[BoundMetric, MetricResult]] = []
     nearest, best = case, (-1, 0.0)

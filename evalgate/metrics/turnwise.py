@@ -69,9 +69,9 @@ async def compute_turn_mean(
 ) -> MetricResult:
     """Return the mean of `judge` over all turns; a turn that is missing, or not expected, scores 0.0.
 
-    Not applicable to a case without written turns. The score that `judge` returns must not be None. `judge`
-    runs in a thread for large texts, so that other cases go on: ROUGE-1 takes a second for 1 MB of rare
-    words.
+    Return `NotApplicable` for a case without written turns. The score that `judge` returns must not be None.
+    `judge` runs in a thread for large texts, so that other cases go on: ROUGE-1 takes a second for 1 MB of
+    rare words.
     """
     if not case.turns:
         return NotApplicable("the case has no written turns to compare with")

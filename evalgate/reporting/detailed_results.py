@@ -29,7 +29,7 @@ HEADER = (
 def list_detailed_results(record: Record) -> Iterator[str]:
     """Yield the lines about each eval set: its counts, its cases, and tables of failed or errored metrics.
 
-    Each row of a table is an invocation: one turn of one run. A CI runner takes no line for a command.
+    Each row of a table is an invocation: one turn of one run. Commands for a CI runner are disabled.
     """
     sets: dict[str, list[CaseResult]] = {}
     for case in record.cases:
@@ -59,7 +59,7 @@ def _list_case(case: CaseResult) -> Iterator[str]:
 
 
 def _build_row(turn: TurnResult, metric: CaseMetric) -> tuple[str, ...]:
-    """Return the row of an invocation; the score is "" if the metric has no score of its turn."""
+    """Return the row of an invocation; the score is "" if the metric has no score for this turn."""
     found = next((each for each in turn.metrics if each.name == metric.name), None)
     score = None if found is None else found.score
     return (

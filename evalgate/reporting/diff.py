@@ -72,8 +72,9 @@ def get_baseline_reply(finding: Finding, number: int) -> Reply | None:
 def find_differences(turn: TurnResult, before: Reply | None, limits: DiffLimits) -> Iterator[Difference]:
     """Yield the differences in tool calls and in the response, at most one of each.
 
-    Each is compared with the baseline's reply `before`. If `before` is None or does not differ, it is
-    compared with the expected reply. A turn without an answer has no differences.
+    The tool calls are compared with those of the baseline's reply `before`. If `before` is None or has the
+    same calls, they are compared with the expected calls. The same is done for the response. A turn without
+    an answer has no differences.
     """
     if turn.actual is None:
         return

@@ -30,7 +30,7 @@ from evalgate.core.types import (
 
 _LEAST_SHARE = 0.2
 _LEAST_SECONDS = 0.1
-"""The smallest changes in time, tokens and cost that are shown. Smaller ones are noise."""
+"""The smallest changes that are shown: a share of time, tokens or cost, and seconds. Less is noise."""
 
 _MOST_REASONS = 10
 """The most reasons of a verdict that reports show in full."""
@@ -44,7 +44,7 @@ class Finding:
     is_new: bool = False
     """True if the comparison with the baseline says that the case is newly failing."""
     baseline_replies: tuple[Reply | None, ...] = ()
-    """The agent's replies in the baseline, turn by turn, if they are known."""
+    """The agent's replies in the baseline, turn by turn; () if they are not known."""
 
     @property
     def name(self) -> str:
@@ -60,9 +60,9 @@ class Finding:
 
     @property
     def turn(self) -> tuple[int, TurnResult] | None:
-        """Return number (1-based) and result of the turn to look at in `run`.
+        """Return number (1-based) and result of the turn to look at in `run`; None if there is none.
 
-        It is the only turn, or the first of several turns that went wrong; None if there is no such turn.
+        The turn is the only turn, or the first that lacks a reply or an expectation, or failed a metric.
         """
         run = self.run
         if run is None or len(run.turns) <= 1:
@@ -253,7 +253,7 @@ def format_run_counts(record: Record) -> str:
 
 
 def format_threshold(threshold: float, score_range: Range = UNIT_RANGE) -> str:
-    """Return a threshold with two decimals, or all if it has more; a budget's in its range's own format."""
+    """Return a threshold with two decimals or more, and the limit of a budget in the format of its range."""
     if score_range.lower_is_better:
         return score_range.format(threshold)
     text = f"{threshold:.2f}"
@@ -385,10 +385,10 @@ def format_total_cost(record: Record) -> str:
 
 
 def describe_run_costs(comparison: Comparison) -> str:
-    """Return `a run takes 1.2 s (+0.4 s), 350 tokens (−12)`, compared with the baseline.
+    """Return `a run takes 1.20 s (+0.40 s), 350 tokens (−112), on average over 12 cases`.
 
-    Only a figure that changed by a fifth or more is named, and the time only if it changed by 0.1 seconds
-    or more. Return "" if there is no such figure.
+    The changes are those since the baseline. Only a figure that changed by a fifth or more is named, and the
+    time only if it changed by 0.1 seconds or more. Return "" if there is no such figure.
     """
     then, now = comparison.then, comparison.now
     if then is None or now is None:

@@ -1,8 +1,8 @@
 """Render `junit.xml`, for the test tab of every CI system.
 
 There is one `testsuite` for each eval set and one `testcase` for each case. A last suite `evalgate` has a
-single test `gate` with the verdict. It is a failure or an error exactly if the gate is not open; a failing
-case is a failure also if the gate is open.
+single test `gate` with the verdict: a failure or an error exactly if the gate is not open. A failing case is
+a failure also if the gate is open, but skipped if it is quarantined or observed.
 
 The package junit-xml builds the XML elements. This module corrects the faults of that package: characters
 that XML forbids, an attribute `disabled` that the strict schema forbids, and times with six decimals
@@ -192,7 +192,7 @@ def _build_tests(
 
 
 def _list_labels(record: Record) -> dict[CaseKey, str]:
-    """Return the first divergence of each failing case, which is the type of its failure."""
+    """Return the first divergence of each failing case, as the type of a failure in JUnit."""
     from evalgate.gating.failure_groups import list_failure_groups
 
     return {

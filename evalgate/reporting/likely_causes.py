@@ -26,7 +26,7 @@ _KEYS = {
     "openai": ("OPENAI_API_KEY",),
     "openrouter": ("OPENROUTER_API_KEY",),
 }
-"""Environment variables that a package reads, by a word in its traceback. Not every error names them."""
+"""Word in a package's traceback to the environment variables that the package reads."""
 
 
 def describe_missing_variables(

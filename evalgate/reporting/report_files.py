@@ -93,8 +93,8 @@ PREVIOUS_RECORD = f"results.json{PREVIOUS_SUFFIX}"
 def keep_previous_record(out: AnchoredFolder) -> None:
     """Rename the record of the last run to `results.json.previous`, replacing an older file of that name.
 
-    So no reader takes it for the record of the new run, and a failure of the new run does not lose it. An
-    error of the file system is ignored.
+    So no reader takes the old record for that of the new run, and the old record survives if the new run
+    fails. An error of the file system is ignored.
     """
     # By descriptor: an agent may have replaced the folder by a link to another one.
     with contextlib.suppress(OSError), out.open_folder() as folder:
@@ -104,8 +104,8 @@ def keep_previous_record(out: AnchoredFolder) -> None:
 def remove_reports(out: AnchoredFolder, names: Iterable[str], *, but: Collection[Path] = ()) -> None:
     """Remove earlier reports from the folder `out`, so that none is taken for a report of this run.
 
-    `names` are the names of their files. Unchanged are all other files, those in `but` (resolved paths), and
-    files that cannot be removed.
+    `names` are the names of the files to remove. Files in `but` (resolved paths) stay, and so do files that
+    cannot be removed.
     """
     with contextlib.suppress(OSError), out.open_folder() as folder:
         for name in names:

@@ -89,7 +89,7 @@ def build_accept_command(record: Record, case: CaseResult) -> str:
 def resolve_record_path(record: Record) -> str:
     """Return the path of the run's record, relative to the folder in which the commands are run.
 
-    The commands write to a folder within the report folder, so the record is in the parent of `--out`.
+    `--out` in the options of a record is a folder within the report folder, so its parent has the record.
     """
     return _resolve_record_path(record.options)
 

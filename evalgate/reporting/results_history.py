@@ -1,4 +1,4 @@
-"""The results of earlier runs, kept in a folder next to the reports of the newest one."""
+"""The results of earlier runs, kept in the folder `.evalgate/history` of the project."""
 
 import contextlib
 import errno
@@ -124,7 +124,10 @@ def _remove_oldest(results: int, most: int) -> None:
 
 
 def _remove_leftovers(results: int) -> None:
-    """Remove old incomplete copies that a killed run left; another run may be writing the newer copies."""
+    """Remove incomplete copies older than an hour from the folder with the descriptor `results`.
+
+    A killed run left them. Another run may be writing newer copies.
+    """
     for name in filter(_LEFTOVER.fullmatch, os.listdir(results)):
         with contextlib.suppress(OSError):
             if time.time() - os.stat(name, dir_fd=results, follow_symlinks=False).st_mtime > _LEFTOVER_AGE_S:
@@ -132,7 +135,10 @@ def _remove_leftovers(results: int) -> None:
 
 
 def _measure_kept(results: int, name: str) -> int | None:
-    """Return the size in bytes of a result that evalgate kept; None for any other file with such a name."""
+    """Return the size in bytes of a kept result; None for any other file with such a name.
+
+    `results` is the descriptor of the history's folder.
+    """
     try:
         with _open_regular(results, name) as file:
             head = _HEAD.match(file.read(_HEAD_BYTES))
@@ -196,8 +202,8 @@ def read_result(kept: KeptResult) -> Record:
 def find_pair(folder: Path, before: str | None, after: str | None) -> tuple[KeptResult, KeptResult]:
     """Return two results to compare, by default the newest two.
 
-    Two named results are returned in the order of the names. If only one is named, it is paired with the
-    newest other result. In such a pair, and in the newest two, the older result comes first.
+    If both are named, return (`before`, `after`), also if `before` is newer. If only one is named, pair it
+    with the newest other result. In this case and by default, the older result comes first.
 
     Raises:
         InvalidInputError: a name means no result or several, both names mean the same result, there are
@@ -221,6 +227,8 @@ def find_pair(folder: Path, before: str | None, after: str | None) -> tuple[Kept
 
 def find_result(folder: Path, which: str) -> KeptResult:
     """Return the result that `which` names: its id, the start of its id, or a number, 1 for the newest.
+
+    One to three digits are a number.
 
     Raises:
         InvalidInputError: there is no such result, there are several, or the history cannot be read.

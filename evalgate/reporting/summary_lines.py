@@ -200,7 +200,7 @@ def build_metric_line(metric: MetricSummary) -> MetricLine:
 
 
 def _format_metric_score(metric: MetricSummary) -> str:
-    """Return the score with enough digits to differ from its threshold, and from a changed baseline."""
+    """Return the score with enough digits to differ from the thresholds and from another baseline score."""
     others = [metric.minimum, metric.threshold, *([metric.baseline] if metric.delta else [])]
     return max((metric.range.format(metric.score, beside=other) for other in others), key=len)
 
@@ -358,7 +358,7 @@ _QUARANTINED = "quarantined "
 
 
 def explain_exemption(case: CaseResult) -> str:
-    """Return the reason why a case does not gate, as `quarantined until …`; "" if it gates."""
+    """Return the reason why a case does not gate, such as `quarantined until …`; "" if it gates."""
     if about := case.quarantine:
         return f"{_QUARANTINED}until {about.expires}, {about.owner}: {about.reason}"
     if not case.observed:

@@ -75,7 +75,7 @@ class LiveProgress:
     _drawn_at: float = field(default=float("-inf"), init=False)
     _step: int = field(default=0, init=False)
     _last_failure: tuple[str, RunResult | None] = field(default=("", None), init=False)
-    """The name and the result of the newest case-run that failed. It is redacted only if it is shown."""
+    """The name and the result of the newest case-run that failed. The name is redacted when it is shown."""
 
     def on_runs_planned(self, runs: int) -> None:
         """Add to the total the number of case-runs that are about to start."""
@@ -342,7 +342,10 @@ def _describe_verdict(verdict: Verdict) -> tuple[str, _Color]:
 
 
 def _list_commands(record: Record, group: FindingGroup) -> Iterator[tuple[str, str]]:
-    """Yield (words, command) to run a group's first case, and all its cases, if a log can show them."""
+    """Yield (words, command) for the commands that run a group's first case and all its cases.
+
+    Commands with characters that a log cannot show are left out.
+    """
     from evalgate.reporting.repro_command import (  # only needed if a case fails
         build_group_command,
         build_repro_command,

@@ -22,13 +22,13 @@ class GraphNode:
     kind: Literal["agent", "tool"]
     name: str
     depth: int
-    """Number of agents above the node in its first call."""
+    """Number of agents above the node: its first caller, the first caller of this agent, and so on."""
     calls: int
-    """0 for a tool that was offered to a model and not called."""
+    """Number of calls: 0 for a tool that a model was only offered, and for an agent without a span."""
     seconds: float
     errors: int
     order: int
-    """Place in the order of first calls, 1-based; 0 if it was not called."""
+    """Place in the order of first calls, 1-based; 0 if `calls` is 0."""
 
 
 @frozen
@@ -36,11 +36,11 @@ class GraphEdge:
     """The calls of one node by another node."""
 
     caller: int
-    """Index of a node."""
+    """Index in `TraceGraph.nodes`."""
     callee: int
-    """Index of a node."""
+    """Index in `TraceGraph.nodes`."""
     calls: int
-    """0 if the callee was offered and not called."""
+    """Number of calls; 0 if the callee was offered to the caller and not called."""
 
 
 @frozen
@@ -90,9 +90,9 @@ def build_trace_graph(
 ) -> TraceGraph:
     """Return the graph of a trace.
 
-    `parents` are the indices of the spans' parents, without circles, and `seconds` their durations. A tool
-    is called by the author of its span, else by the agent around it. Tools in the requests to the models
-    that were not called are nodes as well.
+    `parents` has the index of each span's parent, without circles, and `seconds` each span's duration. The
+    caller of a tool is the author of the tool's span, else the agent around the span. Tools that a request to
+    a model offers are nodes, too, also if they were not called.
     """
     builder = _Builder()
     agents = _find_agents(spans, parents)

@@ -51,7 +51,7 @@ class TraceRow:
 
 @frozen
 class TraceTotals:
-    """The time of a run by kind of step. Each moment counts once: for a model, else a tool, else neither."""
+    """The time of a run by kind of step. Each moment counts once: as model, else tool, else other time."""
 
     model_s: float
     model_calls: int
@@ -81,7 +81,7 @@ class TraceView:
     left_out: int
     """The number of steps that are not among the rows."""
     duration_s: float
-    """End of the last step, in seconds since the run began."""
+    """Latest end of a step, in seconds since the run began."""
     totals: TraceTotals
     graph: TraceGraph
 

@@ -14,11 +14,14 @@ VERSION = 1
 _MOST_NAMED = 20
 _LONGEST_LINE = 300
 _LONGEST_TEXT = 2_800
-"""Slack refuses a section of more than 3000 characters."""
+"""Most characters of a section for Slack, which refuses more than 3,000."""
 
 
 def build_payload(record: Record, form: WebhookFormat, *, commit: str, branch: str, url: str) -> JsonObject:
-    """Return the body for a record; `url` is the page of the CI job, "" if there is none."""
+    """Return the body for a record in the format `form`.
+
+    `url` is the page of the CI job. `commit`, `branch` and `url` are "" if they are not known.
+    """
     headline = describe_verdict(record.verdict)[1]
     if form == "slack":
         return _build_slack_message(headline, list(_iter_lines(record, commit, branch)), url)

@@ -115,12 +115,13 @@ def _iter_revisions(base: BaseBranchPolicy, revision: str) -> Iterator[str]:
 def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) -> ChangeRules:
     """Return the rules, with `blind` set for suites with an opened file that changed since it was listed.
 
-    An edited file may open other files, which are not listed until the next run is stored. Files that the
-    change itself edits are left out, because they concern the suite anyway, and so are files that git does
-    not track.
+    An edited file may open other files, which are not listed until the next run is stored. Two kinds of files
+    are left out: those that the change itself edits, because they concern the suite anyway, and those that
+    git does not track.
 
     Raises:
         UnknownChangeError: git fails.
+        InvalidInputError: the baseline cannot be read.
     """
     found = plan.baseline.read() if plan.baseline and plan.agent.settings.track_files else None
     lists = found.files if found else ()
@@ -254,7 +255,10 @@ def _read_tracked_files(plan: "Plan") -> Mapping[str, frozenset[str]] | None:
 def _join_tracked_files(
     tracked: Mapping[str, frozenset[str]] | None, eval_sets: Iterable[str], *, has_globs: bool
 ) -> tuple[frozenset[str], str]:
-    """Return the opened files of eval sets, and the reason if every change concerns these sets, else ""."""
+    """Return the opened files of eval sets, and the reason why every change concerns these sets.
+
+    The reason is "" if not every change does.
+    """
     if tracked is None:
         return frozenset(), "" if has_globs else _NO_GLOBS
     names = tuple(eval_sets)
@@ -276,7 +280,7 @@ def _list_own_files(plan: "Plan", path: str) -> Iterator[str]:
 def _list_eval_sets(plan: "Plan", names: Iterable[str]) -> Mapping[str, str]:
     """Return the path in the plan of each eval set of a suite, by the path that the suite gives.
 
-    The two differ if the suite names a link, and the plan has the file that it leads to.
+    The two paths differ if the suite names a link and the plan names the link's target.
     """
     folder = plan.workspace.folder
     planned = {os.path.realpath(folder / each.eval_set.path): each.eval_set.path for each in plan.suites}

@@ -208,7 +208,9 @@ class BaseBranchPolicy:
         return os.path.relpath(self.folder / path, self.folder)
 
     def read_metric_code(self, entry: str, roots: Sequence[str]) -> MetricCode:
-        """Read the code of a custom metric and of its imports, from the base branch if that has the metric.
+        """Read the code of a custom metric and of its imports.
+
+        If the base branch's rules apply and the base branch has the metric, its version is read.
 
         `entry` is the entry point of the metric. `roots` are further folders in which Python looks for
         modules.
@@ -325,7 +327,9 @@ class BaseBranchPolicy:
         return copy
 
     def open_baseline(self, path: str, owner: tuple[int, int] | None) -> BaselineStore:
-        """Open the baseline in a file; the base branch's version is read at once, and read-only.
+        """Open the baseline in the file `path`; `owner` is the user and group id of files that are written.
+
+        If the base branch's rules apply, its version is read now, and the returned store is read-only.
 
         Raises:
             InvalidInputError: the base branch's version is no valid baseline, or cannot be found or copied,
@@ -411,7 +415,13 @@ def open_store(name: str | None, workspace: Workspace, base: BaseBranchPolicy) -
 def open_anchor(
     config: AnchorConfig | None, workspace: Workspace, base: BaseBranchPolicy
 ) -> BaselineStore | None:
-    """Open the baseline of `gate.anchor`, present or past; None if the thresholds file names none."""
+    """Open the baseline of `gate.anchor`: the present one, or a past one if its name is `SOURCE@WHEN`.
+
+    Return None if the thresholds file names none.
+
+    Raises:
+        InvalidInputError: the baseline cannot be opened, as for `open_past_baseline`.
+    """
     name = config.baseline if config else ""
     source, _, when = name.rpartition("@")
     if not when or not source or "://" in source:  # a URL may contain `@`, and has no history

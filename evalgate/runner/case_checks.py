@@ -73,7 +73,7 @@ def _find_position(checks: CaseChecks, eval_id: str, location: Location) -> tupl
 def _find_misplaced(
     eval_id: str, sections: Mapping[str, Mapping[str, object]], checks: CaseChecks, rules: Thresholds
 ) -> Iterator[Problem]:
-    """Yield a problem for each check that the thresholds file has, too, and each key that names cases."""
+    """Yield a problem for each check with a name from the thresholds file, and each key `ids` or `tags`."""
     for name, section in sections.items():
         place = ("cases", eval_id, "checks", name)
         if name in rules.config.checks:
@@ -97,8 +97,8 @@ def _bind_checks(
 ) -> list[BoundMetric]:
     """Return the metrics of all checks; equal checks of several cases are one metric.
 
-    Wrong checks are appended to `problems`. No metric is built for the new checks of a case with a wrong
-    one.
+    Wrong checks are appended to `problems`. If a case has a wrong check, its other checks get no metric,
+    unless an earlier case has an equal check.
     """
     built: dict[tuple[str, str], BoundMetric] = {}
     cases: dict[tuple[str, str], set[CaseKey]] = {}

@@ -28,11 +28,11 @@ class SavedCases:
     path: str
     format_name: str
     lost: tuple[str, ...]
-    """Data that the format cannot hold, as `case: data`."""
+    """One text for each case that was left out, and for each loss of data that the format cannot hold."""
     is_redacted: bool
     """True: a secret was replaced, so the cases differ from what was said."""
     count: int
-    """Number of cases that were written: `lost` names those that the format cannot hold."""
+    """Number of cases that were written."""
 
 
 def list_case_ids(out: str, workspace: Workspace) -> tuple[str, ...]:

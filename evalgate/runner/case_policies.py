@@ -11,7 +11,7 @@ from evalgate.core.types import CaseKey, CasePolicy, EvalSet, ScopedThreshold
 from evalgate.datasets.cases import describe_idle_names, select_cases
 
 CasePolicies: TypeAlias = Mapping[tuple[str, str], CasePolicy]
-"""(Eval set, case) to its policy; cases without tags that no rule changes are left out."""
+"""Policy by (eval set id, case id). A case has no entry if it has no tags and no rule changes it."""
 
 
 def resolve_case_policies(

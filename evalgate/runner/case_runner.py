@@ -104,7 +104,7 @@ class CaseRunner:
             create_user: Function that creates the user of a run.
             throttle: Limits of how fast and how often cases are begun.
             stop_reason: Function that prevents a retry by returning a failure. It is called before each
-                retry, except before one alone in a worker.
+                retry, except before a retry alone in a worker.
             create_trace: Function that creates the trace of a run; None: runs keep none.
         """
         self._agent = agent
@@ -148,7 +148,7 @@ class CaseRunner:
                 await self._throttle.wait_seconds(pause)
 
     async def _run_attempt(self, case: EvalCase, run: int, slot: Slot, *, alone: bool) -> _AttemptResult:
-        """Run a case once, in a slot that is taken, and tell the throttle how it ended.
+        """Run a case once, in a slot that is taken, and tell the throttle how the run ended.
 
         A case with recorded replies is not run: its replies are the result.
         """

@@ -30,7 +30,7 @@ class Candidate:
     tags: tuple[str, ...]
 
     def contains_name(self, name: str) -> bool:
-        """Return True if id, eval set or a tag contains a name of `-k`, in upper or lower case."""
+        """Return True if id, eval set or a tag contains a name of `-k`; upper and lower case are equal."""
         return any(name.lower() in word.lower() for word in (*self.key, *self.tags))
 
 
@@ -102,9 +102,12 @@ def select_candidates(
 
 
 def _select_tagged(cases: Sequence[Candidate], tags: Iterable[str]) -> Sequence[Candidate]:
-    """Return the cases with a wanted tag and without any unwanted tag, which is given behind a `!`.
+    """Return the cases with a wanted tag and without any unwanted tag. `!` precedes an unwanted tag.
 
     If no tag is wanted, all cases without an unwanted tag are returned.
+
+    Raises:
+        InvalidInputError: no case has one of the tags.
     """
     known = {tag for case in cases for tag in case.tags}
     wanted = {tag for tag in tags if not tag.startswith("!")}
@@ -134,8 +137,12 @@ def _select_matching(cases: Sequence[Candidate], keyword: str) -> Sequence[Candi
 def _select_failed(cases: Sequence[Candidate], results: str, folder: Path) -> Sequence[Candidate]:
     """Return the cases with another status than `passed` in a `results.json`.
 
-    Cases that the file does not have are left out. Without the file, the record that the last run kept
-    beside it is read.
+    Cases that the file does not have are left out. If the file is missing, the record of the run before is
+    read, which the last run kept beside it.
+
+    Raises:
+        InvalidInputError: the file cannot be read, all of its cases passed, or none of those that did not
+            pass is in `cases`.
     """
     previous = f"{results}{PREVIOUS_SUFFIX}"
     if not (folder / results).exists() and (folder / previous).exists():

@@ -153,7 +153,7 @@ class Chat:
     def __init__(
         self, agent: Agent, session: SessionInput, create_trace: "Callable[[], RunTrace] | None" = None
     ) -> None:
-        """`create_trace` creates the trace of a turn; None: turns keep none."""
+        """Begin no conversation yet. `create_trace` creates the trace of a turn; None: turns keep none."""
         self._agent = agent
         self._create_trace = create_trace
         self._start = EvalCase("chat", session=session)
@@ -313,7 +313,10 @@ _LONGEST_ID = 40
 
 
 def choose_case_id(text: str, taken: Sequence[str] = ()) -> str:
-    """Make an id from the words of a message, different from every id in `taken`."""
+    """Make an id from the first words of a message, different from every id in `taken`.
+
+    Without a word in the message, the id is `conversation`.
+    """
     words = re.findall(r"\w+", text.lower())
     name = ""
     for word in words:

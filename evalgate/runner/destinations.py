@@ -104,7 +104,7 @@ def _send_events(record: Record, target: HttpTarget, resource: Mapping[str, str]
 
 
 def _read_rejection(answer: str) -> str:
-    """Return the reason why a receiver left out events of an accepted request; "" if it took all."""
+    """Return the number of events that a receiver rejected, and its reason, as text; "" if it took all."""
     try:
         partial = json.loads(answer or "{}").get("partialSuccess") or {}
         count = int(partial.get("rejectedLogRecords") or 0)
@@ -134,16 +134,20 @@ def _build_otlp_target(otlp: str, environ: Mapping[str, str]) -> HttpTarget:
 
 
 def _read_setting(name: str, environ: Mapping[str, str]) -> str:
-    """Return the value of the variable `name` for the signal `logs` if it is set, else that of `name`.
+    """Return the value of `name` with `_OTLP_LOGS_` for `_OTLP_`; if that is not set, the value of `name`.
 
-    Return "" if neither is set.
+    Return "" if neither variable is set.
     """
     own = name.replace("_OTLP_", "_OTLP_LOGS_")
     return (environ.get(own) or environ.get(name) or "").strip()
 
 
 def _parse_pairs(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of `key=value,key=value` with percent-encoded values."""
+    """Yield the pairs of `key=value,key=value`, with the values percent-decoded.
+
+    Raises:
+        InvalidInputError: a part is no pair; the message says that it is in the variable `name`.
+    """
     for part in filter(None, map(str.strip, text.split(","))):
         key, sign, value = part.partition("=")
         if not sign or not key.strip():
@@ -166,7 +170,7 @@ def _read_ca_file(environ: Mapping[str, str]) -> str:
 
 
 def _read_resource(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the attributes of the resource, with the name `evalgate` unless a variable has another."""
+    """Return the attributes of the resource; `service.name` is `evalgate` unless a variable sets it."""
     named = dict(_parse_pairs("OTEL_RESOURCE_ATTRIBUTES", environ.get("OTEL_RESOURCE_ATTRIBUTES", "")))
     name = environ.get("OTEL_SERVICE_NAME", "").strip() or named.get("service.name") or "evalgate"
     return {**named, "service.name": name}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from evalgate.llm.judge_health import AnchorVerdict
 
 _KEPT_AT_ONCE = 64
-"""Most runs that are lost if the gate is killed at the moment in which they finish."""
+"""The most runs that finish at the same moment and are lost if the gate is killed at that moment."""
 
 
 class RunStore(Protocol):
@@ -166,7 +166,9 @@ class Evaluation:
         while_starting: Callable[[], None] = lambda: None,
         begin: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[None]:
-        """Run the agent and open the judges within the block; `while_starting` and `begin` as for `run`.
+        """Run the agent and open the judges within the block.
+
+        `while_starting` and `begin` are called as by `run`.
 
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.
@@ -190,7 +192,10 @@ class Evaluation:
     async def _make_wanted_runs(
         self, agent: Agent, strategy: RunStrategy, wanted: RunSchedule, index: int | None = None
     ) -> None:
-        """Make the wanted runs, and those that the strategy wants after them: of one case, or of all."""
+        """Make the wanted runs, then the further runs that the strategy plans.
+
+        `index`: the case that gets further runs; None: all cases.
+        """
         if wanted and not await self.is_judge_reliable():
             return
         while wanted and not self.unreachable and not self.more_wanted:
@@ -212,7 +217,7 @@ class Evaluation:
 
     @property
     def earlier_judging(self) -> RunUsage:
-        """Return the usage of judges alone before this evaluation began."""
+        """Return the usage before this evaluation began, of judges alone."""
         return RunUsage(self._scope.used.judged)
 
     async def is_judge_reliable(self) -> bool:
@@ -237,7 +242,10 @@ class Evaluation:
         return True
 
     def _plan_missing_runs(self, strategy: RunStrategy, index: int | None = None) -> RunSchedule:
-        """Return the missing first runs of one case, or of all; if none is missing, the further runs."""
+        """Return the missing first runs, or the further runs if no first run is missing.
+
+        `index`: the case to plan for; None: all cases.
+        """
         first = strategy.plan_first_runs(len(self._case_index))
         if index is not None:
             first = {index: first[index]}
@@ -323,10 +331,10 @@ class Evaluation:
             self._scope.store.add_runs(unkept)
 
     def _record_usage(self) -> None:
-        """Write the usage to the journal before the runs that caused it, because these may never end.
+        """Write the usage to the journal before the runs that caused it, because these runs may never end.
 
-        Calls in progress count with an unknown cost: if the gate is killed, the provider may still charge
-        for them. The next usage line replaces this one.
+        Model calls in progress count with an unknown cost: if the gate is killed, the provider may still
+        charge for them. The next usage line replaces this line.
         """
         if self._scope.store is not None:
             judges = self._plan.judge_resolver.judges

@@ -34,7 +34,7 @@ class JudgeAssessment:
     """Number of answers left out because as many people pass as fail them."""
     accuracy: JudgeAccuracy
     floors: Mapping[str, tuple[float, FloorDecision]]
-    """Name of a figure to its floor and the decision."""
+    """Floor (0 to 1) and decision by the name of a figure, such as `tpr`."""
 
     @property
     def missed(self) -> list[str]:
@@ -54,11 +54,11 @@ class JudgeAssessment:
 def assess_judges(
     store: LabelStore, floors: Mapping[str, float], used: Mapping[str, Sequence[str]] | None = None
 ) -> list[JudgeAssessment]:
-    """Compare judges with people.
+    """Return the agreement with people of each judge that `used` names.
 
-    By default these are the judges that each metric's newest sample was drawn for. `used` chooses the
-    judges of a run instead: fingerprints of judges by the names of the run's metrics. Judges without a
-    sample are left out. `floors` maps the name of a figure to its floor.
+    `used` maps the names of metrics to fingerprints of judges. None: for each metric, the judges that the
+    newest sample was drawn for. Judges without a sample are left out. `floors` maps the name of a figure to
+    its floor.
     """
     newest = {(each.metric, each.fingerprint): each for each in store.samples}
     if used is None:
@@ -152,7 +152,7 @@ class PeopleAgreement:
     """Answers that both labelled, at least 1."""
     agreed: int
     kappa: float | None
-    """Cohen's kappa, -1 to 1; None if both gave all answers the same one label."""
+    """Cohen's kappa, -1 to 1; None if all labels of both people are equal."""
 
 
 def compare_people(store: LabelStore) -> Iterator[PeopleAgreement]:

@@ -43,17 +43,18 @@ from evalgate.statistics.variant_comparison import (
 _FIGURES: tuple[UsageFigure, ...] = ("cost", "tokens", "duration")
 _ALL_RUNS = 1_000_000
 _LEAST_SECONDS = 0.02
-"""Mean times that differ by less are not compared: those of equal agents may differ as much."""
+"""Mean durations that differ by less are not compared: durations of equal agents may differ as much."""
 
 
 _Tables: TypeAlias = Sequence[Mapping[str, GatingMetric]]
-"""Tables by metric, for each variant: rows have the scores of the reference and of the variant."""
+"""One mapping per variant: table by metric. A row has the reference's and the variant's scores of a case."""
 
 
 def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = None) -> VariantMatrix:
-    """Compare every variant with the first.
+    """Compare every variant with the first variant.
 
-    `again` are fresh runs of the first variant and the winner, which are compared separately.
+    `again` are fresh runs of the first variant and the winner, which are compared separately; None: there
+    are none.
     """
     records = measured.records
     policy = _build_policy(measured.variants[0].plan)
@@ -126,7 +127,7 @@ def _counts(run: RunResult) -> bool:
 
 
 def _compare_scores(variants: Sequence[Variant], tables: _Tables) -> dict[str, dict[str, VariantScore]]:
-    """Return the comparison of each metric by variant; metrics without a common case are missing."""
+    """Return comparisons by the variant's name, then by metric; metrics without a common case are missing."""
     compared: dict[tuple[str, str], ComparedScores] = {}
     for variant, own in zip(variants[1:], tables[1:], strict=True):
         for metric, table in own.items():
@@ -225,7 +226,7 @@ def _compute_pass_k(counts: Sequence[tuple[int, int]], k: int) -> float | None:
 def _compute_mean_score(
     metric: str, table: GatingMetric, rows: Collection[str], ranges: Mapping[str, Range]
 ) -> float | None:
-    """Return the mean over the cases in `rows` that have a score; None if none has."""
+    """Return the mean, weighted by case, over the cases in `rows` that have a score; None if none has."""
     means, weights = [], []
     for name, scores in table.cases.items():
         known = [score for score in scores.candidate or () if score is not None]

@@ -60,7 +60,7 @@ def bind_metrics(
 def find_criterion_problems(rules: Thresholds) -> Iterator[Problem]:
     """Yield the problems of a file's criteria that can be found from the file alone.
 
-    Custom metrics and metrics of other packages are left out, and so is whether a model can judge.
+    Custom metrics and metrics of other packages are left out. It is not checked if a judge is configured.
     """
     context = MetricContext(NEWEST_ADK, folder=rules.base, is_literal=rules.dialect != "evalgate")
     for criterion in rules.gating_criteria:
@@ -224,7 +224,10 @@ def adopt_custom_metrics(own: Thresholds, rules: Thresholds) -> Thresholds:
 
 
 def _is_registered(name: str, rules: Thresholds) -> bool:
-    """Return True for a metric of evalgate's own; in a `.metrics.json` only for those of tRPC-Agent-Go."""
+    """Return True for evalgate's own metrics; in a `.metrics.json`, only for those that begin with `trpc/`.
+
+    Metrics of sections such as `checks` count in every file.
+    """
     if name in registry.SECTION_METRICS:
         return True
     return name in registry.METRICS and (rules.dialect != "trpc" or name.startswith(_TRPC_PREFIX))

@@ -1,6 +1,6 @@
 """Make the runs of a plan and build their record: score, compare, decide.
 
-The baseline is read, and the agent and the journal are set up here. Eval sets are in the plan already, and
+This module reads the baseline, and sets up agent and journal. Eval sets are in the plan already, and
 `publish` writes the reports.
 """
 
@@ -206,8 +206,8 @@ def run_gate(
 ) -> Record:
     """Run every case of the plan, decide the verdict and return the whole record.
 
-    If the plan has no suite that the change affects, nothing is run, and the verdict is `skipped`. Not for
-    use within an event loop.
+    If the change affects no suite of the plan, nothing is run, and the verdict is `skipped`. Must not be
+    called within an event loop.
 
     `begin` and `while_starting` are called as by `GateRun.make_runs`, and `tell` as by `prepare_run`.
 

@@ -67,7 +67,7 @@ class Plan:
     suites: tuple[Suite, ...]
     agent: AgentSpec
     runs: int | Literal["auto"]
-    """If the user gave no number, `apply_default_runs` decides."""
+    """Runs of each case. If the user gave no number, `apply_default_runs` decides."""
     policy: GateConfig
     baseline: BaselineStore | None
     environ: Mapping[str, str]
@@ -111,7 +111,7 @@ class Plan:
 
     @property
     def whole_sets(self) -> frozenset[str] | None:
-        """Return the eval sets with all cases selected, or None if the user selected everything."""
+        """Return the ids of the eval sets with all cases selected; None if the user selected everything."""
         if not self.is_part:
             return None
         found = (suite.eval_set for suite in self.suites)
@@ -131,8 +131,8 @@ class Plan:
     def apply_default_runs(self, baseline: Baseline | None) -> "Plan":
         """Return the plan with `runs: auto` if the user gave no number and the baseline has enough runs.
 
-        Enough are `MEASURED_RUNS` runs of at least half of the cases. A recording or a deterministic agent
-        answers the same each time: one run is enough.
+        Enough are `MEASURED_RUNS` runs of at least half of the cases. The plan of a recording or a
+        deterministic agent is returned unchanged, because one run of these is enough.
         """
         repeats_itself = self.agent.settings.kind == "replay" or self.policy.deterministic
         if self.runs_given or baseline is None or repeats_itself:
@@ -437,7 +437,7 @@ def _check_files(
 
 
 def _limit_min_cases(policy: GateConfig, suites: Sequence[Suite]) -> GateConfig:
-    """Return the policy; if every case was selected by name, `min_cases` is at most their number."""
+    """Return the policy; if no eval set is whole, `min_cases` is at most the number of cases."""
     if any(suite.eval_set.is_whole for suite in suites):
         return policy
     cases = sum(len(suite.eval_set.cases) for suite in suites)

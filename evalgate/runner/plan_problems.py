@@ -37,11 +37,11 @@ LINTS: Mapping[str, str] = {
 
 @contextmanager
 def load_rules(load: Callable[[], Thresholds], overrides: Overrides) -> Iterator[Thresholds]:
-    """Load the thresholds file, and add the problems of its agent and criteria to an InvalidInputError.
+    """Yield the thresholds file that `load` returns.
 
-    The error may be raised by `load` or in the block. So users can fix these problems in one go. Otherwise
-    the first error would end the check: each section is checked by the code that uses it, one after the
-    other.
+    If `load` or the block raises InvalidInputError, add the problems of the file's agent and criteria to the
+    error. So users can fix all of them in one go. Otherwise the first error would end the check, because each
+    section is checked by the code that uses the section.
     """
     rules: Thresholds | None = None
     try:

@@ -129,7 +129,8 @@ def build_empty_record() -> Record:
 def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
     """Set the outputs of a GitHub Actions step if its command ended without a record.
 
-    They are the verdict `error` and the exit code; all others are empty. Elsewhere nothing is done.
+    `verdict` is `error` and `exit-code` is `exit_code`; all other outputs are empty. Outside of GitHub
+    Actions nothing is done.
     """
     if is_github_actions(environ):
         from evalgate.ci.github_actions import OUTPUTS, set_outputs
@@ -149,7 +150,7 @@ def post_no_verdict(
 ) -> None:
     """Post at the pull request that a command ended without a record, and why.
 
-    The post replaces the post of an earlier run, which shows the verdict on another commit.
+    It replaces the post of an earlier run, which shows the verdict on another commit.
     """
     for notice in post_record(_build_error_record(error), options, CommentReport(), redact, environ=environ):
         show_post(notice, environ=environ, stdout=stdout, stderr=stderr)
@@ -262,9 +263,9 @@ class Publisher:
 
         In GitHub Actions the summary, the outputs and the annotations of the step are written, too.
 
-        The exit code is the record's. If the gate would be open but a report cannot be written, the exit
-        code is that of an error, because readers of the reports would not know the verdict. Reports,
-        outputs and exit code always agree.
+        The exit code is the record's. If the gate would be open but a report cannot be written, the verdict
+        becomes `error` and the exit code 2, because readers of the reports would not know the verdict.
+        Reports, outputs and exit code always agree.
         """
         record, written = self._write_reports(self.redactor.redact_tree(record))
         if self._folder / "results.json" in written:
@@ -439,7 +440,10 @@ def _render_terminal(
 
 
 def _find_path_from_root(folder: Path, environ: Mapping[str, str]) -> str:
-    """Return the folder relative to the root in CI variables, else to the current folder; "" if outside."""
+    """Return `folder` relative to the root of the repository; "" if it is outside.
+
+    The root is GITHUB_WORKSPACE or CI_PROJECT_DIR, else the current folder.
+    """
     folder = folder.resolve()
     root = Path(environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR") or ".").resolve()
     return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""

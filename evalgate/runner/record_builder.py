@@ -114,7 +114,7 @@ def build_evidence(
 
 
 def _list_partial_sets(plan: Plan) -> tuple[str, ...]:
-    """Return the eval sets with unselected cases; none if options such as `--tag` selected the cases."""
+    """Return the ids of eval sets with unselected cases; () if options such as `--tag` selected the cases."""
     if plan.selection is not None:
         return ()
     return tuple(suite.eval_set.eval_set_id for suite in plan.suites if not suite.eval_set.is_whole)
@@ -162,7 +162,7 @@ def _group_failures(
 
 
 def _list_criteria(plan: Plan) -> tuple[RecordedCriterion, ...]:
-    """Return the options of every metric, each set of options once."""
+    """Return the criterion of every metric, once for each pair of name and fingerprint."""
     bound = (metric for suite in plan.suites for metric in suite.metrics)
     found = {(metric.name, metric.fingerprint): metric.criterion for metric in bound}
     return tuple(
@@ -174,7 +174,10 @@ def _list_criteria(plan: Plan) -> tuple[RecordedCriterion, ...]:
 def score_counted_runs(
     plan: Plan, evaluation: Evaluation, statistics: "StatisticalPolicy | None", baseline: Baseline | None
 ) -> ScoredRuns:
-    """Score every case over the runs that count: those of the rounds that the statistics decided on."""
+    """Score every case over the runs that count: those of the rounds that the statistics decided on.
+
+    A round is one run of every case. Without `statistics`, all runs count.
+    """
     cases = evaluation.collect_results()
     rounds = min((len(case.runs) for case in cases), default=0) if plan.runs == "auto" else plan.runs
     if statistics is None:

@@ -27,7 +27,7 @@ def build_conversations(
     *,
     hide: Callable[[str], str] = str,
 ) -> list[EvalCase]:
-    """Return a case without expectations for each conversation, which must have a message.
+    """Return a case without expectations for each conversation. A conversation must not be empty.
 
     `eval_id` is the id of the case if there is one conversation. None: the ids are made of the first
     messages, redacted by `hide`, and differ from each other and from those in `taken`.
@@ -94,12 +94,12 @@ def expect_replies(case: EvalCase, run: CaseRun) -> EvalCase:
 def read_messages(path: Path, shown_as: str) -> tuple[tuple[str, ...], ...]:
     """Return the messages of each conversation in a file, at least one.
 
-    A file `.yaml`, `.yml` or `.json` holds a list of conversations, each a list of messages, or the
-    messages of one conversation. Any other file has a message on each line, and a blank line or `---`
-    between conversations. `-` is standard input, which is read to its end and split in the same way.
+    A file `.yaml`, `.yml` or `.json` holds a list of conversations, each a list of messages. Or it holds a
+    list of messages, which are one conversation. Any other file has a message on each line, and a blank line
+    or `---` between conversations. `-` is standard input, with one message on each line as well.
 
     Raises:
-        InvalidInputError: the file cannot be read, holds something else, or no message.
+        InvalidInputError: the file cannot be read, holds something else, or holds no message.
     """
     if path.suffix.lower() in {".yaml", ".yml", ".json"}:
         found = _read_lists(path, shown_as)

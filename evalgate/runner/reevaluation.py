@@ -55,7 +55,7 @@ from evalgate.system.workspace import Workspace, resolve_workspace
 EMPTY_RECORD = Record(
     "", "", 0.0, AgentInfo("stored", "runs"), 1, Verdict("pass", ExitCode.OPEN), (), (), Totals()
 )
-"""Record to be completed with the runs of a baseline, which does not store the other fields."""
+"""Record without cases. `build_stored_record` adds the runs of a baseline, which stores no other fields."""
 
 
 @frozen
@@ -66,8 +66,9 @@ class GateRules:
     runs: int | Literal["auto"]
     """The setting that the runs were made with."""
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
-    """Criterion by metric, which aggregates the runs of a case. With `policies`, it replaces the stored
-    threshold, too, and metrics without a criterion are left out, except the final state."""
+    """Criterion by metric, which says how the runs of a case are aggregated. If `policies` is not None, the
+    criterion also replaces the stored threshold, and metrics without a criterion are left out, except the
+    final state."""
     policies: Mapping[tuple[str, str], CasePolicy] | None = None
     """Policy by (eval set, case); None: stored thresholds, weights and tags are kept."""
 
@@ -134,7 +135,10 @@ def count_unselected(record: Record) -> int:
 
 
 def _list_whole_sets(record: Record) -> frozenset[str] | None:
-    """Return the eval sets with all cases selected, or None if the user selected everything."""
+    """Return the ids of the eval sets with all cases selected; None if the user selected everything.
+
+    The set is empty if options such as `--tag` selected the cases.
+    """
     if record.selection is not None:
         return frozenset()
     if record.is_part or record.partial_sets:  # older files have only the latter
@@ -165,7 +169,7 @@ def compare_with_baseline(record: Record, baseline: Baseline, rules: Thresholds,
 def find_stored_doubts(record: Record) -> tuple[str, ...]:
     """Return the reasons to distrust a record that its cases do not show, such as a spent budget.
 
-    Other settings of the gate cannot remove these reasons: the record has no verdict under any settings.
+    Return () if there are none. No settings of the gate remove these reasons, so the record has no verdict.
     """
     if record.verdict.exit_code != ExitCode.NO_VERDICT:
         return ()
@@ -188,7 +192,10 @@ def score_stored_runs(
 
 
 def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) -> CaseResult:
-    """Return the case under the rules. Runs beyond `rounds` are follow-ups, in no mean; None: none is."""
+    """Return the case scored under the rules.
+
+    Runs with a number above `rounds` are marked as follow-ups and are in no mean; None: all runs count.
+    """
     if rules.policies is None:
         policy = CasePolicy(case.tags, case.weight, case.protected, quarantine=case.quarantine)
     else:
@@ -234,7 +241,8 @@ _STORED_SCORES = _StoredScores()
 def _is_evaluated(metric: CaseMetric, rules: GateRules) -> bool:
     """Return True if the metric is evaluated under the rules.
 
-    Without policies every stored metric is; the final state needs no criterion.
+    If `rules.policies` is None, every stored metric is evaluated; else those with a criterion, and the final
+    state.
     """
     return rules.policies is None or metric.name in rules.criteria or metric.name == registry.FINAL_STATE
 
@@ -330,7 +338,7 @@ class BaselineTarget:
 
     @property
     def next_step(self) -> str:
-        """Return a blank and the step that is left before others see a change; "" if there is none."""
+        """Return a space and the step, as `Commit it.`, that makes a change visible to others; "" if none."""
         return f" {self.store.next_step}" if isinstance(self.store, HasFollowUpStep) else ""
 
     def read(self) -> Baseline:
@@ -409,7 +417,7 @@ def load_stored_result(workspace: Workspace, what: str) -> Record | None:
     """Return the result in a file; None for a baseline or the name of a baseline store.
 
     Raises:
-        InvalidInputError: the file does not exist, cannot be read, or contradicts itself as it was edited.
+        InvalidInputError: the file does not exist, cannot be read, or contradicts itself after an edit.
     """
     # Only a file can hold either: what is stored elsewhere, as `branch:NAME`, is always a baseline.
     if not isinstance(open_store(workspace, what), FileStore):

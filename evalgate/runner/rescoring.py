@@ -14,7 +14,7 @@ from evalgate.runner.run_strategy import choose_statistics
 from evalgate.runner.suites import CaseIndex, Suite
 
 NO_RECORDING = "no_recording"
-"""Kind of failure: the record has no run of the case, or its user said something else."""
+"""Kind of failure: the record has no run of the case, or the user said something else in it."""
 
 
 async def score_record(record: Record, plan: Plan, hide: Callable[[EvalCase], EvalCase]) -> Record:
@@ -37,7 +37,7 @@ def collect_stored_runs(
     """Return the runs of every case of the suites, by the index of the case; follow-up runs are left out.
 
     A case that the record does not have gets one run with the outcome `not_run` and a failure that says so.
-    A run in which the user said something else than in the case now gets the same outcome.
+    A run gets the same outcome if the user said something else in it than the case says now.
     """
     stored = {case.key: case.runs for case in record.cases}
     found: dict[int, Sequence[CaseRun]] = {}

@@ -119,7 +119,8 @@ def _has_failing_average(decision: "Decision") -> bool:
 def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPolicy | None":
     """Return the settings of the statistics, or None if plain means are enough.
 
-    Plain means are enough if there is no baseline, no `runs: auto` and no criterion that needs statistics.
+    Plain means are enough without a baseline, without `runs: auto`, and without a criterion that needs
+    statistics.
     """
     criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
     statistical = any(each.rule == "statistical" or each.options.get("p95") is not None for each in criteria)

@@ -49,7 +49,7 @@ async def run_requests(
     throttle: Throttle | None = None,
     create_trace: "Callable[[], RunTrace] | None" = None,
 ) -> Failure | None:
-    """Run every request with an agent that has been entered, in order, `concurrency` (1 or more) at once.
+    """Run the requests in order, `concurrency` (1 or more) at once, with an agent that has been entered.
 
     Return the reason why the agent could not be reached, or None if it could. May be called again with the
     same agent if more runs are wanted.
@@ -57,8 +57,8 @@ async def run_requests(
     `on_finished` is awaited exactly once per request, in the task that ran it, so it may take its time
     while other cases go on.
 
-    `throttle` controls how fast and how often cases are begun; by default as fast as possible, and once.
-    Pass the same throttle when calling again.
+    `throttle` controls how fast cases are begun and how often they are retried. By default they are begun as
+    fast as possible, without retries. Pass the same throttle when calling again.
 
     `create_user` creates the user of each run, unless the agent provides users itself. `create_trace`
     creates the trace of each run; None: runs keep none.
@@ -136,7 +136,10 @@ class _CaseScheduler:
 
     @contextmanager
     def limit_time(self, limit: tuple[float, Failure] | None) -> Iterator[None]:
-        """Cancel running cases within the block after the limit in seconds."""
+        """Cancel running cases if the block lasts longer than the limit.
+
+        `limit` has the seconds and the failure of the cancelled cases; None: no limit.
+        """
         if limit is None:
             yield
             return
@@ -189,7 +192,7 @@ class _CaseScheduler:
 
 
 async def _raise_first_error(workers: list[asyncio.Task[None]]) -> None:
-    """Wait until all workers are done or one has failed, and raise its error."""
+    """Wait until all workers are done or one has failed, and raise the error of a failed worker."""
     done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
     for worker in done:
         worker.result()

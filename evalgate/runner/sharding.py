@@ -44,8 +44,8 @@ from evalgate.system.files import is_readable_name
 def estimate_case_seconds(cases: Sequence[tuple[str, str]], baseline: Baseline | None) -> list[float]:
     """Estimate each case's seconds per run from the baseline.
 
-    New cases get the mean of all cases in the baseline, or 1 second without any. `cases` are ids of eval
-    set and case.
+    Cases that the baseline does not have get the mean of its cases, or 1 second without a baseline. `cases`
+    are (eval set id, case id).
     """
     known: dict[tuple[str, str], float] = {}
     for case in baseline.cases if baseline else ():
@@ -56,9 +56,10 @@ def estimate_case_seconds(cases: Sequence[tuple[str, str]], baseline: Baseline |
 
 
 def assign_cases(seconds: Sequence[float], count: int) -> tuple[tuple[int, ...], ...]:
-    """Return the case indices of each of `count` shards, each case once, in order.
+    """Return the sorted case indices of each of `count` shards, each case in one shard.
 
-    The longest cases first, each to the shard with the least load: at worst 4/3 of the best possible
+    `seconds` are the expected durations of the cases. Cases are assigned from the longest to the shortest,
+    each to the shard with the least load. So the longest shard takes at most 4/3 of the best possible time
     (Graham 1969, "Bounds on Multiprocessing Timing Anomalies"). The same input gives the same shares on
     every machine.
     """

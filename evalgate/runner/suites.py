@@ -169,9 +169,9 @@ def plan_suites(
 ) -> tuple[Suite, ...]:
     """Build a suite with metrics for every eval set; raise InvalidInputError for problems of the files.
 
-    If the thresholds file has no criteria, the `.metrics.json` or `test_config.json` next to a set is used,
-    too. Without criteria and checks in either, a set of Google ADK or adk-rs gets the defaults of its tool.
-    Any other set without checks in its notes is refused if `needs_criteria`, and else gets no metrics.
+    If the thresholds file has no criteria, those of the `.metrics.json` or `test_config.json` next to a set
+    are added to its checks. If there is neither such a file nor a check, a set of Google ADK or adk-rs gets
+    the defaults of its tool. Any other set without checks in its notes is refused if `needs_criteria`.
     """
     is_part = is_partial_selection(rules, config, workspace)
     _check_runs(rules, config)
@@ -258,7 +258,7 @@ def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
 
 
 def _suggest_suite(problem: Problem, config: Config, folder: Path) -> Problem:
-    """Return the problem, with the suite of the nearest name added if there is no file of that name."""
+    """Return the problem; if it is about a missing file, add the suite with the nearest name."""
     is_missing = problem.file in config.eval_sets and not (folder / problem.file).exists()
     from evalgate.core.did_you_mean import did_you_mean
 
@@ -296,7 +296,7 @@ def _load_eval_sets(
 def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
     """Yield a problem for each metric that a case has rubrics for and that no model judges.
 
-    Only eval sets with a `.metrics.json` are checked. The file may also not name the metric at all.
+    That includes metrics that the file does not name. Only eval sets with a `.metrics.json` are checked.
     """
     if suite.rules.dialect != "trpc":
         return
@@ -316,14 +316,14 @@ def are_all_recorded(suites: Sequence[Suite]) -> bool:
 
 
 def is_partial_selection(rules: Thresholds, config: Config, workspace: Workspace) -> bool:
-    """Return True if the user selected other eval sets than the thresholds file, or `file:case_a,case_b`."""
+    """Return True if the user selected other eval sets than the thresholds file lists, or single cases."""
     if rules.config.eval_sets and config.eval_sets != rules.config.eval_sets:
         return True
     return any(":" in each and not (workspace.folder / each).exists() for each in config.eval_sets)
 
 
 def _check_runs(rules: Thresholds, config: Config) -> None:
-    """Raise an error if a reliability rule needs more runs than are made."""
+    """Raise InvalidInputError if a reliability rule needs more runs than are made."""
     runs = config.gate.max_runs if config.runs == "auto" else config.runs
     problems = [
         Problem(
@@ -401,7 +401,7 @@ def _build_suites_with_own_rules(
 def _find_rules_path(eval_set: EvalSet, base: BaseBranchPolicy, folder: str | None) -> Path | None:
     """Return the file with the criteria of an eval set, or None if there is none.
 
-    It lies next to the eval set, or in `folder` if the user named one.
+    It lies next to the eval set, or in `folder` if the user named a folder (None: no folder was named).
 
     Raises:
         InvalidInputError: the user's folder has no file for the eval set.

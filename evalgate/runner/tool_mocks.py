@@ -260,9 +260,9 @@ _Calls = dict[tuple[str, str], RecordedCall]
 
 
 def _merge_runs(runs: Sequence[_Calls]) -> tuple[RecordedCall, ...]:
-    """Return each distinct call with its answers from one run.
+    """Return each distinct call once, with the answers of a single run.
 
-    It is the run with the most usable answers to the call, and the first of several such runs.
+    It is the run with the most usable answers to the call; of runs with equally many, the first.
     """
     merged: _Calls = {}
     for run in runs:
@@ -277,7 +277,7 @@ def _count_usable(call: RecordedCall) -> int:
 
 
 def _pair_calls(replies: Sequence[Reply], trace: Sequence[TraceSpan]) -> _Calls:
-    """Return the calls of a run with their answers.
+    """Return the calls of a run with their answers; equal calls are one, with several answers.
 
     A result answers the open call of the same id, else the first open call of its tool. A call without a
     result has the error of the tool in the trace as its answer, else a note that its result is lost.

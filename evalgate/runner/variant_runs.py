@@ -48,11 +48,12 @@ ChooseWinner = Callable[[MeasuredVariants], Variant | None]
 
 @frozen
 class _VariantStore:
-    """Store of one variant's runs. The usage is that of all variants; only the first checkpoint has it."""
+    """Store of one variant's runs. The usage of all variants is stored in the first variant's checkpoint."""
 
     checkpoint: Checkpoint | None
-    """None: runs are not kept, as those of a confirmation, which are made afresh after an interruption."""
+    """None: runs are not kept, as in a confirmation, which is made afresh after an interruption."""
     first: Checkpoint
+    """Checkpoint of the first variant."""
 
     def begin_run(self) -> None:
         """Return at once, as all journals are opened together."""
@@ -82,7 +83,8 @@ class _Stage:
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     _began: float = field(default_factory=time.monotonic)
     _refused_first: dict[str, str] = field(default_factory=dict)
-    """Message of a failure to the variant of the first run that was not made because of it."""
+    """Name of a variant by the message of a failure. The first run that the failure prevented was this
+    variant's."""
 
     def __post_init__(self) -> None:
         self.evaluations = [
@@ -204,7 +206,7 @@ class _Stage:
         return f"{spent}: {made} were made. Raise `budget`, or run fewer cases or variants."
 
     def _explain_unreachable(self, records: Sequence[Record]) -> str:
-        """Return the refusal as a sentence, and the variants without a run if others have some."""
+        """Return the refusal as a sentence. Add the variants without a run if other variants have runs."""
         pairs = zip(self.variants, records, strict=True)
         names = [variant.name for variant, record in pairs if not has_runs(record)]
         silent = f" No run of {join_quoted(names)} was made." if 0 < len(names) < len(records) else ""
@@ -229,10 +231,11 @@ def measure_variants(
     choose_winner: ChooseWinner = lambda _: None,
     options: RunOptions = WHOLE,
 ) -> tuple[MeasuredVariants, MeasuredVariants | None]:
-    """Run every case with every variant, then again with the reference and the winner if there is a winner.
+    """Run every case with every variant; if there is a winner, again with the winner and the reference.
 
-    Return both measurements; the second is None without a winner, or if runs of the first are missing. The
-    winner was chosen by its first runs, so the second measurement has only fresh runs.
+    Return both measurements. The second is None if there is no winner, or if runs of the first measurement
+    are missing. The winner was chosen by its first runs, so the second measurement has only fresh runs. The
+    reference is the first variant.
 
     `begin` is called once all agents have started. `options.journal_folder` is the folder of the reports:
     each variant keeps a journal there, in the folder of its results. Not for use within an event loop.

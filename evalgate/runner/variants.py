@@ -61,7 +61,7 @@ class Variant:
     values: Mapping[str, str]
     plan: Plan
     folder: str
-    """Folder of its results, relative to the reports."""
+    """Folder of the variant's results, relative to the folder of the reports."""
 
 
 def parse_variations(texts: Iterable[str]) -> tuple[Variation, ...]:
@@ -95,7 +95,7 @@ def parse_variations(texts: Iterable[str]) -> tuple[Variation, ...]:
 
 
 def _is_secret(name: str) -> bool:
-    """Return True if the values must not be shown; the user may have left `env.` out."""
+    """Return True if the values of a variable must not be shown. `name` may lack `env.` by mistake."""
     return is_secret_name(name.strip().rpartition(".")[2])
 
 
@@ -125,8 +125,8 @@ def build_variants(plan: Plan, what: str, variations: Sequence[Variation]) -> tu
     `--agent KIND:WHAT`; else "".
 
     Raises:
-        InvalidInputError: no case counts, the agent is a recording, there are fewer than two combinations
-            or more than `MOST_VARIANTS`, or the agent refuses a value.
+        InvalidInputError: all cases are quarantined or only observed, the agent is a recording, there are
+            fewer than two combinations or more than `MOST_VARIANTS`, or the agent refuses a value.
     """
     _check_cases(plan)
     if plan.agent.settings.kind == "replay":
@@ -146,7 +146,7 @@ def build_variants(plan: Plan, what: str, variations: Sequence[Variation]) -> tu
 
 
 def _check_cases(plan: Plan) -> None:
-    """Raise InvalidInputError if no case counts: runs would be paid for, and compare nothing."""
+    """Raise InvalidInputError if no case counts, as all are quarantined or only observed."""
     cases = [(case, suite.get_policy(case)) for suite in plan.suites for case in suite.eval_set.cases]
     if not any(case.status == "expected" and policy.quarantine is None for case, policy in cases):
         why = "all are quarantined, or observed and not reviewed yet" if cases else "the eval sets are empty"
@@ -203,7 +203,7 @@ def _vary_agent(agent: AgentSpec, what: str, key: str, value: str, plan: Plan) -
 
 
 def describe_expected_cost(plan: Plan, variants: int) -> Iterator[str]:
-    """Yield the number of runs, and an estimate from the usage of the baseline or why there is none.
+    """Yield the number of runs, then an estimate from the usage of the baseline, or why there is no estimate.
 
     Each variant is estimated as the baseline's agent, because its own cost is not known yet.
     """

@@ -31,10 +31,10 @@ _NORMAL = NormalDist()
 
 
 def estimate_early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: int) -> float:
-    """Return the upward bias of the average over `rounds` rounds if AUTO stopped after exactly these.
+    """Return how much too high the average is, 0 or more, if AUTO stopped after exactly `rounds` rounds.
 
-    The bias is that of an agent that did not change, if AUTO goes on while the drop is at least half of
-    `max_drop`. It is 0 if the runs of no case differ, and from the eleventh round on.
+    The agent is assumed unchanged, and AUTO to go on while the drop is at least half of `max_drop`. Return 0
+    if the runs of no case differ, or if `rounds` is above 10.
     """
     total = math.fsum(pair.weight for pair in pairs)
     spreads = [
@@ -61,10 +61,11 @@ def _generate_baseline_errors(deviation: float) -> Iterator[tuple[float, float]]
 
 
 def _compute_stop_moments(deviation: float, limit: float, rounds: int) -> tuple[float, float]:
-    """Return the chance p that AUTO stops after exactly `rounds` rounds, and p times the mean sum.
+    """Return the chance p that AUTO stops after exactly `rounds` rounds, and p times the expected sum.
 
-    The mean sum is that of the averages of these rounds if AUTO stops there. A round's average varies by
-    `deviation` around 0. AUTO goes on while the sum after k rounds is at most k times `limit`.
+    The sum adds up the averages of the rounds; it is expected on condition that AUTO stops there. The
+    average of a round has the mean 0 and the standard deviation `deviation`. AUTO goes on while the sum
+    after k rounds is at most k times `limit`.
     """
     reached = [(1.0, 0.0)]
     for done in range(1, rounds):
@@ -109,15 +110,16 @@ Step: TypeAlias = NextRuns | Decision
 def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Step:
     """Return the next runs to make, or the decision.
 
-    Append the scores of the runs that a `NextRuns` names to `candidate` of their cases (None for a run
-    without a score) and call again, at most `max_runs + confirm_runs` times. With fixed `runs` there is one
-    round of so many runs, and only suspects get further runs.
+    If a `NextRuns` is returned, make its runs, append their scores to `candidate` of their cases (None for a
+    run without a score), and call again, at most `max_runs + confirm_runs` times. With fixed `runs` there is
+    one round of so many runs, and only suspects get further runs.
 
-    The average of a round uses the first runs of every case alone. Follow-up runs of a suspect count when a
-    round gets to them; otherwise a case that failed would get more chances than a case that passed. Another
-    round follows while a drop is at least half of `max_drop` and not futile, or while a minimum, pass^k or
-    a required proof is undecided. None follows after `max_runs` rounds, after one of these checks failed, or
-    with `fail_fast` after a case broke. A metric that is compared exactly asks for no other round.
+    The averages after k rounds use the first k runs of every case. So a follow-up run of a suspect counts
+    only once every case has as many runs; otherwise a case that failed would get more chances than a case
+    that passed. Another round follows while a drop is at least half of `max_drop` and not futile, or while a
+    minimum, pass^k or a required proof is undecided. No round follows after `max_runs` rounds, after a failed
+    average, minimum or pass^k, or with `fail_fast` after a case broke. A metric that is compared exactly
+    needs no further round.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.

@@ -82,10 +82,10 @@ def classify_case(
         t: largest exact p of a confirmed break.
         need: runs that confirm a break if all of them score 0; None: a break cannot be confirmed.
         case_drop: smallest fall of the mean that counts.
-        limit: most runs of a case with failures that score more than 0, as one wrong turn of two does. Such
-            a case gets further runs as long as each of its runs is lower than the stored mean by
-            `case_drop`, and further runs like the worst one would confirm a break. None: it gets no more
-            than `need` runs.
+        limit: most runs of a case that fails with scores above 0, as with one wrong turn of two. Such a case
+            gets further runs as long as all of its runs are below the stored mean by at least `case_drop`,
+            and further runs like its worst run would confirm a break. None: no case gets more than `need`
+            runs.
     """
     if compute_score_mean(baseline) - compute_score_mean(candidate) < case_drop - EPSILON:
         return "ok"
@@ -116,13 +116,13 @@ def _compute_smallest_p(baseline: Collection[int], runs: int) -> float:
 
 
 LEAST_MISSES = 3
-"""Fewer failures in a row are not enough, unless a case may get no more runs: an outage can cause two."""
+"""Fewest failures in a row of a broken case, if so many runs are allowed: an outage can cause two."""
 
 _IN_A_ROW = 0.015
 _WITH_ONE_PASS = 0.008
 """Limits for the expected number of flaky cases of a suite that look broken.
 
-The first limit is for failures in a row, the second for failures with one pass among them. The second finds
+`_IN_A_ROW` is for failures in a row, `_WITH_ONE_PASS` for failures with one pass among them. The latter finds
 broken cases that pass once by luck. It costs few runs: a sound case soon passes twice.
 """
 
@@ -178,7 +178,7 @@ class BreakageCriteria:
         """Classify the runs of a case, each True if it failed.
 
         `broke`: the case is broken. `flake`: too many runs passed. `open`: too few runs to decide. The
-        first runs alone decide: however many more were made, luck had only this one chance.
+        first runs alone decide, so that further runs give luck no second chance.
         """
         if len(misses) >= self.in_a_row and all(misses[: self.in_a_row]):
             return "broke"
@@ -191,7 +191,7 @@ class BreakageCriteria:
 
 
 def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> BreakageCriteria:
-    """Return the criteria for a case of which no stored run failed in the way to be judged.
+    """Return the criteria for a case that now fails in a way in which none of its stored runs failed.
 
     Args:
         baseline_runs: number of stored runs of the case, at least 1.

@@ -2,10 +2,11 @@
 
 A stretch of values has a statistic: the difference of its mean from the mean of all other values, weighted
 by both lengths. The stretch with the largest statistic is tested: p is the share of random orders of the same
-values with as large a statistic. If the stretch begins or ends with the series, its other end is a change.
-If not, the end at which the values differ more surely is a change, and the other end if they differ there,
-too. The pieces between changes are searched again. This is circular binary segmentation (Olshen et al.
-2004), which finds a fall that recovers.
+values with as large a statistic. If p is small, and the stretch begins or ends with the series, its other end
+is a change. If the stretch lies inside the series, the end with the clearer difference of the values before
+and after it is a change; the other end is one only if its own test finds a difference. The pieces between
+changes are searched again. This is circular binary segmentation (Olshen et al. 2004), which finds a fall that
+recovers.
 """
 
 import math

@@ -39,7 +39,7 @@ from evalgate.statistics.score_pairs import Pair, Score, count_missing, normaliz
 from evalgate.statistics.threshold_test import compute_normal_quantile
 
 _MANY = 10
-"""So many cases with unequal runs show how far luck reaches, even in fewer than `LEAST_PAIRS` rounds."""
+"""Fewest cases with unequal runs that show how far luck reaches in fewer than `LEAST_PAIRS` rounds."""
 
 LEAST_PAIRS = 4
 """Fewest pairs of runs that measure a suspect case: a short outage can cause three failures."""
@@ -74,19 +74,19 @@ class FreshScores:
     stored: Sequence[Score]
     """Scores of the stored runs that look 1 used."""
     head: Sequence[Score] = ()
-    """Scores of the head's fresh runs, in order; 0 for a crash, None if the agent is not to blame that
-    there is no score."""
+    """Scores of the head's fresh runs, in order; 0 for a crash, None for a run without a score through no
+    fault of the agent."""
     control: Sequence[Score] = ()
-    """Fresh runs of the control, as `head`."""
+    """Scores of the control's fresh runs, as `head`."""
     weight: float = 1.0
 
 
 @frozen
 class AverageSuspect:
-    """One metric with an average that may have fallen: as a rule, in look 1 by half of `max_drop` or more.
+    """One metric with an average that may have fallen, usually by half of `max_drop` or more in look 1.
 
-    Averages that did not close the gate are suspects, too: AUTO stops at the first broken case, so an
-    average may not have been measured to the end.
+    A smaller drop than `max_drop` makes an average a suspect, too: AUTO stops at the first broken case, so
+    the average may not have been measured to the end.
     """
 
     name: str
@@ -95,8 +95,9 @@ class AverageSuspect:
     cases: Mapping[str, FreshScores]
     """All cases that look 1 compared, at least one.
 
-    Control runs of only the cases that fell or varied would be cheaper. But luck selects these cases, and the
-    others hold most of a drop of all cases: half of the simulated drops were taken for luck.
+    Control runs of only the cases that fell or varied would be cheaper, but misleading: luck selects these
+    cases, and most of a drop of all cases lies in the other cases. In a simulation half of the drops were
+    taken for luck.
     """
     total_weight: float
     """Weight of all cases that look 1 compared. A case without control runs counts as unchanged."""
@@ -132,10 +133,12 @@ class AverageControl:
 
     answer: ControlAnswer
     rounds: int
-    """Fresh runs of every case on each side in the figures; 0: none, or drifted cases explain the drop."""
+    """Fresh runs of every case and side in the figures; 0: no runs were made, or drifted cases explain the
+    drop."""
     stored: float | None
     head: float | None
-    """None without a case that has scores on both sides; then `control`, `drop` and `p` are None, too."""
+    """None if `rounds` is 0 or no case has scores on both sides; then `stored`, `control`, `drop` and `p` are
+    None, too."""
     control: float | None
     drop: float | None
     """Mean of the whole suite: control minus head, cases without control runs counted as 0."""

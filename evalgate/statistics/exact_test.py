@@ -67,9 +67,9 @@ def compute_case_p(baseline: Thousandths, candidate: Thousandths) -> float:
 def find_largest_p(pooled: Thousandths, runs: int, threshold: float) -> float:
     """Return the largest p up to the threshold that a case with these scores could have shown, or 0 if none.
 
-    `pooled` is ascending; `runs` of the scores are the candidate's. With scores on a fine grid nearly every
-    multiple of 1 / (number of choices) is a possible p. From about 500 possible sums on, the largest
-    multiple up to the threshold is returned instead, which is never too small.
+    `pooled` is ascending; `runs` of the scores are the candidate's. With more than 500 possible sums, return
+    the largest multiple of 1 / (number of choices) up to the threshold instead: nearly every multiple is
+    then a possible p, and the result is never too small.
     """
     if threshold >= 1:
         return 1.0

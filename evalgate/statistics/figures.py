@@ -48,9 +48,9 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
 
     In each case the share 0.5 is halfway between its smallest and its largest logarithm, because only
     figures of the same case are compared. All cases have the same width: the widest spread of the logarithms
-    of one case, or 1 if no case has a spread. It is not larger, because shares are rounded to thousandths
-    later. `offset` is added to each figure before its logarithm is taken. Figures that are not above
-    `-offset` have no logarithm, so their share is None.
+    of one case, or 1 if no case has a spread. With a larger width, more figures would be equal, because
+    shares are rounded to thousandths later. `offset` is added to each figure before its logarithm is taken.
+    Figures that are not above `-offset` have no logarithm, so their share is None.
     """
     logs: dict[str, dict[float, float]] = {}
     for name, row in cases.items():
@@ -86,9 +86,9 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
 
 
 def count_needed_runs(alpha: float, share: float = PERCENTILE) -> int:
-    """Return how many runs it takes to have a figure above the percentile with chance 1 − alpha.
+    """Return the fewest runs of which at least one is above the percentile with a chance of 1 − alpha.
 
-    `share` is the percentile as a share: 0.95 is the 95th.
+    `share` is the percentile as a share: 0.95 is the 95th percentile.
     """
     return math.ceil(math.log(alpha) / math.log(share) - 1e-9)
 
@@ -119,10 +119,11 @@ def compare_percentile(
 
 @cache
 def _find_bounds(n: int, alpha: float) -> tuple[int, int]:
-    """Return the ranks of the figures that bound the percentile; 0: the lower bound is below all of them.
+    """Return the ranks (1-based) of the figures that bound the percentile from below and from above.
 
-    The figure of rank r is at most the percentile if at least r figures are. The number of figures up to
-    the percentile is binomial. `n` is at least `count_needed_runs(alpha)`.
+    The first rank is 0 if the lower bound is below all figures. The figure of rank r is at most the
+    percentile if at least r figures are at most the percentile; their number is binomial. `n` is the number
+    of figures, at least `count_needed_runs(alpha)`.
     """
     reached, below, above = 0.0, 0, n
     for rank in range(n):

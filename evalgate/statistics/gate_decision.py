@@ -54,10 +54,10 @@ class MetricDecision:
     change: MeanDifference | None
     """None if there is nothing to compare or too little data."""
     level: float | None
-    """Level that p was compared with: the averages' share of `alpha` after Holm's correction, and a tenth
-    of it before AUTO's last round.
+    """Level that p was compared with: the averages' share of `alpha` after Holm's correction; before AUTO's
+    last round a tenth of that.
 
-    None if nothing was tested: no comparison, or one without statistics.
+    None if nothing was tested: there was no comparison, or it was made without statistics.
     """
     minimum: ThresholdEstimate | None
     reliability: ThresholdEstimate | None
@@ -93,7 +93,7 @@ class MetricDecision:
 
     @property
     def worse(self) -> tuple[str, ...]:
-        """Return the ids of all compared cases with a lower mean than in the baseline, by luck or not."""
+        """Return the ids of all compared cases with a lower mean than in the baseline, also by luck."""
         return tuple(case for case, outcome in self.cases.items() if (outcome.drop or 0.0) > 0)
 
 
@@ -128,12 +128,13 @@ class Decision:
 def compute_verdict_margin(assessment: Assessment, rule: MetricRule, deciding: RuleCheck) -> Margin | None:
     """Return the margin of a verdict on an average, a minimum or pass^k: the distance from its limit.
 
-    The runs of the margin would have to score 0 after a pass, and 1 after any other verdict, to bring the
-    average to the limit. A margin of pass^k names no runs. A fail can become inconclusive after a smaller
-    change already, so the margin is an upper bound.
+    The margin also has the fewest runs that could bring the average to the limit: after a pass if they
+    scored 0, after any other verdict if they scored 1. It has no runs for pass^k, or if no number of runs
+    suffices. A fail can become inconclusive after a smaller change already, so the margin is an upper bound.
 
-    Return None for verdicts on cases and data, and for verdicts on an average that depend on a required
-    proof (`unproven`) or on luck (`likely_luck`), or on a minimum or pass^k that is reached but not proven.
+    Return None for verdicts on cases or data. Return None also if the verdict does not depend on the
+    distance: for an average, if it depends on a required proof (`unproven`) or on luck (`likely_luck`); for
+    a minimum or pass^k, if the limit is reached but not proven.
 
     Args:
         assessment: the assessment of the metric.

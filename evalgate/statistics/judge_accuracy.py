@@ -21,8 +21,8 @@ FloorAnswer: TypeAlias = Literal["met", "missed", "undecided"]
 _FIGURES = ("agreement", "kappa", "tpr", "tnr", "pass_rate")
 _DRAWS = 3_000
 MOST_FURTHER_LABELS = 10_000
-"""Limit of the search for the number of further labels. It doubles the number, so it finds none above
-8,192."""
+"""Limit of the search for the number of further labels. The search doubles this number from 1, so the largest
+number that it finds is 8,192."""
 ONE_SIDED = 0.05
 """Chance that a floor is wrongly called met, or missed."""
 
@@ -124,17 +124,18 @@ def compute_kappa(both_pass: float, only_first: float, only_second: float, both_
 def correct_pass_rate(observed: float, tpr: float, tnr: float) -> float | None:
     """Return the pass rate without the judge's errors, 0 to 1, from the share that the judge passes.
 
-    Rogan and Gladen (1978), "Estimating prevalence from the results of a screening test". None if TPR + TNR
-    is at most 1: such a judge is no better than chance.
+    Rogan and Gladen (1978), "Estimating prevalence from the results of a screening test". Return None if
+    TPR + TNR is at most 1: such a judge is no better than chance.
     """
     gain = tpr + tnr - 1
     return None if gain <= 0 else min(1.0, max(0.0, (observed + tnr - 1) / gain))
 
 
 def estimate_accuracy(counts: LabelCounts, alpha: float = 0.025, *, draws: int = _DRAWS) -> JudgeAccuracy:
-    """Return the judge's figures with intervals. The true value is beyond each end with chance `alpha`.
+    """Return the judge's figures with intervals, by default of 95 %.
 
-    By default these are 95 % intervals.
+    The true value lies beyond each end with chance `alpha`. `draws` is the number of draws from the
+    posterior.
     """
     drawn = _draw_figures(counts, draws)
     value = _compute_figures(*_compute_shares(counts))
@@ -187,7 +188,8 @@ def _compute_shares(counts: LabelCounts) -> tuple[float, float | None, float | N
 def _compute_figures(observed: float, ppv: float | None, npv: float | None) -> Mapping[str, float | None]:
     """Return all figures from the judge's pass rate and its shares of right passes and right fails.
 
-    All figures are None if a share is missing that they need.
+    All figures are None if a share is None although the judge has verdicts of this kind. Single figures are
+    None if these rates do not determine them.
     """
     if (ppv is None and observed > 0) or (npv is None and observed < 1):
         return dict.fromkeys(_FIGURES)
@@ -222,7 +224,10 @@ def _draw_figures(counts: LabelCounts, draws: int) -> Mapping[str, list[float]]:
 
 
 def _iter_posterior(counts: LabelCounts, draws: int) -> Iterator[tuple[float, float, float]]:
-    """Yield draws of (pass rate, share of right passes, share of right fails), the same in every call."""
+    """Yield draws of (pass rate, share of passes that are right, share of fails that are right).
+
+    Each is from 0 to 1. The draws are the same in every call.
+    """
     draw: Callable[[float, float], float] = random.Random(0).betavariate  # noqa: S311  no secret
     for _ in range(draws):
         yield (

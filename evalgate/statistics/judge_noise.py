@@ -43,7 +43,7 @@ class JudgeShare:
 
 
 def decompose_case(questions: Sequence[Sequence[Sequence[float]]]) -> CaseNoise:
-    """Return sums of squares of one case: of the differences between its runs, and the judge's part of them.
+    """Return the variance of one case between its runs, and the judge's part of it, as sums of squares.
 
     `questions` holds, for each question, the responses of the runs, and for each response the scores of the
     judge's samples. The sums are in the square of the unit of these scores. Responses with fewer than two

@@ -51,7 +51,7 @@ def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> T
     Args:
         pairs: the cases that are compared.
         drop: Σwᵢ(b̄ᵢ − c̄ᵢ), weights normalised.
-        variance: of the drop under permutation.
+        variance: variance of the drop under permutation.
     """
     pairs = tuple(pairs)
     informative = [
@@ -186,7 +186,8 @@ class MeanDifference:
     informative: int
     """Cases whose runs are not all equal; the others carry no information about luck."""
     noise: float
-    """Change of the average by luck alone: z times its standard deviation."""
+    """Largest change of the average by luck alone, at the level `alpha` of `compare_means`: the normal
+    quantile times the standard deviation of the change."""
     half: float
     """Half width of the interval of the drop."""
     notice: float
@@ -198,7 +199,7 @@ class MeanDifference:
     run_deviation: float = 0.0
     """Standard deviation of the average of one round of the candidate, from the pooled runs of each case."""
     is_bounded: bool = True
-    """False: scores are shares of a width that has no meaning, so that no drop is the largest."""
+    """False: scores are shares of logarithms of figures, and the interval of the drop may exceed -1 to 1."""
 
     @property
     def low(self) -> float:
@@ -225,7 +226,7 @@ def compare_means(
 
     Args:
         pairs: cases with scores on both sides.
-        alpha: one-sided level of the interval and the noise, and of the notice if no run differs.
+        alpha: one-sided level of `half` and `noise`; also of `notice` if the runs of no case differ.
         max_drop: the allowed drop; `notice` is never below it.
         is_bounded: scores are from 0 to 1 by nature. Otherwise the interval is that of Student's t.
         planned_runs: most runs of each case that AUTO may make; None: the number that was made.
@@ -292,7 +293,10 @@ def compute_pooled_variance(pair: Pair) -> float:
 
 
 def _compute_unpooled_variance(pair: Pair, total: float) -> float:
-    """Return the case's part of the variance without pooling; the squared drop if a side has one run."""
+    """Return the case's part of the variance of the drop, each side having its own variance.
+
+    If a side has one run, its variance is unknown, and the squared drop is taken instead.
+    """
     share = (pair.weight / total) ** 2
     before, after = len(pair.baseline), len(pair.candidate)
     if before >= 2 and after >= 2:

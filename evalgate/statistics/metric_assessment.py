@@ -61,7 +61,7 @@ class RuleCheck:
 
 
 INTERIM_DIVISOR = 10
-"""A fail before the last round needs a level this many times smaller."""
+"""Divisor of the level that p must not exceed for a fail before the last round."""
 
 
 @frozen
@@ -98,7 +98,8 @@ class Assessment:
     minimum: ThresholdEstimate | None
     reliability: ThresholdEstimate | None
     exact: bool
-    """Compared without statistics because the agent is deterministic."""
+    """True if the metric is compared without statistics, because the agent is declared deterministic and no
+    runs of a case differ on one side."""
 
     @property
     def failed(self) -> bool:
@@ -274,10 +275,10 @@ def _decide_drop_verdict(
 
 
 def can_detect_total_drop(pairs: Sequence[Pair], doubt: float, *, is_bounded: bool = True) -> bool:
-    """Return True if a fall of every case to 0, or below if unbounded, would be unusual enough to be doubted.
+    """Return True if the p of the largest possible drop, all candidate runs scoring 0, is at most `doubt`.
 
-    Otherwise no drop at all can be told from luck, as with two cases of one run on each side, and a large p
-    says nothing about the agent.
+    Without `is_bounded` the runs score less than 0. If even this p is larger, as with two cases of one run
+    on each side, no drop can be told from luck, and a large p says nothing about the agent.
     """
     lowest = 0 if is_bounded else -1  # a figure can always be larger than all that were stored
     worst = [replace(pair, candidate=(lowest,) * len(pair.candidate)) for pair in pairs]

@@ -14,7 +14,8 @@ from evalgate.statistics.score_pairs import Pair, Thousandths, compute_score_mea
 def compute_holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
     """Return for each test the level that its p must not exceed (Holm's step-down procedure).
 
-    After the first test that does not reject, no later one may reject: all keep the level of that test.
+    After the first test that does not reject, no test with a larger p may reject: all of them get the level
+    of this first test.
     """
     levels: dict[str, float] = {}
     stopped: float | None = None
@@ -39,11 +40,11 @@ def compute_hochberg_levels(p_values: Mapping[str, float], alpha: float) -> dict
 
 
 def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0.0) -> tuple[str, ...]:
-    """Return the cases that fell by `case_drop` or more and have the smallest p, in the order of `pairs`.
+    """Return the ids of the cases that fell by `case_drop` or more and have the smallest p.
 
-    As many are named as keep the expected share of wrongly named cases at `rate` or less. The rule is the
-    discrete version of Benjamini and Hochberg (after Heyse): each case counts with the largest p up to the
-    threshold that its scores could have given.
+    The ids have the order of `pairs`. As many cases are named as keep the expected share of wrongly named
+    cases at `rate` or less. The rule is the discrete version of Benjamini and Hochberg (after Heyse): at a
+    threshold, each case counts with the largest p up to this threshold that its scores could have given.
 
     Raises:
         ValueError: cases have unequal numbers of runs; re-runs of bad cases would make the list meaningless.
@@ -66,7 +67,10 @@ def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0
 def _is_within_discovery_budget(
     laws: Mapping[tuple[Thousandths, int], int], threshold: float, most: float
 ) -> bool:
-    """Return True if at most `most` unchanged cases are expected at or below the threshold."""
+    """Return True if at most `most` cases are expected to have a p up to the threshold when none changed.
+
+    `laws` counts the cases by their pooled scores and the number of candidate runs.
+    """
     expected = 0.0
     for (pooled, runs), count in laws.items():
         expected += count * find_largest_p(pooled, runs, threshold)

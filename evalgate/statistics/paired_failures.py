@@ -1,9 +1,9 @@
 """Compare the failures of two agents that are run in turn, one pair of runs after the other.
 
 The statistic is the smallest p of Fisher's exact test over the pairs so far. Equal agents have many chances
-to show a small one: `compute_repeated_p` counts how often they do within all pairs that may be made, so
-that a decision may be taken after every pair. Dividing the level among the looks would be simpler, and
-would need two pairs more for a total break.
+to show a small p. `compute_repeated_p` computes how often they show one within all pairs that may be made,
+so that a decision may be taken after every pair. Dividing the level among the pairs would be simpler, but
+a total break would need two pairs more.
 """
 
 import math
@@ -86,7 +86,10 @@ def compute_sequential_p(head: Sequence[bool], control: Sequence[bool], most: in
 
 
 def has_drifted(stored: StoredOutcomes, control: StoredOutcomes) -> bool:
-    """Return True if the control surely fails more often than its stored runs, or in most of its runs."""
+    """Return True if the control fails more often than the stored runs, or in more than half of its runs.
+
+    Each of the two is a test at `DRIFT_LEVEL`.
+    """
     if control.failed == 0:
         return False
     runs, failed = stored.runs + control.runs, stored.failed + control.failed

@@ -1,8 +1,8 @@
 """Estimate which drops a gate can detect, and simulate the gate on a team's own suite.
 
 A trial draws both sides with replacement from the stored runs of each case, so both sides differ only by
-luck, and runs the whole procedure on them. A drop of known size is made by replacing scores with 0. No agent
-is called; the same seed gives the same figures.
+luck, and runs the procedure of the gate on them (`simulate_procedure`). A drop of known size is made by
+replacing scores with 0. No agent is called; the same seed gives the same figures.
 """
 
 import random
@@ -41,11 +41,11 @@ class DetectableDrop:
     notice: float
     """Drops of the average of this size or more are caught about four times in five; above 1: no drop is."""
     unconfirmable: Mapping[str, int | None]
-    """Case id to the number of stored runs with which a break could be confirmed if all further stored runs
-    pass; None: 49 further runs are too few.
+    """Cases in which no break can be confirmed yet, except cases that always passed and cases with a mean
+    below `case_drop`.
 
-    Lists the cases in which no break can be confirmed yet, except cases that always passed and cases with a
-    mean below `case_drop`.
+    Case id to the number of stored runs that suffices to confirm a break, if all further stored runs pass.
+    None: 49 further runs are too few.
     """
 
 
@@ -115,9 +115,10 @@ def _find_unconfirmable(cells: Mapping[Cell, Thousandths], parameters: Parameter
 
 
 def _find_runs_needed(scores: Thousandths, sharers: int, parameters: Parameters, most: int) -> int | None:
-    """Return the number of stored runs with which a break can be confirmed if all further stored runs pass.
+    """Return the number of stored runs that suffices to confirm a break, if all further stored runs pass.
 
-    Return None if 49 further runs are too few.
+    Return None if 49 further runs are too few. `sharers` is the number of cells that share `case_alpha`,
+    `most` the most runs of a case.
     """
     for more in range(1, _MOST_RUNS):
         plan = build_confirmation_plan(
@@ -167,7 +168,9 @@ def simulate_procedure(
     answer: Callable[[str], StoredRun],
     parameters: Parameters,
 ) -> Decision:
-    """Run the whole procedure on an agent that is simulated by a function.
+    """Run the procedure of the gate on an agent that is simulated by a function.
+
+    With fixed `runs` no suspect is followed up, also with `follow_up`.
 
     Args:
         metrics: names of the gating metrics.

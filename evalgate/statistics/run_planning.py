@@ -77,7 +77,7 @@ class _Spread:
     baseline: float
     """Variance of the baseline's average."""
     round: float
-    """Variance of the average of one round of the candidate."""
+    """Variance of the candidate's average in one round, which runs each case once."""
     pooled: Mapping[int, float]
     """Rounds to the variance of the average of one round, as the gate estimates it from both sides' runs."""
     permutation: Mapping[int, float]
@@ -112,8 +112,8 @@ class DropModel:
     def compute_power(self, drop: float, design: RunDesign, cases: int | None = None) -> float:
         """Return the chance that the average closes the gate if the true average falls by `drop`.
 
-        The chance is 0 unless `drop` is above 0 and at most `average`. `cases` is the size of the suite, if
-        it had more or fewer cases like these; None: its present size.
+        The chance is 0 unless `drop` is above 0 and at most `average`. `cases` is the number of cases of the
+        suite, all like the present ones; None: the present number.
         """
         if not 0 < drop <= self.average:
             return 0.0
@@ -129,16 +129,17 @@ class DropModel:
     def find_smallest_drop(self, design: RunDesign, power: float, cases: int | None = None) -> float | None:
         """Return the smallest drop that is caught with a chance of `power` or more, in steps of 0.001.
 
-        Return None if no drop is. `cases` is the size of the suite; None: its present size.
+        Return None if no drop is caught so often. `cases` is the number of cases of the suite, all like the
+        present ones; None: the present number.
         """
         steps = math.floor(self.average / _FINEST)
         found = _find_first(lambda step: self.compute_power(step * _FINEST, design, cases) >= power, 1, steps)
         return None if found is None else found * _FINEST
 
     def find_cases(self, drop: float, design: RunDesign, power: float) -> int | None:
-        """Return the fewest cases like these that catch the drop with a chance of `power` or more.
+        """Return the fewest cases that catch the drop with a chance of `power` or more.
 
-        Return None if not even 100,000 cases do.
+        All cases are assumed to be like the present ones. Return None if 100,000 cases are too few.
         """
         return _find_first(lambda cases: self.compute_power(drop, design, cases) >= power, 1, _MOST_CASES)
 
@@ -181,7 +182,7 @@ class DropModel:
     def _simulate_trial(
         self, dice: random.Random, shift: float, limits: Mapping[int, float], spread: _Spread
     ) -> bool:
-        """Return True if the average closes the gate; `limits`: rounds to the smallest drop that does so."""
+        """Return True if the average closes the gate; `limits`: rounds to the smallest drop that closes."""
         summed, deviation = 0.0, math.sqrt(spread.round)
         for rounds, limit in limits.items():
             summed += dice.gauss(shift, deviation)

@@ -25,7 +25,7 @@ def normalize_scores(scores: Sequence[Score], case: str = "") -> Thousandths:
     """Return the finite scores in thousandths, ascending; scores up to 1e-9 out of range are clamped.
 
     Raises:
-        InvalidInputError: for a number outside 0 to 1, naming the case.
+        InvalidInputError: a score is outside 0 to 1. The message has the id `case` unless it is "".
     """
     found = [_to_thousandths(score) for score in scores if score is not None]
     if _OUTSIDE in found:
@@ -125,8 +125,8 @@ def pair_cases(
         cases: case id to scores.
         keep: newest baseline runs that count.
         first: only so many candidate runs of each case count; None: all.
-        runs: fewest planned runs of each case. A case without any run misses all of them; one that was
-            stopped early misses none.
+        runs: fewest planned runs of each case. A case without any run misses all of them; a case with fewer
+            runs was stopped early, and misses only those without a score.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.

@@ -20,7 +20,10 @@ from evalgate.statistics.score_pairs import (
 
 @lru_cache(maxsize=64)
 def compute_normal_quantile(alpha: float) -> float:
-    """Return the quantile z that a standard normal variable exceeds with chance `alpha`, 0 to 0.5."""
+    """Return the quantile z that a standard normal variable exceeds with chance `alpha`.
+
+    `alpha` is at most 0.5, and so large that 1 - alpha differs from 1.
+    """
     return NormalDist().inv_cdf(1 - alpha)
 
 
@@ -28,9 +31,9 @@ def compute_normal_quantile(alpha: float) -> float:
 def compute_student_quantile(alpha: float, freedom: float) -> float:
     """Return the quantile that Student's t exceeds with chance `alpha`, above 0 and below 0.5.
 
-    With 1 and 2 degrees of freedom it is exact. With more degrees it is a series (Abramowitz and Stegun
-    26.7.5), within 3 % of the quantile for an alpha of 0.005 or more. Between whole numbers of degrees it
-    is interpolated. `freedom` is at least 1.
+    With 1 and 2 degrees of freedom the result is exact. With more degrees it is computed by a series
+    (Abramowitz and Stegun 26.7.5), between whole numbers of degrees by interpolation; both are within 4 % of
+    the quantile for an alpha of 0.005 or more. `freedom` is at least 1.
     """
     below = math.floor(freedom)
     if below < freedom:
@@ -61,10 +64,10 @@ def compute_half_width(variance: float, inverse_runs: float, alpha: float) -> fl
 
 
 def compute_wilson_interval(successes: int, trials: int, alpha: float = 0.025) -> tuple[float, float]:
-    """Return the bounds of the true share of successes; each is missed with chance `alpha`.
+    """Return the lower and the upper bound of the true share of successes, (0, 1) without trials.
 
-    Wilson's score interval: unlike share ± 2 standard errors it has a width even if no trial, or every one,
-    succeeded. By default 95 % for both sides together. No trials: (0, 1).
+    Each bound is wrong with chance `alpha`; by default the interval is one of 95 %. It is Wilson's score
+    interval: unlike share ± 2 standard errors it has a width even if no trial or every trial succeeded.
     """
     if trials == 0:
         return 0.0, 1.0
@@ -159,7 +162,7 @@ def compare_reliability_with_minimum(
 
 
 def count_passed(scores: Thousandths, pass_score: float) -> int:
-    """Count the runs that reach the score that counts as passed."""
+    """Count the runs that reach `pass_score`, which is from 0 to 1."""
     return sum(score / UNIT >= pass_score - EPSILON for score in scores)
 
 

@@ -27,7 +27,7 @@ _POWER_Z = 0.8416
 _MOST_RUNS = 1_000
 
 _MOST_REACH = 600.0
-"""Distance of a ratio's bounds on the logarithmic scale; beyond it a float overflows."""
+"""Largest distance of a ratio's bound from the ratio, in natural logarithms: beyond it a float overflows."""
 
 VariantConclusion: TypeAlias = Literal["better", "worse", "not_worse", "undecided"]
 """`better`, `worse`: more than luck explains, after the correction for all comparisons. `not_worse`: shown
@@ -62,8 +62,8 @@ class VariantScore:
     """Runs of each case that would decide four times in five if the measured difference is the true one.
     None: the conclusion is not `undecided`, or not even a thousand runs would decide."""
     needed_cases: int | None = None
-    """Cases that would decide as often, with as many runs of each case as were made. None as in
-    `needed_runs`."""
+    """Cases that would decide four times in five, with as many runs of each case as were made on average.
+    None if `needed_runs` is None."""
 
     @property
     def is_within_limit(self) -> bool:
@@ -153,7 +153,8 @@ def _build_score(
 def _count_needed_runs(table: ComparedScores, change: MeanDifference, level: float) -> int | None:
     """Return the runs of each case that decide four times in five if the measured difference is the true one.
 
-    They show the difference, or that it is smaller than `max_drop`. None: a thousand would not.
+    To decide is to show the difference, or that the drop is smaller than `max_drop`. Return None if a
+    thousand runs do not suffice.
     """
     pairs, z = table.pairs, compute_normal_quantile(level)
     total = math.fsum(pair.weight for pair in pairs)

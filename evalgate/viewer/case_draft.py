@@ -36,7 +36,7 @@ class DraftCall:
     source: int | None = None
     name: str = ""
     args: str = ""
-    """JSON; "" for none."""
+    """Arguments as JSON; "" for no arguments."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class DraftRubric:
 
 @dataclass(slots=True)
 class DraftTurn:
-    """A turn. `kept` lists the numbers of the events to keep, without the calls, which `calls` has."""
+    """A turn. `calls` has its calls, and `kept` the numbers of all other events to keep."""
 
     source: int | None = None
     user: str = ""
@@ -72,7 +72,7 @@ class DraftGoal:
     args: str = ""
     response: str = ""
     keywords: str = ""
-    """One per line."""
+    """Keywords, one per line."""
     check: str = ""
     later: str = ""
     """Names of the goals that come after this goal, one per line."""
@@ -88,7 +88,7 @@ class CaseDraft:
     start: str = ""
     plan: str = ""
     final_state: str = ""
-    """JSON; "" for none."""
+    """Final state as JSON; "" for none."""
     story: str = ""
     goals: list[DraftGoal] = field(default_factory=list)
     checks: list[DraftCheck] = field(default_factory=list)
@@ -147,7 +147,7 @@ def _draft_goal(at: int, journey: Journey) -> DraftGoal:
 
 
 def format_later_goals(journey: Journey, name: str) -> str:
-    """Return the names of the goals that come after a goal, one per line."""
+    """Return the names that `journey.order` lists after the goal `name`, one per line; "" for none."""
     return "\n".join(journey.order.get(name, ()))
 
 
@@ -217,7 +217,10 @@ def _change_list(verb: str, items: list[Any], at: int, empty: Any) -> None:
 
 
 def _add_check(draft: CaseDraft, verb: str, numbers: list[int], actual: Sequence[Reply | None]) -> None:
-    """Add a check about one of the agent's calls. `numbers`: the turn, and the call in the turn."""
+    """Add a check that forbids or requires one of the agent's calls.
+
+    `numbers` are the 0-based indices of the turn in the file and of the call in this turn.
+    """
     turn, number = numbers
     reply = actual[turn]
     if reply is None:
@@ -250,7 +253,7 @@ def _take(draft: CaseDraft, what: str, numbers: list[int], actual: Sequence[Repl
 
 
 def _take_calls(old: Sequence[DraftCall], calls: Sequence[ToolCall]) -> list[DraftCall]:
-    """Return the agent's calls as drafts; a call that equals an expected call gets the latter's `source`."""
+    """Return the agent's calls as drafts; a call gets the `source` of the expected call that it equals."""
     free = list(old)
     taken = [draft_call(None, call) for call in calls]
     for each in taken:

@@ -14,7 +14,7 @@ PAGE_SIZE = 100
 """Cases on one page of the list."""
 
 SORTS = {"": "importance", "name": "name", "duration": "time", "cost": "cost"}
-"""The orders of the list besides the metrics: `score:NAME` is by a metric's score, the worst first."""
+"""Value of `sort` to the words for this order. A further value is `score:NAME`: the worst score first."""
 SCORE = "score:"
 CHANGED, UNCHANGED = "changed", "unchanged"
 """Values of `change` besides the kinds of change."""
@@ -32,7 +32,7 @@ class CaseQuery:
     q: str = ""
     """Words that the case has to contain, in any order; upper and lower case are equal."""
     kind: str = ""
-    """A kind of `KINDS`."""
+    """A key of `KINDS`."""
     set: str = ""
     """Id of an eval set."""
     tag: str = ""

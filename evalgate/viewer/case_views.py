@@ -237,7 +237,7 @@ class CaseLine:
 
     name: str
     status: str
-    """A class of the style sheet."""
+    """The status as a class of the style sheet."""
     word: str
     is_new: bool
     remarks: tuple[str, ...]

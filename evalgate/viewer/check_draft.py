@@ -26,11 +26,11 @@ LINES = {
     ("response", "contains"): "Texts that a response must contain",
     ("response", "not_contains"): "Texts that no response may contain",
 }
-"""Conditions that are lists of texts, one a line, with their labels."""
+"""Path of a condition to its label, for conditions that are lists of texts, one text a line."""
 COUNTS = {("tools", "max"): "Most calls", ("tools", "min"): "Fewest calls"}
 """Conditions with a number for each tool, as `search: 3` on each line."""
 SINGLE = {("response", "matches"): "Regular expression (RE2) that a response must match"}
-"""Conditions that are one text."""
+"""Path of a condition to its label, for conditions that are one text."""
 TESTS = ("equals", "contains", "matches", "approx", "one_of", "any", "json_schema", "semantic")
 """Conditions on a value: an argument or a key of the state."""
 _TEXT_TESTS = frozenset({"matches", "semantic"})
@@ -285,7 +285,11 @@ def forbid_tool(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
 
 
 def require_call(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
-    """Return a check that requires a call with the arguments of `call`, with a name not in `taken`."""
+    """Return a check that requires a call with the arguments of `call`.
+
+    If these are empty or no object, any call of the tool suffices. No check in `taken` has the name of the
+    returned check.
+    """
     tool, args = _escape(call.name), call.arguments
     if not isinstance(args, Mapping) or not args:
         section: dict[str, Any] = {"tools": {"require": [tool]}}

@@ -45,8 +45,8 @@ def find_check_problems(
 def list_thresholds_checks(folder: Path, thresholds: str | None) -> dict[str, str]:
     """Return the names of the checks in the thresholds file of a project, each with its place.
 
-    There are none without a thresholds file, or if it is invalid. `thresholds` is its name as the command
-    line has it; None to find it in the folder.
+    Return {} if there is no thresholds file, or if it is invalid. `thresholds` is the name of the file on the
+    command line; None to find the file in `folder`.
     """
     path = folder / thresholds if thresholds else find_thresholds_file(folder)
     try:
@@ -107,7 +107,10 @@ def _find_problems(
 
 
 def _find_field(prefix: str, draft: DraftCheck, location: Location, message: str) -> tuple[str, str]:
-    """Return the field that holds a location in a check, and the message; in the YAML, with the line."""
+    """Return the name of the field that holds a location in a check, and the message.
+
+    For the field with YAML, the message begins with the line.
+    """
     field = ".".join(map(str, location[:2]))
     if field in draft.fields:
         return f"{prefix}.{field}", message

@@ -66,8 +66,8 @@ class _FetchedBaseline:
 def read_baseline(viewer: Viewer, *, remote: bool = False) -> Baseline | None:
     """Return the stored baseline; None if there is none.
 
-    A baseline in a branch, an artifact or a bucket counts only if `remote`; it is read at most every five
-    minutes.
+    A baseline in a branch, an artifact or a bucket is read only if `remote` is True, and at most every five
+    minutes; else return None for such a baseline.
 
     Raises:
         InvalidInputError: the thresholds file or the baseline is broken.
@@ -107,7 +107,7 @@ def find_remote_baseline(viewer: Viewer) -> str:
 
 
 def has_baseline(viewer: Viewer) -> bool:
-    """Return True if there is a readable baseline in a file; a remote one does not count."""
+    """Return True if there is a readable baseline in a file; a remote baseline does not count."""
     try:
         return read_baseline(viewer) is not None
     except InvalidInputError:
@@ -120,7 +120,7 @@ def _read_store(store: FileStore, _time: int, _size: int) -> Baseline | None:
 
 
 _compared: dict[object, ComparedRecord] = {}
-"""The newest comparison: the pages about it ask for it again and again, and 10,000 cases take seconds."""
+"""The newest comparison. Its pages need it repeatedly, and comparing 10,000 cases takes seconds."""
 _lock = threading.Lock()
 
 

@@ -11,7 +11,7 @@ HEAD_S = 10.0
 
 
 class LimitedConnection(H11Protocol):
-    """Connection that is closed if a request's head does not come.
+    """Connection that is closed if a request's head does not come within `HEAD_S`.
 
     Any process on the machine can connect, and each open connection takes a file descriptor.
     """

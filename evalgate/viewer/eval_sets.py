@@ -77,7 +77,7 @@ class EvalSetStore:
         raise InvalidInputError(f"{shown_as}: no eval set of this project")
 
     def has_set(self, eval_set_id: str, path: str = "") -> bool:
-        """Return True if a listed eval set has this path or this id."""
+        """Return True if a listed file has this path, or a listed file that can be read has this id."""
         if any(each.shown_as == path for each in self.list_files()):
             return True
         try:

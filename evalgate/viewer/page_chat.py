@@ -29,7 +29,7 @@ from evalgate.runner.chat import (
 )
 
 PROJECT_AGENT = ""
-"""Choice of the thresholds file's agent; others are folders of Google ADK agents."""
+"""Choice of the thresholds file's agent. Any other choice is the folder of a Google ADK agent."""
 _MOST_AGENTS = 100
 _END_S = 20.0
 _AGENT_FILES = ("agent.py", "__init__.py", "root_agent.yaml")
@@ -44,14 +44,14 @@ class ChatState:
     message: str
     """Message that the agent works on; "" while the agent waits for a message."""
     events: tuple[Event, ...]
-    """Events of the turn in progress; without one, of the last turn."""
+    """Events of the turn in progress; if no turn is in progress, of the last turn."""
     failure: Failure | None
     """Reason why the last message has no reply."""
     unsent: str
     """The message without a reply."""
     is_cut_off: bool
     failed_trace: tuple[TraceSpan, ...]
-    """Steps of the last message's turn, if it has no reply."""
+    """Steps of the last turn if the turn failed; () if it did not, or if turns keep no trace."""
 
 
 def list_adk_agents(folder: Path) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from evalgate.runner.plan import Plan, build_plan
 from evalgate.runner.publish import Publisher
 
 OUT = "evalgate-report/again"
-"""Folder of the reports, so that those of the last whole run are kept."""
+"""Folder of the reports of these runs. The reports of the last `evalgate run` are in another folder."""
 _MOST_LINES = 200
 _COLOURS = {"pass": "passed", "fail": "failed", "error": "errored"}
 _END_S = 30.0

@@ -72,8 +72,9 @@ def move_quarantine(
 ) -> list[FileChange]:
     """Return the change of the quarantine file for a case that gets another id or is deleted, if any.
 
-    `new_id` is the other id; None if the case is deleted. An entry for a missing case would be an error of
-    the next run. Unchanged are entries with globs, and entries that also name a case of another eval set.
+    `new_id` is the other id; None if the case is deleted. Without the change, the next run would end with an
+    error, because an entry names a missing case. Entries stay as they are if they have globs, or also name a
+    case of another eval set.
 
     Raises:
         InvalidInputError: the quarantine file cannot be read or changed.

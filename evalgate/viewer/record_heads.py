@@ -34,7 +34,7 @@ def read_head(stored: StoredRecord) -> Record:
 
 
 def _try_head(stored: StoredRecord) -> Record | InvalidInputError:
-    """Return the record without its cases; for a broken file the error, so that it can be kept."""
+    """Return the record without its cases, or for a broken file the error: a cache keeps both."""
     try:
         return _read_parts(stored)[0]
     except InvalidInputError as error:
@@ -109,7 +109,7 @@ def find_case(stored: StoredRecord, key: CaseKey) -> tuple[Record, CaseResult | 
 
 
 def _read_parts(stored: StoredRecord) -> tuple[Record, Iterator[bytes | CaseResult]]:
-    """Return the record without its cases, and its cases: as JSON; parsed if the layout is foreign."""
+    """Return the record without its cases, and its cases: as JSON, or parsed if evalgate did not write it."""
     try:
         return split_record(read_record_bytes(stored.path, stored.title), stored.title)
     except ValueError:

@@ -19,7 +19,7 @@ from evalgate.viewer.recordings import read_any
 
 LAST_RESULTS = "evalgate-report/results.json"
 _MOST_OPEN_BYTES = 80 * 2**20
-"""Size of the files of all records that stay in memory, where they take about six times as much."""
+"""Most bytes of the files of all records in memory. In memory a record takes about six times its file."""
 _MOST_IN_FOLDER = 1_000
 _NOT_IN_ID = re.compile(r"[^\w.-]+", re.ASCII)
 

@@ -1,9 +1,10 @@
 """Rendering of the viewer's pages.
 
 The templates are those of `evalgate/viewer/templates`, and the parts of the HTML report. Every text is
-escaped, and every character in it is visible. Two filters are for attributes, in which an element cannot
-mark what is invisible: `one_line` for titles and labels, `exact` for the value of a field or a text area that
-is sent back. The test `invisible_in_part` tells whether the page has to mark it next to the field.
+escaped, and invisible characters are marked by elements. An attribute cannot hold elements, so there are two
+filters for attributes: `one_line` for titles and labels, and `exact` for the value of a field or a text area
+that is sent back. The test `invisible_in_part` tells whether a value has invisible characters, which the page
+then marks next to the field.
 """
 
 import html

@@ -41,8 +41,8 @@ class TracePage:
     """The selected step; None if the trace is empty."""
     facts: tuple[tuple[str, str], ...]
     content: ClippedText | None
-    """Attributes, request or response of the selected step, by the tab; None if the step has none, and for
-    the graph."""
+    """Attributes, request or response of the selected step, as `panel` says; None if the step has none, and
+    for the graph."""
     event: tuple[int, int] | None
     """Turn (0-based) and index of the event that the step caused; None if no event is known."""
 

@@ -20,7 +20,7 @@ Segment: TypeAlias = tuple[bool, str]
 """Part of a text: True if the other text does not have it, and the part."""
 
 DiffStatus: TypeAlias = Literal["same", "changed", "missing", "extra"]
-"""Of a path or call. `missing`: only the expected side has it; `extra`: only the actual side has it."""
+"""Status of a path or a call: `missing` if only the expected side has it, `extra` if only the actual side."""
 
 
 @frozen

@@ -29,11 +29,11 @@ from evalgate.core.sanitize import replace_lone_surrogates
 from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
 
 _EXIT_GRACE_S = 1.0
-"""Seconds that a process that timed out may take to end after SIGTERM."""
+"""Seconds from SIGTERM to the end of a process whose turn timed out; then the process is killed."""
 
 
 class PerTurnAgent:
-    """An `Agent` with a process for each message. Nothing runs between turns."""
+    """An `Agent` that starts a new process for each message. No process runs between turns."""
 
     def __init__(self, launch: LaunchSpec, *, timeout_s: float) -> None:
         self._launch = launch
@@ -71,7 +71,8 @@ class PerTurnSession:
         """Start a process with the message as its stdin, and return its stdout as the reply.
 
         Raises:
-            AgentError: the message has attachments, or the process failed, timed out or wrote too much.
+            AgentError: the message has attachments, or the process timed out, wrote more than 16 MiB, was
+                killed, or ended with an exit code other than 0.
             AgentUnreachableError: the process cannot be started.
         """
         self._turns += 1
@@ -123,7 +124,7 @@ class PerTurnSession:
 
 
 class _TurnProcess(AgentProcess):
-    """Process that answers with its whole stdout, and is the listener to its own events."""
+    """Process with an answer that is its whole stdout. The object listens to the events of its process."""
 
     def __init__(self) -> None:
         super().__init__(self)
@@ -199,14 +200,14 @@ class CommandAgentOptions(BaseModel):
     named_by: ClassVar[str] = "command"
 
     command: Command
-    """The program and its arguments; one string is split as a shell would."""
+    """The program and its arguments. A string is split into words as in a shell; no shell is started."""
     mode: Literal["protocol", "per_turn"] = "protocol"
-    """Whether one process speaks the worker protocol, or each turn has a process of its own that gets the
-    message on stdin and writes the answer on stdout."""
+    """`protocol`: a process serves many turns and speaks the worker protocol. `per_turn`: each turn starts a
+    new process, which gets the message on stdin and writes the answer to stdout."""
     memory: MemoryOption = None
     """Memory that one worker and its children may use, as `512m`; no limit when absent."""
     otel: OtelOption = False
-    """Whether calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
+    """If true, tool calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
 
     def build(self, context: AgentContext) -> Agent:
         """Build the agent; with `otel`, an agent that receives the spans of the program."""

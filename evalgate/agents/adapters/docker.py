@@ -34,14 +34,14 @@ _WORKER = Path(__file__).resolve().parent.parent / "host"
 
 
 class BuildOptions(BaseModel):
-    """An image that is built before the first case."""
+    """Build of an image before the first case."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     context: str
-    """The folder that is sent to the daemon."""
+    """The folder that is sent to the Docker daemon, relative to the working folder."""
     dockerfile: str = "Dockerfile"
-    """Relative to it."""
+    """Path of the Dockerfile, relative to `context`."""
 
 
 class DockerAgentOptions(HttpDialectOptions):
@@ -51,42 +51,48 @@ class DockerAgentOptions(HttpDialectOptions):
     otherwise_named_by: ClassVar[str] = "service"
 
     image: str | None = Field(default=None, min_length=1)
-    """The image; with `build`, what reports call it."""
+    """Name of the image. With `build`, only the name of the agent in reports."""
     service: str | None = Field(default=None, min_length=1)
-    """In the place of an image, a service of a Compose file: started with those that it depends on."""
+    """A service of a Compose file, instead of `image`. All services that it depends on are started, too."""
     compose: str | None = Field(default=None, min_length=1)
-    """The Compose file; by default `compose.yaml`, or whichever Compose would find in the working folder."""
+    """The Compose file, relative to the working folder. When absent, the first that exists of `compose.yaml`,
+    `compose.yml`, `docker-compose.yaml` and `docker-compose.yml`."""
     build_from: str | BuildOptions | None = Field(default=None, alias="build")
-    """The folder of a Dockerfile, or that and its name: built before the first case."""
+    """Folder with the `Dockerfile` of the image, or an object with the folder and the file's name. The image
+    is built before the first case."""
     command: Command | None = None
-    """A program that speaks the worker protocol, or with `port` a server; the image's own when absent."""
+    """Command of the container; the image's own command when absent. With `port`, the command runs a server.
+    Without `port`, it runs a program that speaks the worker protocol."""
     entry: str | None = Field(default=None, min_length=1)
-    """A Python agent as of kind `python`, hosted by evalgate's worker, which is copied in."""
+    """A Python agent in the container, written as for the kind `python`. Evalgate copies its worker into the
+    container to run the agent."""
     python: str = "python3"
-    """The interpreter in the container, 3.9 or later, for `entry`."""
+    """Python in the container that runs the `entry`; 3.9 or later."""
     capture: bool = True
-    """As of kind `python`, for `entry`."""
+    """If true, tool calls and usage of an `entry` that reports none are captured, as in the kind `python`."""
     port: Annotated[int, Strict()] | None = Field(default=None, ge=1, le=65_535)
-    """Where a server in the container listens: it is asked in `dialect`."""
+    """Port of a server in the container, which is asked over HTTP in the `dialect`."""
     workspace: str | None = Field(default=None, pattern="^/.+")
-    """Where the working folder is copied to, and where the agent runs then."""
+    """Absolute path in the container to which the working folder is copied, and in which the agent runs. When
+    absent, the working folder is not copied."""
     environment: Mapping[str, str] = Field(default_factory=dict)
-    """Variables beside those of `env`; values may hold `${NAME}`."""
+    """Environment variables of the container, added to the variables that `env` names. Values may hold
+    `${NAME}`, which is replaced by a variable of evalgate's own environment."""
     user: str | None = None
-    """User, or user:group, in the container."""
+    """User in the container, or `user:group`; the image's own user when absent."""
     memory: str | None = Field(default=None, pattern="^[0-9]+[bkmgBKMG]?$")
-    """As `512m`."""
+    """Memory that the container may use, such as `512m`; no limit when absent."""
     cpus: Annotated[float, Strict()] | None = Field(default=None, gt=0, le=4_096)
-    """Processors that the container may use, as `1.5`; all when absent."""
+    """Number of processors that the container may use, such as `1.5`; all when absent."""
     pids: Annotated[int, Strict()] | None = Field(default=None, ge=1)
-    """Processes at the same time."""
+    """Largest number of processes in the container at the same time; no limit when absent."""
     network: str = "bridge"
-    """`none`, or the name of a network."""
+    """Name of the container's network in Docker; `none`: no network."""
     read_only: bool = False
-    """Whether the container can write to /tmp and to its copied folders only."""
+    """If true, the container can write only to /tmp and to the folders that are copied into it."""
 
     otel: OtelOption = False
-    """Whether calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
+    """If true, tool calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
 
     @model_validator(mode="after")
     def _validate_tracing(self) -> Self:
@@ -118,7 +124,7 @@ class DockerAgentOptions(HttpDialectOptions):
         return self
 
     def build(self, context: AgentContext) -> Agent:
-        """Build the agent in its container, which is not created yet.
+        """Build the agent without creating its container.
 
         Raises:
             InvalidInputError: a placeholder has no value, or the Compose file has problems.

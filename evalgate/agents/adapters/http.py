@@ -32,13 +32,14 @@ class HttpAgentOptions(HttpDialectOptions):
     named_by: ClassVar[str] = "url"
 
     url: str
-    """Where the agent listens; may hold `${NAME}`. docs/agents-http.md says what each dialect adds."""
+    """URL of the agent's server; may hold `${NAME}`. Every dialect except `evalgate` appends a path to it:
+    docs/agents-http.md."""
     verify: bool = True
-    """Whether the server's certificate must be valid."""
+    """If true, the server's certificate must be valid."""
     ca_file: str | None = None
     """PEM file of the certificates that are trusted instead of the system's."""
     otel: OtelOption = False
-    """Whether calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
+    """If true, tool calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
 
     @field_validator("url")
     @classmethod

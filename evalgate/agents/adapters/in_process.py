@@ -158,7 +158,7 @@ class _LoopWorker:
                 self._grace_timer = LoopTimer(_GRACE_S, self._check_block)
 
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
-        """Count the turn if it could not be ended."""
+        """Handle the answer to a cancel; count the turn as abandoned if it is still running."""
         self._unanswered.pop(session, None)
         self.abandoned += still_running
 
@@ -286,7 +286,9 @@ class InProcessAgent:
 
     @asynccontextmanager
     async def open_session(self, case: EvalCase, run: int, *, alone: bool) -> AsyncIterator[WorkerSession]:
-        """Open a conversation; with `alone`, wait until no other is open, and let none begin until its end.
+        """Open a conversation.
+
+        With `alone`, wait until no other conversation is open, and let no other begin before this one ends.
 
         Raises:
             AgentUnreachableError: the agent was not started, or could not be created.
@@ -312,7 +314,7 @@ class InProcessAgent:
             self._changed.set()
 
     def _choose_worker(self, host: AgentHost) -> _LoopWorker:
-        """Return the worker for the next session; a new worker at first or if the last was left behind."""
+        """Return the current worker; create one if there is none, or if the current one was left behind."""
         if self._worker is None or self._worker.is_blocked:
             self._worker = _LoopWorker(
                 host,
@@ -339,6 +341,9 @@ class InProcessAgent:
 
 
 def describe_object(agent: object) -> str:
-    """Return the name of an object in reports: its module and qualified name, or those of its class."""
+    """Return the name of an object in reports, as `module.qualified_name`.
+
+    For an object without a qualified name, return the name of its class.
+    """
     named = agent if hasattr(agent, "__qualname__") else type(agent)
     return f"{named.__module__}.{named.__qualname__}"

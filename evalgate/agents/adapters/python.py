@@ -74,11 +74,11 @@ def build_python_agent(
         timeout: Seconds that one turn may take.
         python: The interpreter, 3.9 or later; None: the one that runs evalgate.
         workers: Largest number of processes, as in `PoolOptions`.
-        concurrency: Most threads of each process for a synchronous agent.
+        concurrency: Largest number of threads in each process for a synchronous agent.
         start_timeout: Seconds that a process may take to start and to import the agent.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as; None: the group that runs evalgate.
-        memory: Most memory of a process and its children, as `512m`; None: no limit. ValueError if invalid.
+        memory: Memory of a process and its children, as `512m`; None: no limit. Raises ValueError if invalid.
         capture: If True, capture model calls and spans of an agent that reports none itself.
         track_files: If True, record the files of the project that the agent opens.
     """
@@ -103,11 +103,11 @@ class PythonAgentOptions(BaseModel):
     named_by: ClassVar[str] = "entry"
 
     entry: str
-    """`package.module:attribute` or `path/file.py:attribute`."""
+    """The agent: `package.module:attribute`, or `path/file.py:attribute` relative to the working folder."""
     memory: MemoryOption = None
     """Memory that one worker and its children may use, as `512m`; no limit when absent."""
     capture: bool = True
-    """Whether tool calls and usage of an agent that reports none are read from its requests to models and
+    """If true, tool calls and usage of an agent that reports none are read from its requests to models and
     its OpenTelemetry spans: docs/agents.md."""
 
     @field_validator("entry")
@@ -142,9 +142,9 @@ class AdkAgentOptions(BaseModel):
     named_by: ClassVar[str] = "entry"
 
     entry: str = Field(min_length=1)
-    """`package.module`, `path/to/agent_folder` or `path/file.py`, which defines `app`, `root_agent` or
-    `get_agent_async`, itself or in its module `agent`; or a folder with `root_agent.yaml`. A suffix
-    `:attribute` names the agent explicitly."""
+    """The agent: `package.module`, `path/to/agent_folder` or `path/file.py`, which defines `app`,
+    `root_agent` or `get_agent_async`, also in its module `agent`. A suffix `:attribute` names an agent of
+    another name. A folder may have a `root_agent.yaml` instead."""
     agent_name: str | None = Field(default=None, min_length=1)
     """Name of the sub-agent to run instead of the root agent."""
     start_timeout: float = Field(default=120.0, gt=0, allow_inf_nan=False)

@@ -156,7 +156,10 @@ class Sidecars:
 
 
 def _check_condition(state: Mapping[str, Any], condition: str) -> tuple[str, bool]:
-    """Return why the condition can never become true, or ""; and whether it is true now."""
+    """Return (reason, True if the condition is true now).
+
+    The reason says why the condition can never become true; "" if it still can.
+    """
     is_over = state["Status"] in {"exited", "dead"}
     if condition == "service_completed_successfully":
         code = state["ExitCode"]
@@ -309,7 +312,10 @@ class ContainerSpecBuilder:
         return {}
 
     def _fill_missing_values(self, given: Mapping[str, str | None]) -> dict[str, str]:
-        """Return `given` with each None replaced by the variable's value; drop names without a value."""
+        """Return `given` with each None replaced by the value of the variable of that name.
+
+        Names of variables without a value are left out.
+        """
         values = self._composition.values
         filled = {name: values.get(name) if value is None else value for name, value in given.items()}
         return {name: value for name, value in filled.items() if value is not None}

@@ -24,7 +24,7 @@ _VARIABLE = re.compile(
 
 
 class InterpolationError(Exception):
-    """A variable in a text has no value or an invalid form; the message says which."""
+    """Error for a variable without a value or with an invalid form; the message is the rest of a sentence."""
 
 
 def interpolate_text(text: str, values: Mapping[str, str]) -> str:

@@ -122,7 +122,7 @@ class ServerContainer:
     async def detect_end(self) -> Failure | None:
         """Return the failure of the container if it ended, and None if it still runs.
 
-        Wait for the end of the container for a second, or up to 15 seconds if its server is not healthy.
+        Wait a second for the end of the container; wait up to 15 seconds while its server is not healthy.
         """
         self.affected_turns = max(self.affected_turns, self.busy)
         if self._end_watch is None or (self._end_watch.done() and self.end_failure is None):

@@ -31,7 +31,7 @@ _LONGEST_INTERFACE = 15
 def find_reachable_endpoint(
     spec: ContainerSpec, wanted: CollectorEndpoint, *, host_is_given: bool
 ) -> CollectorEndpoint:
-    """Return an endpoint that the container can reach, and as few others as possible. This call blocks.
+    """Return an endpoint that the container can reach, and as few other machines as possible. This blocks.
 
     The container reaches the endpoint at the gateway of its network, which leads to the machine. If the
     gate runs in a container too, the address is the gate's, in the network that both containers share. If
@@ -126,7 +126,7 @@ def find_network_gateway(network: Mapping[str, Any]) -> str:
 
 
 def _read_interface_address(name: str) -> str:
-    """Return the IPv4 address of an interface of this machine; "" if it has none, or is not Linux."""
+    """Return the IPv4 address of a network interface of this machine; "" without one, or outside of Linux."""
     if not name or sys.platform != "linux":
         return ""
     request = struct.pack("256s", name.encode()[:_LONGEST_INTERFACE])

@@ -106,7 +106,10 @@ def _load_dotenv(folder: str) -> None:
 
 
 def _iter_parent_folders(folder: str) -> Iterator[str]:
-    """Yield `folder` and its parents up to the working folder; only `folder` if it lies outside of it."""
+    """Yield `folder` and its parents up to the working folder.
+
+    Yield only `folder` if it is not in the working folder.
+    """
     top = os.getcwd()
     yield folder
     while folder != top and folder.startswith(top + os.sep):

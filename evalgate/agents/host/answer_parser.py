@@ -34,7 +34,8 @@ class AnswerCollector:
 
         Raises:
             InvalidAnswerError: the value is neither a text nor a dict, or the dict has an invalid field.
-            NoMatchingMockError: the dict has a call of a tool that is mocked and has no decorator.
+            NoMatchingMockError: the dict has a call of a tool that is mocked, and no function of this name
+                has the decorator `evalgate_host.tool`.
             RuntimeError: the dict has an event, and no turn is in progress.
         """
         if isinstance(value, str):
@@ -50,11 +51,11 @@ class AnswerCollector:
             )
 
     def add_returned(self, value: object) -> None:
-        """Add the return value of a function; None is allowed unless `is_empty` is True.
+        """Add the return value of a function; ignore None if the agent already gave a text or an event.
 
         Raises:
-            InvalidAnswerError: the value is neither a text nor a dict, or the dict has an invalid field.
-                None is invalid only if `is_empty` is True.
+            InvalidAnswerError: the value is None and `is_empty` is True, or is of another type than text and
+                dict, or is a dict with an invalid field.
             NoMatchingMockError, RuntimeError: as for `add_yielded`.
         """
         if isinstance(value, str):

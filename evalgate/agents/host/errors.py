@@ -28,8 +28,9 @@ def classify_transient_error(error: BaseException) -> tuple[str, float | None] |
     """Return the kind of a busy service's error and its Retry-After in seconds; None for other errors.
 
     The kind is `rate_limited` or `unavailable`; Retry-After is None if the service sent no such value.
-    Causes (`raise … from`) and the only member of an exception group are searched as well, to a depth of 8.
-    Contexts are not: an error that was merely being handled says nothing about the service.
+    Causes (`raise … from`) and the only member of an exception group are searched as well, up to 8 errors in
+    all. An error's `__context__` is not searched: an error that was merely being handled says nothing about
+    the service.
     """
     try:
         for depth, each in enumerate(reasons := list(_iter_causes(error))):
@@ -260,9 +261,10 @@ def _find_encoding_fault(error: BaseException) -> str | None:
 
 
 def _find_refused_source(frames: TracebackType | None) -> tuple[str | None, str]:
-    """Return the file that importlib was compiling and the location of the import.
+    """Return the path of the file that importlib was compiling, and `file:line` of the import.
 
-    The file is None if the traceback has no frames of importlib.
+    The path is None if importlib was compiling no file. Without a frame of the agent's code, the location is
+    "the agent".
     """
     path, importer = None, "the agent"
     while frames is not None:

@@ -161,7 +161,7 @@ def _call_each_turn(function: Callable[..., Any], request: dict[str, Any]) -> _C
 # --- results ------------------------------------------------------------------------------------------------
 
 _MAX_REASON = 10_000
-"""Number of characters of a reason that are shown."""
+"""Number of characters after which a reason is cut."""
 
 _EXPECTED = "expected a finite number or an object with `score` (as Google ADK's, with `overall_score`)"
 
@@ -182,9 +182,10 @@ _STATUSES = {
 def _convert_result(result: Any) -> dict[str, Any]:
     """Return the answer for the result that a function returned for a whole run.
 
+    The result is a number, an object with a score, or evalgate's `NotApplicable` or `MetricFailure`.
+
     Raises:
-        InvalidScoreError: the result is neither a number nor an object with a score, or a part of the
-            object is invalid.
+        InvalidScoreError: the result is anything else, or a part of the object is invalid.
     """
     kind = type(result).__name__
     # By name, because the metric may run in an environment without evalgate, or with another release of it.

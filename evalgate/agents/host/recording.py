@@ -111,7 +111,7 @@ class Recording:
 
 
 def format_canonical(value: Any) -> str:
-    """Return a text that is equal for equal JSON values.
+    """Return a text that is the same for equal JSON values, and different for unequal ones.
 
     The order of keys does not count. 1 and 1.0 are equal, and both differ from true.
     """

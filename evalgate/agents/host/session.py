@@ -17,7 +17,7 @@ FEATURES = ("tool_mocks", RECORDING_FEATURE)
 
 
 class Mocks:
-    """Tool mocks and the recording of one session; they answer for tools, which are then not called."""
+    """Tool mocks and the recording of one session. Tools with a result from these are not called."""
 
     def __init__(self, mocks: list[dict[str, Any]], recording: Optional[Recording] = None) -> None:
         self.missing: Optional[NoMatchingMockError] = None
@@ -34,11 +34,14 @@ class Mocks:
         self._turn += 1
 
     def is_mocked(self, name: str) -> bool:
-        """Return True if a mock or the recording answers for the tool in this turn."""
+        """Return True if the tool must not be called in this turn.
+
+        It has a mock in this turn, or there is a recording in which the tool is not live.
+        """
         return bool(self._list_mocks(name)) or self._is_recorded(name)
 
     def is_ever_mocked(self, name: str) -> bool:
-        """Return True if a mock answers for the tool in any turn, or the recording does."""
+        """Return True if the tool has a mock in any turn, or there is a recording in which it is not live."""
         return any(each["name"] == name for each in self._mocks) or self._is_recorded(name)
 
     def list_tools(self) -> list[str]:
@@ -47,7 +50,7 @@ class Mocks:
         return list(dict.fromkeys([*(each["name"] for each in self._mocks), *recorded]))
 
     def require_result(self, name: str, args: Optional[dict[str, Any]]) -> Any:
-        """Return the result of the first mock that matches the arguments, else the recorded result.
+        """Return the result of this turn's first mock that matches the arguments, else the recorded result.
 
         Raises:
             RecordedToolError: the tool raised an error in the recorded call.
@@ -168,7 +171,8 @@ class Session:
         """Report that the agent calls a tool.
 
         Raises:
-            NoMatchingMockError: a mock should answer the call, and the tool has no decorator.
+            NoMatchingMockError: the tool is mocked, and no function of this name has the decorator
+                `evalgate_host.tool`.
             TypeError: an argument has the wrong type.
             RuntimeError, TypeError, ValueError, RecursionError: as for `Recorder.report_event`.
         """
@@ -192,7 +196,7 @@ class Session:
         id: str | None = None,  # noqa: A002  the name on the wire
         author: str | None = None,
     ) -> None:
-        """Report the result of a tool call; `id` is the one that `tool_call` got.
+        """Report the result of a tool call; `id` is the id that was passed to `tool_call`, or None.
 
         Raises:
             TypeError: an argument has the wrong type.
@@ -218,7 +222,9 @@ class Session:
             self.recorder.final = text
 
     def usage(self, input_tokens: int = 0, output_tokens: int = 0, cost_usd: float | None = None) -> None:
-        """Report tokens and cost since the last report; the gate adds the reports up.
+        """Report the tokens and the cost in US dollars since the last report; the gate adds the reports up.
+
+        A `cost_usd` of None means that the cost is unknown.
 
         Raises:
             TypeError: an argument has the wrong type.

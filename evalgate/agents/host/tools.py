@@ -63,7 +63,7 @@ def find_session(name: str) -> Session | None:
 
 
 def require_decorated(session: Session) -> None:
-    """Refuse a conversation that mocks a tool without the decorator: the tool would be called for real.
+    """Refuse a conversation that mocks a tool without the decorator `tool`: it would be called for real.
 
     Raises:
         UnsupportedCaseError: a mocked or recorded tool is not decorated; the message names it.
@@ -78,7 +78,7 @@ def require_decorated(session: Session) -> None:
 
 
 def refuse_undecorated_call(session: Session, name: str) -> None:
-    """Refuse the report of a call if the tool is mocked in this turn and has no decorator.
+    """Refuse the report of a call if the tool is mocked in this turn and is not decorated with `tool`.
 
     Raises:
         NoMatchingMockError: the call is refused. The error becomes `missing` of the session's mocks.
@@ -139,7 +139,11 @@ class _WatchedCall:
 def _watch_call(
     name: str, function: Callable[..., Any], values: tuple[Any, ...], named: dict[str, Any]
 ) -> Iterator[_WatchedCall]:
-    """Report a call and its result or error, and look up the result if the tool is mocked."""
+    """Report a call, and its result or error after the block.
+
+    The yielded call has `is_answered` True and the `result` if the tool is mocked; else the block must call
+    the tool and set `result`. Outside of conversations, nothing is reported.
+    """
     call, session = _WatchedCall(), find_session(name)
     if session is None:
         yield call
@@ -166,7 +170,8 @@ def _name_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of a call by name, without `self` and `cls`.
 
-    Objects that JSON cannot hold become `<Class>`. Return `named` if the function has no such parameters.
+    Objects that JSON cannot hold become `<Class>`. Arguments that were not passed are left out. If the
+    function does not accept the arguments, return `named`.
     """
     try:
         bound = inspect.signature(function).bind(*values, **named)

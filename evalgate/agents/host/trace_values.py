@@ -16,7 +16,7 @@ _MOST_NAME = 200
 _DEEPEST = 40
 _MOST_BITS = 1000
 _PER_VALUE = 8
-"""Characters that a value counts in addition to its text, so that many small ones are bounded too."""
+"""Characters that each value counts in addition to its text, to limit the number of small values too."""
 
 
 class ValueClipper:

@@ -93,7 +93,7 @@ def _read_verified(path: str) -> bytes:
     """Return the content of a file in a verified folder.
 
     Raises:
-        UnusableEntryError: the file cannot be read, or its digest differs from that in the manifest.
+        UnusableEntryError: the file cannot be read, or its digest is not the digest in the manifest.
     """
     home = _find_home(path)
     inner = os.path.relpath(path, home)

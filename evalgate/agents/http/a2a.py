@@ -194,7 +194,7 @@ class _A2aTurn:
         self._artifacts: dict[str, tuple[A2aPart, ...]] = {}
 
     def add_result(self, result: A2aResult) -> None:
-        """Add one result.
+        """Add one result, without its messages that were added before.
 
         The same message may arrive several times: in a status, and in the history of a task.
         """

@@ -158,12 +158,12 @@ class RemoteSession:
 
     @property
     def applies_mocks(self) -> bool:
-        """Return True if the dialect lets the gate answer the agent's tool calls."""
+        """Return True if the dialect lets the gate answer the agent's tool calls with mocks."""
         return isinstance(self._conversation, SupportsToolMocks) and self._conversation.applies_mocks
 
     @property
     def applies_recordings(self) -> bool:
-        """Return True if the dialect lets the gate answer the agent's tool calls."""
+        """Return True if the dialect lets the gate answer the agent's tool calls from a recording."""
         conversation = self._conversation
         return isinstance(conversation, SupportsToolRecordings) and conversation.applies_recordings
 

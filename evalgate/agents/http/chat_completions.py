@@ -202,7 +202,7 @@ class Completion:
         """Return the tool calls in the message, with their arguments parsed from JSON.
 
         Args:
-            spent: Usage of the turn so far, for the error.
+            spent: Usage of the turn so far, for the error if `tool_calls` is not a list.
 
         Raises:
             AgentError: `tool_calls` is malformed.

@@ -293,7 +293,7 @@ class AgentConnection:
         """Return a context manager that sends the request; its value is a 2xx response with an unread body.
 
         Raises:
-            AgentError: there is no such response (on entering), or the connection breaks (on leaving).
+            AgentError: no 2xx response arrives (on entering), or the connection breaks (on leaving).
         """
         return _ResponseContext(self._send_with_retries(method, url, body, headers))
 

@@ -105,7 +105,10 @@ def build_connection_error(error: BaseException) -> AgentError:
 
 
 def describe_connection_error(error: BaseException) -> str:
-    """Return the reason of a connection error in one line, in the operating system's words if it has any."""
+    """Return the reason of a connection error in one line.
+
+    For an error number of the operating system, return the operating system's own text.
+    """
     import ssl
 
     import aiohttp

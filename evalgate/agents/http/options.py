@@ -42,15 +42,18 @@ class HttpDialectOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     dialect: DialectName = "evalgate"
-    """The wire format: that of evalgate, OpenAI's chat completions, ADK's api_server, A2A or Orchestrate."""
+    """The wire format: evalgate's own, OpenAI's chat completions, ADK's api_server, A2A or Orchestrate."""
     headers: Mapping[str, str] = Field(default_factory=dict)
-    """Sent with every request; values may hold `${NAME}`, from the environment of evalgate."""
+    """Headers of every request. Values may hold `${NAME}`, which is replaced by a variable of evalgate's own
+    environment."""
     health: str | None = None
-    """Address that must answer before the first case starts; relative to `url`."""
+    """Address that must answer before the first case starts; relative to `url`. When absent, the address is
+    the dialect's own, else `url`."""
     start_timeout: Annotated[float, Strict()] = Field(default=60.0, gt=0, allow_inf_nan=False)
-    """Seconds that the server may take until it answers."""
+    """Seconds until the server must answer for the first time."""
     stream: bool | None = None
-    """True to stream answers; when absent, the agent's card decides if the dialect is A2A."""
+    """If true, answers of the dialects `openai`, `adk` and `a2a` are streamed. When absent, `a2a` streams if
+    the agent's card offers it, and the two others do not."""
     model: str | None = None
     """The model that OpenAI's dialect requests."""
     instructions: str | None = None
@@ -60,7 +63,8 @@ class HttpDialectOptions(BaseModel):
     max_rounds: Annotated[int, Strict()] = Field(default=16, ge=1, le=1_000)
     """Of OpenAI's dialect: the largest number of requests in one turn while the agent calls tools."""
     app: str | None = None
-    """The app of ADK's server, or the agent of Orchestrate; the case's own, or the only one, when absent."""
+    """Name of the app of ADK's server, or of the agent of Orchestrate. When absent, the app or agent that the
+    case names, else the only one of the server."""
 
     @field_validator("headers")
     @classmethod

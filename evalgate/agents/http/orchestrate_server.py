@@ -54,11 +54,11 @@ class OrchestrateDialect:
         return OrchestrateConversation(self._connection, self, case)
 
     async def find_agent_id(self, case: EvalCase) -> str:
-        """Return the id of the agent for a case; request the server's list of agents if it is unknown.
+        """Return the id of the agent for a case; the first call requests the server's list of agents.
 
         Raises:
-            AgentError: there is no agent of that name; no name is given, and the server has several agents or
-                none; or the request failed.
+            AgentError: the request failed, or the server has no agent with the given name. Without a name:
+                the server has several agents or none.
         """
         if self._ids is None:
             listed = await self._connection.request_json("GET", self._connection.build_url(_AGENTS))

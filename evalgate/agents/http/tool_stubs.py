@@ -15,8 +15,8 @@ NO_ARGUMENTS = {"error": "the arguments are not a JSON object"}
 class CaseTools:
     """Source of the tool results in one case, turn by turn.
 
-    A tool with mocks or a recording in this turn has the result of the first mock that matches, else of the
-    case's recording. All other tools have the results in the turn's expected reply.
+    A tool that is mocked or recorded has the result of the turn's first mock that matches, else the result in
+    the case's recording. All other tools have the results in the turn's expected reply.
     """
 
     def __init__(self, case: EvalCase) -> None:

@@ -74,7 +74,7 @@ class ActorFailure:
 
     @classmethod
     def from_error(cls, error: AgentError | SessionLostError | AgentUnreachableError) -> "ActorFailure":
-        """Create the failure from which `to_error` restores the error."""
+        """Return the failure that describes an error; `to_error` restores the error."""
         match error:
             case AgentError():
                 return cls("failed", error.failure, error.outcome, error.usage, error.retry_after_s)
@@ -84,9 +84,9 @@ class ActorFailure:
                 return cls("unreachable", error.failure)
 
     def to_error(self) -> AgentError | SessionLostError | AgentUnreachableError:
-        """Return the error that `from_error` converted, to be raised in the gate.
+        """Return the error that `from_error` converted, for the gate to raise.
 
-        A `SessionLostError` always has True as `alone`.
+        A `SessionLostError` always has the attribute `alone` True.
         """
         match self.how:
             case "failed":
@@ -102,7 +102,7 @@ class ActorResponse:
     """Result of a step."""
 
     reply: Reply | None = None
-    """Reply to a turn; None for any other step, and if a recording holds no such turn."""
+    """Reply to a turn; None for any other step, and for a turn without a reply in the replayed recording."""
     end: SessionResult | None = None
     applies_mocks: bool = False
     """True if the session applies tool mocks."""
@@ -110,7 +110,7 @@ class ActorResponse:
     """True if the session answers tool calls from a recording."""
     failure: ActorFailure | None = None
     ids: tuple[str, str] = ("", "")
-    """Ids of the conversation and of its user, as far as the session knows them."""
+    """Ids of the conversation and of its user; "" for an unknown id, and for both once the session ended."""
     spans: tuple[TraceSpan, ...] = ()
     """Steps of the turn, if the run keeps a trace."""
 

@@ -147,7 +147,7 @@ class ClusterSession:
 
 
 _MAX_LOST_AT_START = 3
-"""Number of actors lost in a row before they were ready, at which all sessions are refused."""
+"""After this many actors in a row were lost before they were ready, all sessions are refused."""
 _SILENCE_S = 300.0
 # Added to twice the time of a turn. The agent's own limits apply in the actor, also to requests that wait
 # there. This limit is for a node that hangs and that Ray does not report as lost.
@@ -166,7 +166,7 @@ class ClusterLimits:
 
 
 class ClusterAgent:
-    """An `Agent` spread over a cluster. A lost actor is replaced, and its conversations are started again."""
+    """An `Agent` in the actors of a cluster. The conversations of a lost actor are started in another one."""
 
     def __init__(self, client: ClusterClient, limits: ClusterLimits) -> None:
         self._client = client
@@ -202,7 +202,7 @@ class ClusterAgent:
         return str(next(self._keys))
 
     async def acquire_actor(self) -> ActorSlot:
-        """Wait for a ready actor, and return the one with the fewest sessions, after counting one more.
+        """Wait for a ready actor; return the ready actor with the fewest sessions, and count one more.
 
         Raises:
             AgentUnreachableError: no actor is ready, and none will be.
@@ -272,7 +272,10 @@ class ClusterAgent:
         self._refuse_sessions(load_failure(failure).failure)
 
     def on_lost(self, number: int, why: str) -> None:
-        """Fail the requests to a lost actor and replace it; after repeated losses refuse all sessions."""
+        """Fail the requests to a lost actor, and replace the actor.
+
+        After three actors in a row were lost before they were ready, refuse all sessions instead.
+        """
         gone = self._slots.pop(number, None)
         if gone is None:
             return
@@ -428,9 +431,10 @@ def _build_cluster_spec(
 def _select_agent_env(
     settings: AgentConfig, what: str, environ: Mapping[str, str], *, with_harmless: bool
 ) -> dict[str, str]:
-    """Return the agent's variables for an actor, also those that the agent's options name as `${NAME}`.
+    """Return the agent's variables for an actor, also variables that its options name as `${NAME}`.
 
-    Without `with_harmless`, leave out variables that describe this machine (PATH, …) and are not in `env`.
+    Without `with_harmless`, leave out variables that describe this machine (PATH, …), unless `settings.env`
+    names them.
     """
     env = build_agent_environment(environ, settings.env)
     if not with_harmless:

@@ -80,7 +80,7 @@ class GateWriter:
     def write_message(self, what: str, **more: object) -> None:
         """Write one line: a message of the kind `what`, with the fields in `more`.
 
-        A closed pipe is ignored: the end of stdin shows that the gate is gone.
+        Drop the message if the pipe is closed: the gate is gone then, and the end of stdin ends the bridge.
         """
         data = memoryview(json.dumps({"say": what, **more}, separators=(",", ":")).encode() + b"\n")
         try:

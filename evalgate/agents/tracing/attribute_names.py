@@ -128,7 +128,7 @@ def _find_operation(span: Span) -> str:
 
 
 def _guess_operation(span: Span) -> str:
-    """Return the GenAI operation of a span that does not name its kind; "" if it is unknown."""
+    """Return the GenAI operation of a span that does not name its kind; "" for an unknown operation."""
     operation_id = span.get_text("ai.operationId") or span.name
     is_tool = operation_id.startswith(("ai.toolCall", "execute_tool "))
     if is_tool or "gcp.vertex.agent.tool_call_args" in span.attributes:

@@ -66,7 +66,7 @@ def read_messages(found: object, role: str, depth: int = 0) -> list[ChatMessage]
     """Return the messages in a value; texts and messages without a role get `role`.
 
     `found` may be a message, a list of messages, a request or an answer of a model's API, a text, or the JSON
-    text of any of these. Unknown shapes give no message.
+    text of any of these. Unknown shapes give no message. `depth` counts the nested calls, which are limited.
     """
     found = decode_json(found)
     if depth > _DEEPEST:

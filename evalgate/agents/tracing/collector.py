@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 _MAX_BODY = 64 * 1024 * 1024
 _MAX_SPANS = 200_000
-"""Limit of unclaimed spans; beyond it, the oldest are dropped."""
+"""Largest number of spans that no turn has claimed; then the oldest spans are dropped."""
 _FAILED_WAIT_S = 0.5
-"""Seconds to wait for the spans of a turn that failed, for its trace."""
+"""Seconds to wait for the spans of a failed turn, if the run keeps a trace."""
 _SETTLE_S = 0.05
 """Seconds to wait after a turn's topmost span.
 
-Exporters send batches, and spans that ended together may be in two.
+Exporters send batches: spans that ended at the same time may arrive in two batches.
 """
 
 
@@ -45,9 +45,9 @@ class CollectorEndpoint:
     host: str = "127.0.0.1"
     """Address to listen at."""
     port: int = 0
-    """Port to listen at; 0 for any free one."""
+    """Port to listen at; 0: any free port."""
     known_as: str = ""
-    """Host under which the agent reaches the collector; empty if it is `host`."""
+    """Host name by which the agent reaches the collector; "" if this is `host`."""
 
 
 class SpanCollector:
@@ -150,11 +150,12 @@ class OtelSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     port: Annotated[int, Strict()] | None = Field(default=None, ge=0, le=65_535)
-    """Port to listen at: any free one for an agent that is started, 4318 for one that runs already."""
+    """Port at which evalgate listens. When absent, port 4318 for an agent of kind `http`, which runs already,
+    and any free port for an agent that evalgate starts."""
     host: str = "127.0.0.1"
     """Address to listen at."""
     wait: Annotated[float, Strict()] = Field(default=10.0, gt=0, allow_inf_nan=False)
-    """Seconds after an answer within which its spans must arrive."""
+    """Seconds that may pass after an answer until the spans of its turn arrive."""
 
 
 OtelOption = bool | OtelSettings
@@ -179,7 +180,10 @@ class _SpanCounts:
 
 
 class TracedAgent:
-    """`Agent` that reads the spans of an inner agent, built once the collector's address is known."""
+    """`Agent` that reads the spans of an inner agent.
+
+    The inner agent is built after the collector has started: its environment has the collector's address.
+    """
 
     def __init__(
         self,
@@ -192,11 +196,12 @@ class TracedAgent:
         """Store the options; entering the agent starts the collector and the inner agent.
 
         Args:
-            build_agent: Builds the inner agent, given the variables of its OpenTelemetry exporter.
+            build_agent: Function that builds the inner agent from the environment variables of its
+                OpenTelemetry exporter.
             settings: Options of the user.
-            port: Port of the collector unless `settings` has one; 0 for any free port.
-            resolve_endpoint: Converts the endpoint of the settings to one that the agent can reach. May
-                block. None: the agent can reach the endpoint of the settings.
+            port: Port of the collector unless `settings` has one; 0: any free port.
+            resolve_endpoint: Function that converts the endpoint of the settings to an endpoint that the
+                agent can reach; it is called in a thread. None: the endpoint of the settings is used.
         """
         self._build_agent = build_agent
         self._settings = settings

@@ -72,7 +72,7 @@ def create_turn_trace(session: str, turn: int) -> TurnTrace:
 
 
 current_turn: ContextVar[TurnTrace | None] = ContextVar("current_turn", default=None)
-"""Trace context of the turn that the calling task runs; None if it is not traced."""
+"""Trace context of the turn that the calling task runs; None without a turn or without `otel`."""
 
 is_trace_wanted: ContextVar[bool] = ContextVar("is_trace_wanted", default=False)
 """True in a task whose runs keep a trace. Sessions read it when they are opened."""

@@ -137,7 +137,8 @@ def _find_author(span: Span, parents: dict[str, Span]) -> str | None:
 def _iter_requested_calls(models: Sequence[Span]) -> Iterator[tuple[int, Event]]:
     """Yield (nanoseconds since the epoch, event) for tool calls that models requested, and for their results.
 
-    A result is the first one with the id of an earlier call in the messages of a later request to a model.
+    Results are found in the messages of later requests, by the id of the call. If several requests repeat a
+    result, only the first one counts.
     """
     names: dict[str, str] = {}
     answered: set[str] = set()
@@ -158,7 +159,7 @@ def _iter_requested_calls(models: Sequence[Span]) -> Iterator[tuple[int, Event]]
 
 
 def _iter_texts(models: Iterable[Span]) -> Iterator[tuple[int, Event]]:
-    """Yield the text of each model span that has any."""
+    """Yield (nanoseconds since the epoch, message) for each model span with a text in its answer."""
     for span in models:
         if text := _join_output(span):
             yield span.end, Message(text, span.get_text("gen_ai.agent.name") or None)
@@ -181,7 +182,7 @@ def _join_output(span: Span) -> str:
 
 
 def _find_question(spans: Sequence[Span]) -> str:
-    """Return the user's last message in the first span that has any; empty if none has."""
+    """Return the user's last message in the first span with messages of the user; "" without such a span."""
     for span in spans:
         texts = [_get_text(part) for part in _iter_parts(span, "gen_ai.input.messages", "text", role="user")]
         if not texts:

@@ -113,7 +113,7 @@ class RunTrace:
 
 
 def _fill_root(root: TraceSpan, request: object, response: object, error: str) -> TraceSpan:
-    """Return the root with the message, the answer and the error in fields that it lacks."""
+    """Return the root, with its empty fields of request, response and error filled from the arguments."""
     return replace(
         root,
         request=request if root.request is None else root.request,
@@ -136,7 +136,10 @@ def _clamp_times(spans: Sequence[TraceSpan], duration_s: float) -> Iterator[Trac
 
 
 def _find_parents(spans: Sequence[TraceSpan]) -> dict[int, int | None]:
-    """Return each step's parent by index; None for a root, an unknown parent, and one step of a circle."""
+    """Return the index of the parent of each step, by the index of the step.
+
+    The parent is None for a root, for a step with an unknown parent, and for one step of each circle.
+    """
     known: dict[str, int] = {}
     for index, span in enumerate(spans):
         if span.id:
@@ -159,7 +162,7 @@ def _find_parents(spans: Sequence[TraceSpan]) -> dict[int, int | None]:
 
 
 def _iter_from_root(parents: dict[int, int | None]) -> Iterator[int]:
-    """Yield the index of each step after its parent's: depth first, siblings in their order."""
+    """Yield the index of each step: depth first, each parent before its children, siblings in their order."""
     children: dict[int | None, list[int]] = {}
     for index, parent in parents.items():
         children.setdefault(parent, []).append(index)

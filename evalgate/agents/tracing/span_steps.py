@@ -208,7 +208,7 @@ def _read_first(span: Span, names: Sequence[str]) -> object:
 def _read_listed(span: Span, prefixes: Sequence[str]) -> object:
     """Return messages that are spread over attributes such as `llm.input_messages.0.message.role`.
 
-    The first of `prefixes` with attributes counts. Return None if none has any.
+    Only the first of `prefixes` that begins an attribute counts. Return None if there is no such attribute.
     """
     for prefix in prefixes:
         names = [name for name in span.attributes if name.startswith(f"{prefix}.")][:_MOST_MESSAGES]

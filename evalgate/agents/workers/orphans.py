@@ -32,7 +32,7 @@ _MARK_PREFIXES: dict[int, str] = {}
 
 
 def get_mark_prefix() -> str:
-    """Return the prefix of all marks that this process creates."""
+    """Return the prefix of all marks of this process: 32 random hexadecimal digits, the same in each call."""
     return _MARK_PREFIXES.setdefault(os.getpid(), os.urandom(16).hex())
 
 

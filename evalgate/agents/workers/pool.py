@@ -32,7 +32,7 @@ class PoolOptions:
 
     _: KW_ONLY
     workers: int
-    """Largest number of processes; sessions that must run alone may use up to 4, even if this is less."""
+    """Largest number of processes. Sessions that must run alone may use up to 4 in any case."""
     timeout_s: float
     """Seconds that one turn may take."""
     start_timeout_s: float = 60.0

@@ -96,7 +96,7 @@ class LaunchSpec:
     """The whole environment of the process."""
     uid: int | None = None
     gid: int | None = None
-    """User and group of the process; None for those of the gate."""
+    """Id of the group of the process; `uid` is the id of its user. None: the group or user of the gate."""
     memory: int | None = None
     """Bytes of memory that the process and its descendants may use; None for no limit."""
 
@@ -220,7 +220,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
             self._stdin.close()
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal to the whole process group; do nothing before the start or without a process."""
+        """Send a signal to all processes of the group, even if the first has ended; none before the start."""
         if self._transport is None:
             return
         try:

@@ -24,7 +24,7 @@ from evalgate.core.types import (
 from evalgate.system.loop_timer import LoopTimer
 
 STALL_S = 0.5
-"""Seconds without an answer to a cancel that show that the worker had blocked all its sessions."""
+"""Seconds from a cancel to its answer, above which the worker was blocked and delayed all of its sessions."""
 
 
 class SessionState(Enum):
@@ -176,7 +176,7 @@ class WorkerSession:
         return () if self._spans is None else self._spans.take_spans()
 
     async def end(self) -> SessionResult:
-        """Return the usage and the final state of the conversation, which `close` ends."""
+        """Return the usage and the final state. The conversation stays open until `close` is called."""
         return SessionResult(self._usage, self._final_state)
 
     @property
@@ -264,7 +264,7 @@ class WorkerSession:
             self._broken = self._build_protocol_error(f"the agent sent `{kind}` when no turn was in progress")
 
     def fail_late_turn(self) -> None:
-        """Fail the turn that ended after its time because the event loop was blocked."""
+        """Fail the turn in progress: it ended after its time limit, because the event loop was blocked."""
         if self.state is not SessionState.RUNNING:
             return
         self.state = SessionState.IDLE
@@ -284,7 +284,10 @@ class WorkerSession:
         self._fail_answer(error)
 
     def build_timeout_error(self, *, ended: bool) -> AgentError:
-        """Return the error of a turn that timed out; `ended` adds that the agent's process was ended."""
+        """Return the error of a turn that timed out.
+
+        With `ended`, the message says that the agent's process was ended.
+        """
         seconds = f"{self._timeout_s:g} s"
         sentence = f"no answer within {seconds} (turn {self.turns})"
         if ended:
@@ -296,7 +299,7 @@ class WorkerSession:
         return AgentError(failure, "crashed", self._usage)
 
     def build_lost_error(self, failure: Failure, outcome: Outcome) -> SessionLostError:
-        """Return the error by which the case is started again, alone: another session may be at fault."""
+        """Return the error after which the case is started again, alone: another session may be at fault."""
         return SessionLostError(failure, outcome, self._usage)
 
     def _apply_message(self, kind: str, message: JsonObject) -> None:

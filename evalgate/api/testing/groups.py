@@ -113,7 +113,7 @@ class CaseGroup:
 
     @contextmanager
     def _name_options(self) -> Iterator[None]:
-        """Name the option of pytest or of the marker instead of that of `evalgate run` in problems."""
+        """Replace `--baseline` in problems that the block raises by the option of pytest or of the marker."""
         is_own = self.options.baseline != self.project.options.baseline
         name = "`baseline`" if is_own else "--evalgate-baseline"
         try:

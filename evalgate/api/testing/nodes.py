@@ -28,12 +28,13 @@ _MARKER_NAME = re.compile(r"[A-Za-z][\w.-]*")
 _PYTEST_MARKERS = frozenset(
     ("skip", "skipif", "xfail", "parametrize", "usefixtures", "filterwarnings", "evalgate")
 )
-"""Markers that do something in pytest itself: a tag must not skip its case."""
+"""Markers with an effect in pytest. A tag with such a name must not become a marker: `skip` would skip the
+case."""
 _LIMITS = DiffLimits(calls=12, lines=12, width=160)
 _LONGEST_LINE = 500
 _LAST_LINES = 15  # of the agent's traceback
 _MARK = "E   "
-"""What pytest writes before the lines of an assertion."""
+"""Text that pytest writes before the lines of an assertion."""
 
 
 @frozen

@@ -233,7 +233,8 @@ class EvalgateSession:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Move cases to the end, group by group, so that no other test runs while agents do.
 
-        If the project has no agent, items of eval-set files are dropped if a marker has cases of the file.
+        In a project without an agent, the items of an eval-set file are dropped if a marker has cases of the
+        file: the marked function is their agent.
         """
         cases = {item: case for item in items if (case := find_case(item)) is not None}
         for item, case in cases.items():

@@ -35,7 +35,8 @@ class AfterInferenceSetArgs:
     request: InferenceRequest
     results: list[InferenceResult]
     error: Exception | None
-    """Set if the inference as a whole failed; a case that failed has a status."""
+    """None unless the inference as a whole failed. In `results`, a case that failed has the status `failed`.
+    """
     start_time: float
     """Unix seconds."""
 
@@ -97,7 +98,8 @@ class AfterEvaluateSetArgs:
     result: EvalSetResult | None
     """None if the evaluation as a whole failed."""
     error: Exception | None
-    """Set if the evaluation as a whole failed; a case that failed has a status."""
+    """None unless the evaluation as a whole failed. In `result`, a case that failed has the status `failed`.
+    """
     start_time: float
     """Unix seconds."""
 
@@ -174,7 +176,7 @@ class Callback:
 
 
 _POINTS = {name: "".join(map(str.title, name.split("_"))) for name in Callback.__dataclass_fields__}
-"""Python's name of each point to Go's, which is the one in errors."""
+"""Name of each point in Python to its name in Go, which errors show."""
 
 
 class Callbacks:
@@ -196,35 +198,35 @@ class Callbacks:
                 self._hooks[point].append((name, hook))
 
     def register_before_inference_set(self, name: str, hook: Hook) -> None:
-        """Add a function of a context and `BeforeInferenceSetArgs`."""
+        """Add a function that is called with a context and `BeforeInferenceSetArgs`; errors show `name`."""
         self._hooks["before_inference_set"].append((name, hook))
 
     def register_after_inference_set(self, name: str, hook: Hook) -> None:
-        """Add a function of a context and `AfterInferenceSetArgs`."""
+        """Add a function that is called with a context and `AfterInferenceSetArgs`; errors show `name`."""
         self._hooks["after_inference_set"].append((name, hook))
 
     def register_before_inference_case(self, name: str, hook: Hook) -> None:
-        """Add a function of a context and `BeforeInferenceCaseArgs`."""
+        """Add a function that is called with a context and `BeforeInferenceCaseArgs`; errors show `name`."""
         self._hooks["before_inference_case"].append((name, hook))
 
     def register_after_inference_case(self, name: str, hook: Hook) -> None:
-        """Add a function of a context and `AfterInferenceCaseArgs`."""
+        """Add a function that is called with a context and `AfterInferenceCaseArgs`; errors show `name`."""
         self._hooks["after_inference_case"].append((name, hook))
 
     def register_before_evaluate_set(self, name: str, hook: Hook) -> None:
-        """Add a function of a context and `BeforeEvaluateSetArgs`."""
+        """Add a function that is called with a context and `BeforeEvaluateSetArgs`; errors show `name`."""
         self._hooks["before_evaluate_set"].append((name, hook))
 
     def register_after_evaluate_set(self, name: str, hook: Hook) -> None:
-        """Add a function of a context and `AfterEvaluateSetArgs`."""
+        """Add a function that is called with a context and `AfterEvaluateSetArgs`; errors show `name`."""
         self._hooks["after_evaluate_set"].append((name, hook))
 
     def register_before_evaluate_case(self, name: str, hook: Hook) -> None:
-        """Add a function of a context and `BeforeEvaluateCaseArgs`."""
+        """Add a function that is called with a context and `BeforeEvaluateCaseArgs`; errors show `name`."""
         self._hooks["before_evaluate_case"].append((name, hook))
 
     def register_after_evaluate_case(self, name: str, hook: Hook) -> None:
-        """Add a function of a context and `AfterEvaluateCaseArgs`."""
+        """Add a function that is called with a context and `AfterEvaluateCaseArgs`; errors show `name`."""
         self._hooks["after_evaluate_case"].append((name, hook))
 
     async def run_point(self, point: str, context: Context, args: object, where: str) -> Context:

@@ -175,7 +175,7 @@ class EvalMetric(WireModel):
 
     metric_name: str = ""
     evaluator_name: str = ""
-    """Evaluator in the registry; empty: that of the metric's name."""
+    """Name of the evaluator in the registry; "": the evaluator with the name of the metric."""
     threshold: float = Field(default=0.0, allow_inf_nan=False)
     criterion: Criterion | None = None
     extension: Any = None

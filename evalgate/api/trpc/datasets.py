@@ -125,9 +125,9 @@ class EvalCase(WireModel):
     context_messages: list[Message] = Field(default_factory=list)
     """Messages that the agent gets before the conversation."""
     conversation: list[Invocation] = Field(default_factory=list)
-    """The expected turns; in trace mode those that were recorded."""
+    """The expected turns. In trace mode without `actual_conversation`: the recorded turns."""
     actual_conversation: list[Invocation] = Field(default_factory=list)
-    """In trace mode the recorded turns, if `conversation` has the expected ones."""
+    """The recorded turns; only allowed in trace mode."""
     conversation_scenario: dict[str, Any] | None = None
     expected_runner_enabled: bool = False
     session_input: SessionInput | None = None

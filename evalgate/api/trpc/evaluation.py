@@ -21,7 +21,7 @@ from evalgate.core.errors import InvalidInputError
 
 
 class AgentEvaluator:
-    """Evaluator of an agent, which `new` creates. The end of its `with` block closes the evaluator.
+    """Evaluator of an agent; `new` creates it. At the end of a `with` block it is closed.
 
     >>> from evalgate.api import trpc
     >>> sets, metrics = trpc.InMemoryEvalSetManager(), trpc.InMemoryMetricManager()
@@ -67,7 +67,9 @@ class AgentEvaluator:
         self._is_closed = True
 
     def evaluate(self, eval_set_id: str, *, eval_case_ids: Sequence[str] = ()) -> EvaluationResult:
-        """Evaluate an eval set; the blocking form of `evaluate_async`, also for notebooks.
+        """Evaluate an eval set; the blocking form of `evaluate_async`, with the same arguments.
+
+        Works where an event loop already runs, too, such as in a notebook.
 
         Raises:
             InvalidInputError, EvalgateError: as for `evaluate_async`.
@@ -79,17 +81,18 @@ class AgentEvaluator:
     ) -> EvaluationResult:
         """Run the cases of an eval set, score them, save one result with all runs, and return it.
 
-        Nothing is saved if an error is raised. A case that fails raises no error, but is `failed`.
+        Nothing is saved if an error is raised. A case that fails raises no error: its status is `failed`.
 
         Args:
-            eval_set_id: The eval set.
-            eval_case_ids: Cases to evaluate; empty: all.
+            eval_set_id: Id of the eval set.
+            eval_case_ids: Ids of the cases to evaluate; empty: all cases.
 
         Raises:
             NotFoundError: there is no such eval set or case, or no evaluator of a metric. Unlike in
                 tRPC-Agent-Go, a metric without an evaluator is not left out.
             InvalidInputError: a file, a criterion or an argument is wrong, or the evaluator is closed.
-            CallbackError: a callback failed, except one of a case's inference, which fails only the case.
+            CallbackError: a callback failed. An error of a callback of the inference of a case is not raised:
+                only the case fails.
             EvalgateError: the agent cannot be set up, or the result cannot be saved.
         """
         if self._is_closed:
@@ -168,16 +171,16 @@ def new(
     Args:
         app_name: Name of the app, below which managers keep eval sets, metrics and results.
         runner: An agent as `evalgate.evaluate` takes it. None is enough for recorded cases.
-        eval_set_manager: Keeps the eval sets. Each of the three managers is by default that of files below
-            the working folder.
-        metric_manager: Keeps the metrics of eval sets.
-        eval_result_manager: Keeps the results.
-        registry: Default: the built-in evaluators.
+        eval_set_manager: Keeps the eval sets; default: in files below the working folder.
+        metric_manager: Keeps the metrics of eval sets; default: in files below the working folder.
+        eval_result_manager: Keeps the results; default: in files below the working folder.
+        registry: Keeps the evaluators; default: the built-in evaluators.
         num_runs: Runs of each case.
         callbacks: Functions that are called at eight points.
         session_id_supplier: Creates the id of each case's session, which an agent of this process sees as
             `session.id`; default: a UUID.
-        eval_case_parallelism: Cases at once, where parallel; default: the number of processors.
+        eval_case_parallelism: Cases at once, if one of the next two arguments is True; default: the number of
+            processors.
         eval_case_parallel_inference_enabled: Whether to run cases at once instead of one by one.
         eval_case_parallel_evaluation_enabled: Whether to score cases at once instead of one by one.
         timeout: Seconds that one turn of the agent may take.

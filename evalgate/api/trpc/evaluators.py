@@ -259,7 +259,9 @@ def decide_status(score: float | None, threshold: float) -> EvalStatus:
 async def run_evaluator(
     evaluator: Evaluator, actuals: Sequence[Invocation], expecteds: Sequence[Invocation], metric: EvalMetric
 ) -> EvaluateResult:
-    """Return the result of an evaluator, which may be asynchronous; a user's evaluator gets copies.
+    """Return the result of an evaluator, which may be asynchronous.
+
+    A user's evaluator gets copies of the turns and of the metric.
 
     Raises:
         EvaluatorError: the evaluator did not return a result for each turn, or returned a score that is no

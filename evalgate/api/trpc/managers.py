@@ -27,7 +27,9 @@ EVAL_SET_SUFFIX, METRICS_SUFFIX, RESULT_SUFFIX = ".evalset.json", ".metrics.json
 
 
 class LocalEvalSetManager(StoredEvalSetManager):
-    """Eval sets in files: `<base_dir>/<app_name>/<eval_set_id>.evalset.json`, or where `locator` says.
+    """Eval sets in files: `<base_dir>/<app_name>/<eval_set_id>.evalset.json`.
+
+    `base_dir` is by default the working folder. A `locator` builds other paths.
 
     >>> import tempfile
     >>> from evalgate.api.trpc import EvalCase
@@ -75,6 +77,8 @@ class SqlEvalSetManager(StoredEvalSetManager):
     the table if necessary. It raises InvalidInputError if SQLAlchemy or the driver is missing or the URL is
     wrong, and StorageError if the database cannot be used.
 
+    `database` is a URL or an engine of SQLAlchemy; default: the file `evalgate.db` in the working folder.
+
     >>> SqlEvalSetManager("sqlite://").create("math-eval-app", "math-basic").eval_set_id
     'math-basic'
     """
@@ -86,7 +90,9 @@ class SqlEvalSetManager(StoredEvalSetManager):
 
 
 class LocalMetricManager(StoredMetricManager):
-    """Metrics in files: `<base_dir>/<app_name>/<eval_set_id>.metrics.json`, or where `locator` says.
+    """Metrics in files: `<base_dir>/<app_name>/<eval_set_id>.metrics.json`.
+
+    `base_dir` is by default the working folder. A `locator` builds other paths.
 
     >>> import tempfile
     >>> from evalgate.api.trpc import EvalMetric
@@ -140,7 +146,7 @@ class FsspecMetricManager(StoredMetricManager):
 class SqlMetricManager(StoredMetricManager):
     """Metrics in the table `<table_prefix>evalgate_metrics` of a database that SQLAlchemy knows.
 
-    The constructor raises the errors of `SqlEvalSetManager`.
+    The constructor has the arguments of `SqlEvalSetManager`, and raises the same errors.
 
     >>> SqlMetricManager("sqlite://").list("app", "set")
     []
@@ -153,7 +159,9 @@ class SqlMetricManager(StoredMetricManager):
 
 
 class LocalEvalResultManager(StoredEvalResultManager):
-    """Results in files: `<base_dir>/<app_name>/<id>.evalset_result.json`, or where `locator` says.
+    """Results in files: `<base_dir>/<app_name>/<id>.evalset_result.json`.
+
+    `base_dir` is by default the working folder. A `locator` builds other paths.
 
     >>> import tempfile
     >>> from evalgate.api.trpc import EvalSetResult
@@ -191,7 +199,7 @@ class FsspecEvalResultManager(StoredEvalResultManager):
 class SqlEvalResultManager(StoredEvalResultManager):
     """Results in the table `<table_prefix>evalgate_eval_set_results` of a database that SQLAlchemy knows.
 
-    The constructor raises the errors of `SqlEvalSetManager`.
+    The constructor has the arguments of `SqlEvalSetManager`, and raises the same errors.
 
     >>> SqlEvalResultManager("sqlite://").list("app")
     []

@@ -10,7 +10,7 @@ from evalgate.api.trpc.results import EvalSetResult
 
 
 class EvalSetManager(Protocol):
-    """Manager that keeps eval sets, and returns copies: their changes do not change the kept eval sets."""
+    """Storage for eval sets. Methods return copies: a changed copy does not change the stored eval set."""
 
     def get(self, app_name: str, eval_set_id: str) -> EvalSet:
         """Return an eval set.
@@ -75,7 +75,7 @@ class EvalSetManager(Protocol):
 
 
 class MetricManager(Protocol):
-    """Keeps the metrics of eval sets; an eval set without metrics needs no entry."""
+    """Storage for the metrics of eval sets; an eval set without metrics needs no entry."""
 
     def list(self, app_name: str, eval_set_id: str) -> list[str]:
         """Return the names of an eval set's metrics in their order."""
@@ -115,7 +115,7 @@ class MetricManager(Protocol):
 
 
 class EvalResultManager(Protocol):
-    """Keeps results."""
+    """Storage for results."""
 
     def save(self, app_name: str, eval_set_result: EvalSetResult) -> str:
         """Keep a result, complete its id, name and time, and return its id."""
@@ -135,7 +135,7 @@ class EvalResultManager(Protocol):
 
 
 class EvalSetLocator(Protocol):
-    """Names the files of eval sets."""
+    """Rule for the paths of the files of eval sets."""
 
     def build(self, base_dir: str, app_name: str, eval_set_id: str, /) -> str:
         """Return the path of an eval set's file."""
@@ -147,7 +147,7 @@ class EvalSetLocator(Protocol):
 
 
 class MetricLocator(Protocol):
-    """Names the files of metrics."""
+    """Rule for the paths of the files of metrics."""
 
     def build(self, base_dir: str, app_name: str, eval_set_id: str, /) -> str:
         """Return the path of the file with an eval set's metrics."""
@@ -155,7 +155,7 @@ class MetricLocator(Protocol):
 
 
 class EvalResultLocator(Protocol):
-    """Names the files of results."""
+    """Rule for the paths of the files of results."""
 
     def build(self, base_dir: str, app_name: str, eval_set_result_id: str, /) -> str:
         """Return the path of a result's file."""
@@ -167,7 +167,7 @@ class EvalResultLocator(Protocol):
 
 
 class Evaluator(Protocol):
-    """Scores the turns of one run of a case."""
+    """Scorer of the turns of one run of a case."""
 
     @property
     def name(self) -> str:
@@ -191,12 +191,12 @@ class Evaluator(Protocol):
 
 
 class Service(Protocol):
-    """Runs the two phases of an evaluation, each usable alone."""
+    """Service for the two phases of an evaluation, inference and scoring, each usable alone."""
 
     async def inference_async(self, request: InferenceRequest) -> list[InferenceResult]:
         """Run the agent on the cases of an eval set, in their order."""
         ...
 
     async def evaluate_async(self, request: EvaluateRequest) -> EvalSetResult:
-        """Score what the inference returned, and keep the result."""
+        """Score the results of the inference, and keep and return the result."""
         ...

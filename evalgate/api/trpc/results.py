@@ -188,7 +188,7 @@ class EvalSetResult(WireModel):
     """
 
     eval_set_result_id: str = ""
-    """`<app>_<eval set>_<UUID>` once it is saved, unless it has an id already."""
+    """If "", the manager that saves the result sets `<app>_<eval set>_<UUID>`."""
     eval_set_result_name: str = ""
     eval_set_id: str = ""
     eval_case_results: list[EvalCaseResult] = Field(default_factory=list)

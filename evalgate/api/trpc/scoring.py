@@ -59,7 +59,10 @@ async def score_case(
 
 
 def _build_expected_turns(case: EvalCase) -> list[Invocation]:
-    """Return the expected turns; without expectations, recorded turns with only id and user message."""
+    """Return the expected turns of a case.
+
+    For a recording without expectations, these are the recorded turns with only id and user message.
+    """
     if case.eval_mode != "trace" or (case.conversation and case.actual_conversation):
         return case.conversation
     return [

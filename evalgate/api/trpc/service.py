@@ -53,7 +53,7 @@ from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 _kept_runner: ContextVar[tuple["LocalService", CaseRunner | None] | None] = ContextVar(
     "_kept_runner", default=None
 )
-"""The service with an agent that keeps running, and its runner."""
+"""Within `keep_agent`: the service, and the runner of its agent (None without an agent). Otherwise None."""
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -91,13 +91,14 @@ class LocalService:
 
         Args:
             runner: An agent as `evalgate.evaluate` takes it. None is enough for recorded cases.
-            eval_set_manager: Default: files below the working folder.
-            eval_result_manager: Keeps what `evaluate` returns; None: nothing is kept.
-            registry: Default: the built-in evaluators.
+            eval_set_manager: Keeps the eval sets; default: in files below the working folder.
+            eval_result_manager: Keeps the results that `evaluate` returns; None: nothing is kept.
+            registry: Keeps the evaluators; default: the built-in evaluators.
             callbacks: Functions that are called at eight points.
             session_id_supplier: Creates the id of each case's session, which an agent of this process sees as
                 `session.id`; default: a UUID.
-            eval_case_parallelism: Cases at once, where parallel; default: the number of processors.
+            eval_case_parallelism: Cases at once, if one of the next two arguments is True; default: the
+                number of processors.
             eval_case_parallel_inference_enabled: Whether to run cases at once instead of one by one.
             eval_case_parallel_evaluation_enabled: Whether to score cases at once instead of one by one.
             timeout: Seconds that one turn of the agent may take.
@@ -364,7 +365,7 @@ def _refuse_repeats(eval_set_id: str, what: str, names: Iterable[str]) -> None:
 
 
 def _warn_of_unknown_keys(metric: EvalMetric, evaluator: Evaluator) -> None:
-    """Warn of a metric's unknown keys: if `threshold` is misspelt, every score reaches its default 0.
+    """Warn of a metric's unknown keys: if `threshold` is misspelt, it stays 0, which every score reaches.
 
     For a user's evaluator, which may read more keys, warn only of probable misspellings.
     """

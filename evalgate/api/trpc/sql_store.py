@@ -26,14 +26,15 @@ class SqlStore:
     """
 
     def __init__(self, database: "str | Engine", table: str) -> None:
-        """Open the database.
+        """Open the database, and create the table if it does not exist.
 
         Args:
             database: SQLAlchemy's URL, or an engine, which the caller closes.
             table: Name of the table.
 
         Raises:
-            InvalidInputError: SQLAlchemy or the database's driver is missing, or the URL is wrong.
+            InvalidInputError: SQLAlchemy or the database's driver is missing, or `database` is neither a
+                valid URL nor an engine.
             StorageError: the database cannot be reached, or the table cannot be created.
         """
         try:
@@ -62,7 +63,7 @@ class SqlStore:
             return self._find(connection, app_name, name)
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace a document by the text that `update` returns; delete the document if that is None.
+        """Replace a document by the text that `update` returns; if it returns None, delete the document.
 
         `update` gets the present text, None if absent, and may be called up to five times.
 

@@ -301,7 +301,7 @@ class StoredEvalResultManager(_StoredManager):
     def save(self, app_name: str, eval_set_result: EvalSetResult) -> str:
         """Keep a result and return its id; a result with the same id is replaced.
 
-        Missing id, name and time are also set in `eval_set_result` itself.
+        A missing id, name or time is set, also in `eval_set_result` itself.
 
         Raises:
             InvalidInputError: the result is no `EvalSetResult`, or does not name its eval set.

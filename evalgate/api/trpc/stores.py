@@ -31,7 +31,7 @@ class DocumentStore(Protocol):
         ...
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace a document by the text that `update` returns; delete the document if that is None.
+        """Replace a document by the text that `update` returns; if it returns None, delete the document.
 
         `update` gets the present text (None if absent), and may be called more than once.
 
@@ -45,7 +45,7 @@ class DocumentStore(Protocol):
         ...
 
     def describe(self, app_name: str, name: str) -> str:
-        """Return how errors name a document."""
+        """Return the name of a document for errors."""
         ...
 
     def close(self) -> None:

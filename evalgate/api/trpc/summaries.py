@@ -63,7 +63,8 @@ def aggregate_case(eval_case_id: str, runs: Sequence[EvalCaseResult]) -> Evaluat
     """Return one case over all its runs.
 
     A case with one run has the status of this run. With several runs, the status is "failed" if a run has
-    an error message, else that of the metrics' means together (`summarize_statuses`).
+    an error message. Otherwise it is decided by the means of the metrics: `summarize_statuses` combines
+    their statuses.
     """
     metrics = average_metrics(runs)
     if len(runs) == 1:

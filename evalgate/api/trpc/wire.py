@@ -64,7 +64,7 @@ class WireModel(TrpcModel):
 
     @override
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """Copy all but functions, because a method's object may hold a lock, or count its calls."""
+        """Copy all but functions: the object of a method may hold a lock, or count its calls."""
         memo = {} if memo is None else memo
         for name, field in type(self).model_fields.items():
             if field.exclude:

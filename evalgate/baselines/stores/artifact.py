@@ -127,7 +127,7 @@ class ArtifactStore:
     name: str
     file: str = DEFAULT_FILE
     workflow: str = ""
-    """File name of the workflow; "" for the one that runs."""
+    """File name of the workflow; "" for the workflow of the running job."""
     patience: PostTimeouts = field(default=_PATIENCE, repr=False)
     absence: str = ""
 
@@ -175,7 +175,8 @@ class ArtifactStore:
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Write the result of `change` to the file to upload, and return it.
 
-        `change` gets the baseline in this file if an earlier step wrote it, else that of the artifact.
+        `change` gets the baseline in this file if an earlier step wrote the file. Otherwise it gets the
+        baseline of the artifact, or None without one.
 
         Raises:
             InvalidInputError: the file or the artifact cannot be read, or is no baseline.
@@ -249,7 +250,13 @@ class _ArtifactSearch:
     """Time of `time.monotonic()` after which no request is repeated."""
 
     def find_newest(self) -> _StoredArtifact | str:
-        """Download the artifact of the newest good run that still has it; return a reason if none does."""
+        """Download the artifact of the newest good run that still has it.
+
+        Return a part of a sentence with the reason if no recent good run has the artifact.
+
+        Raises:
+            PostError: GitHub refuses a request, or the artifact is too large or comes too slowly.
+        """
         with self.connection.translate_errors():
             repository = self.connection.repository
             branch, expired = repository.default_branch, False

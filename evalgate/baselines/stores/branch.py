@@ -93,12 +93,14 @@ class BranchStore:
         time: datetime | None,
         find_commit: Callable[[PrivateRepository], tuple[str, int]],
     ) -> Baseline:
-        """Read the last baseline until `time`; if `time` is None, the baseline of a commit.
+        """Read the baseline as it was at `time`, or the one that `when` names.
+
+        A save is a commit on the branch. With a `time`, the last save until then is read. Without it, `when`
+        is the beginning of a save's hash, else a commit of the agent: of the 20 saves after this commit, the
+        first with a gate run of the commit is read, else the last save until the commit.
 
         Args:
-            when: beginning of the hash of a save, else tag or commit of the agent. Of the 20 saves after an
-                agent's commit, the first with a gate run of this commit is read, else the last save before.
-                With a time, only the name for messages.
+            when: beginning of a save's hash, or tag or commit of the agent. With a `time`, only a name.
             time: last moment that counts; None: `when` decides.
             find_commit: returns hash and time (Unix seconds) of the agent's commit that `when` names.
 
@@ -142,7 +144,8 @@ class BranchStore:
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Push the result of `change` to the branch, and return it; without a change nothing is pushed.
 
-        If the push of another job comes first, the baseline is read and changed again, up to 30 times.
+        If the push of another job comes first, the baseline is read, changed and pushed again; there are 30
+        attempts.
 
         Raises:
             InvalidInputError: the file on the branch is no baseline.

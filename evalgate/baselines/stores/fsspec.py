@@ -49,7 +49,7 @@ EXTRAS: Mapping[str, str] = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure", "fs
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s?#*\[\]{}\x00-\x1f\x7f]+")
 _WITH_ACCOUNT = frozenset({"abfs", "abfss", "sftp", "ssh"})
-"""Schemes with a container or a user, and not a secret, before an `@`."""
+"""Schemes of URLs in which a container or a user stands before an `@`, and not a secret."""
 _WITH_FOLDERS = frozenset({"file", "local", "sftp", "ssh", "ftp", "smb", "hdfs", "webhdfs"})
 """Schemes in which a folder must be created, and in which a file is visible before it is complete."""
 _OBJECT = re.compile(r"[0-9A-Za-z]{1,20}-[0-9a-f]{16}\.json")
@@ -157,7 +157,7 @@ class FsspecStore:
 
 
 def _index_runs(part: Baseline) -> Mapping[tuple[str, str], object]:
-    """Return fingerprint and runs by case; if they differ from the stored ones, the object is replaced."""
+    """Return the fingerprint and the runs of each case; an object is replaced if these have changed."""
     return {case.key: (case.fingerprint, case.runs) for case in part.cases}
 
 
@@ -192,7 +192,12 @@ class _ObjectFolder:
     has_folders: bool
 
     def read_single_file(self) -> bytes | None:
-        """Return the content of the file at the root itself; None unless it is a `.json` file."""
+        """Return the content of the file at `root`; None unless `root` ends in `.json` and is a file.
+
+        Raises:
+            InvalidInputError: access is refused, or the file is too large.
+            NoVerdictError: the service cannot be reached.
+        """
         if not self.root.endswith(".json"):
             return None
         try:
@@ -202,7 +207,12 @@ class _ObjectFolder:
         return content
 
     def read_runs(self) -> dict[str, Baseline]:
-        """Return each object's name and the gate run in it, the oldest first; at most the newest 2,000."""
+        """Return each object's name and the gate run in it, the oldest first; at most the newest 2,000.
+
+        Raises:
+            InvalidInputError: access is refused, or an object is no gate run.
+            NoVerdictError: the service cannot be reached, or other writers change the folder too fast.
+        """
         for _ in range(_ATTEMPTS):
             names = self._list_names()
             try:
@@ -257,7 +267,13 @@ class _ObjectFolder:
         return found
 
     def _read_contents(self, paths: list[str]) -> list[bytes]:
-        """Return the contents of the objects, fetched in parallel if the service allows it."""
+        """Return the contents of the objects, fetched in parallel if the service allows it.
+
+        Raises:
+            FileNotFoundError: one of the objects is gone.
+            InvalidInputError: access is refused, or an object is too large.
+            NoVerdictError: the service cannot be reached.
+        """
         with _translate_errors(self.url, self.redactor):
             found = self.system.cat_ranges(paths, 0, _LARGEST + 1, on_error="return") if paths else []
             for each in found:

@@ -4,10 +4,10 @@ No other package needs to know whether a file is large. An eval set's `cases` is
 `turns` is a tuple in any case; this package only changes when the cases and turns are read. The whole
 interface:
 
-- `large_json.read_large_json` reads a file, except its long lists. `datasets.loading` chooses it by size. -
-`stored_cases.StoredCases` is the sequence of such a file's cases. `cases.build_cases` makes it. -
-`stored_results.read_shard_case` reads a case of a shard without its conversations, for `runner.sharding`. -
-`stored_results.JournalRun` is a run that decodes its turns later, for the rows of `runner.checkpoint`.
+- `large_json.read_large_json` reads a large file, except its long lists. `datasets.loading` calls it.
+- `stored_cases.StoredCases` is the sequence of the cases in such a file. `cases.build_cases` creates it.
+- `stored_results.read_shard_case` reads a case of a shard without its conversations, for `runner.sharding`.
+- `stored_results.JournalRun` is a run that decodes its turns later, for the rows of `runner.checkpoint`.
 
-All of it is imported only when a file is large, or when results of earlier runs are read.
+These modules are imported only when a file is large, or when results of earlier runs are read.
 """

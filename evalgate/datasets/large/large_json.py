@@ -1,7 +1,7 @@
 """Large JSON files, with long lists that stay in the file: each item is decoded on access.
 
 A first pass reads the file with the standard library's decoder, checks it as strictly as `strict_json` does,
-and records all positions. `strict_json` reads a file that this pass rejects, and describes the problem.
+and records all positions. If this pass rejects the file, `strict_json` reads it and describes the problem.
 
 The file stays open, so that replacing it has no effect. Each item must have the digest that it had in the
 first pass. So a process that writes to the file cannot change the cases of a run that is under way.
@@ -42,7 +42,7 @@ class JsonWindow:
     """A sliding window over the text of a JSON file, with a decoder of its values."""
 
     def __init__(self, file: BinaryIO, step: int) -> None:
-        """Open the window at the start of `file`. `step` is the bytes per read, or more for a large value."""
+        """Open the window at the start of `file`. Each read gets `step` bytes, or more for a large value."""
         self._file = file
         self._size = step
         self._decoder = codecs.getincrementaldecoder("utf-8")()
@@ -158,7 +158,7 @@ class ValueSpan(NamedTuple):
     """The position of a value in its file."""
 
     start: int
-    """Offset in bytes, as `end`."""
+    """Offset of the first byte in the file; `end` is the offset after the last byte."""
     end: int
     line: int
     """1-based number; `column` is 1-based too, and counts characters."""
@@ -272,7 +272,7 @@ class LongList(Sequence[Any]):
             yield from items
 
     def read_block(self, first: int) -> list[Any]:
-        """Return the item at `first` and the next ones, as many as fit into one step of the file."""
+        """Return the item at `first`, and as many of the next items as fit into one step of the file."""
         past = first + 1
         while past < len(self) and self._get_item_end(past) - self._starts[first] <= self._file.step:
             past += 1
@@ -312,7 +312,7 @@ class LongDocument:
     """Positions of the members of the top-level object."""
 
     def find_position(self, location: Location) -> tuple[int, int]:
-        """Return line and column of the value at a location, or of the nearest value around it.
+        """Return line and column of the value at a location, or of the nearest value around the location.
 
         Raises:
             InvalidInputError: the file was changed since it was opened.

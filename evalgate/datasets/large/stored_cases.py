@@ -165,7 +165,7 @@ class StoredCase(EvalCase):
 
 
 class StoredCases(CasesInFile):
-    """The cases of a list that stays in its file. Reading them in file order decodes each of them once.
+    """The cases of a list that stays in its file. Reading the cases in file order decodes each case once.
 
     Raises:
         InvalidInputError: on access to a case that has changed in the file.
@@ -180,7 +180,7 @@ class StoredCases(CasesInFile):
         metadata: _CaseMetadataTable | None = None,
         fingerprints: "array[int] | None" = None,
     ) -> None:
-        """Store the list. `metadata` and `fingerprints` belong to its cases, and are computed if absent."""
+        """Store the list. `metadata` and `fingerprints` are those of its cases, and are computed if None."""
         self._items = items
         self._make = make
         self._eval_set_id = eval_set_id

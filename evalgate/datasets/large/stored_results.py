@@ -1,8 +1,8 @@
 """Stored results that keep each conversation as JSON until its turns are read for the first time.
 
-Conversations are most of a results file, and a merge of shards needs only those of failed cases. All turns
-are validated strictly and completely, but as plain values that are dropped at once, which takes half the
-time.
+Conversations are most of a results file, and a merge of shards needs only the conversations of failed cases.
+All turns are validated strictly and completely. The validation makes plain values and drops them at once,
+which takes half the time of making objects.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +61,7 @@ class StoredRun(RunResult, EncodedTurns):
 
 
 class ShardRun(StoredRun):
-    """A stored run that is part of the JSON line of its case."""
+    """A stored run with turns that are decoded from the JSON line of its case."""
 
     __slots__ = ("_at", "_turn_scores")
     _at: tuple[str, int]

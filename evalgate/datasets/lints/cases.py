@@ -93,7 +93,7 @@ def _join_names(names: list[str]) -> str:
 class UnusedRubricsLint:
     """Finds rubrics that none of the set's rubric metrics selects.
 
-    It reports nothing if no metric selects rubrics, because another metric may judge by all of them.
+    It reports nothing if no metric selects rubrics: then a metric may judge by all rubrics.
     """
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:

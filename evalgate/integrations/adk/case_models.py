@@ -32,25 +32,25 @@ class StrictAdkModel(AdkModel):
 class GenaiModel(AdkModel):
     """An object of google-genai, which refuses unknown keys but adds new keys with every release.
 
-    So a newer release may read a key that is unknown here. The key is accepted, with a warning, if the
-    object holds all that is scored and the key does not resemble a known key.
+    An unknown key may therefore belong to a newer release. `is_refused` decides whether the key is an error
+    or only causes a warning.
     """
 
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """Return the keys of google-genai up to 3.4 that are kept without reading."""
+        """Return the other keys that google-genai up to 3.4 has; evalgate keeps their values unread."""
         return ()
 
     @classmethod
     def is_complete(cls, value: Mapping[str, Any]) -> bool:
-        """Return True if the object has every key that is read, so that no scored value is missing."""
+        """Return True if `value` has every key that evalgate reads, so that no scored value is missing."""
         return value.keys() >= cls.model_fields.keys()
 
     @classmethod
     def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
-        """Return True if `key` is probably a mistake.
+        """Return True if the unknown `key` is probably a mistake.
 
-        This is so if `key` resembles a known key, or `is_complete` is False.
+        This is so if `key` resembles a known key, or `is_complete` is False for `value`.
         """
         known = {*cls.model_fields, *cls.kept_keys()}
         near = find_similar(key, [*known, *map(to_camel, known)])
@@ -94,7 +94,7 @@ class AdkFunctionResponse(GenaiModel):
 
 
 class AdkPart(GenaiModel):
-    """A part of a content, as far as it is read."""
+    """A part of a content, with the keys that evalgate reads."""
 
     @override
     @classmethod
@@ -154,7 +154,7 @@ class AdkInvocationEvent(AdkModel):
 
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """Return the keys of later releases and of ADK's web UI that are kept without reading."""
+        """Return known keys that evalgate does not read, of later releases and of ADK's web UI."""
         return ("grounding_metadata", "usage_metadata", "model_version", "invocation_index", "tool_use_index")
 
     author: str | None = None

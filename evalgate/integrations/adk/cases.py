@@ -32,7 +32,7 @@ from evalgate.integrations.adk.case_models import (
 )
 
 _NO_SESSION = SessionInput()
-"""Shared, because most cases of a large set have none."""
+"""The session of all cases without a session; sharing it saves memory in large sets."""
 
 
 def build_case(wire: AdkCase, line: int, raw: object) -> EvalCase:

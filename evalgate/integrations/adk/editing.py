@@ -60,8 +60,8 @@ class AdkEditor:
     def edit_case(self, raw: JsonObject, old: EvalCase, new: EvalCase) -> JsonObject:
         """Return the decoded case with the changes from `old` to `new`.
 
-        Only changes of the id, turns, scenario, session state, rubrics and final state are written. A
-        scenario that `new` lacks stays.
+        Only changes of the id, turns, scenario, session state, rubrics and final state are written. If
+        `new` has no scenario, the old one stays.
         """
         edited = dict(raw)
         if new.eval_id != old.eval_id:
@@ -93,7 +93,7 @@ class AdkEditor:
         return build_invocation(turn)
 
     def spell(self, raw: object, name: str) -> str:
-        """Return key `name` as `raw` spells it, or in the style of its other keys if it lacks `name`."""
+        """Return key `name` as `raw` spells it; if `raw` lacks the key, in the style of its other keys."""
         found = find_snake_or_camel_key(raw, name)
         if isinstance(raw, dict) and found not in raw:
             is_camel = any(key != key.lower() for key in raw) and not any("_" in key for key in raw)

@@ -36,7 +36,8 @@ from evalgate.documents.strict_json import (
 from evalgate.documents.validation_errors import Id, Location, validate_id
 
 _IN_CONTENTS = frozenset({*CONTENTS, *map(to_camel, CONTENTS)})
-"""Keys of contents that are kept whole if they hold more than is read."""
+"""Keys of a turn's contents, in both spellings. Keys within contents are never reported as ignored: a
+content that holds more than evalgate reads is kept whole."""
 
 
 class AdkModel(BaseModel):
@@ -132,7 +133,7 @@ _OF_OLD_LISTS = {
     "tool_name": "name",
     "tool_input": "args",
 }
-"""Keys of the list formats that Google ADK read before, and the eval set's key for the same thing."""
+"""Keys of Google ADK's older list formats, and the keys with the same meaning in eval sets."""
 
 
 def _create_reader(document: Document) -> EvalSetReader:
@@ -163,7 +164,7 @@ def _has_plain_keys(raw: Any, case: EvalCase | None) -> bool:
 # --- common cases, without pydantic -------------------------------------------------------------------------
 
 _NO_SESSION = SessionInput()
-"""Shared, because most cases of a large set have none."""
+"""The session of all cases without a session; sharing it saves memory in large sets."""
 
 _CASE_KEYS = frozenset({"eval_id", "conversation", "session_input", "creation_timestamp"})
 _SESSION_KEYS = frozenset({"app_name", "user_id", "state"})

@@ -52,7 +52,7 @@ def parse_session(document: Document) -> EvalSet:
     The case is named `NAME` after `NAME.session.json`; for another file name it has the session's id, else
     the file's name without its ending. Each message of the user begins a turn. A turn's events are
     converted as in ADK's evaluation. A turn without a final event, as after a model's error, has no
-    response.
+    response. The state of the session becomes the expected final state of the case.
 
     Raises:
         InvalidInputError: the document is no session, an event is malformed, or there is no message of the
@@ -138,9 +138,10 @@ def _read_time(event: object) -> float | None:
 def _build_steps(
     event: Mapping[str, Any], identity: str, turn: int, start: float, end: float, calls: dict[str, float]
 ) -> Iterator[TraceSpan]:
-    """Yield the steps that end with an event.
+    """Yield the steps that end with an event: from `start` to `end`, in seconds of the session.
 
-    `calls` holds the time of each open call, by id or name; calls and results of the event change it.
+    `calls` holds the start of each open tool call, by the call's id or else the tool's name. The calls in the
+    event are added to `calls`; the calls that have a result in the event are removed.
     """
     content = event.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None

@@ -30,7 +30,7 @@ _HOLDS = frozenset(
 
 
 class AdkWriter:
-    """Writer of the file that `adk eval` reads, as ADK's own migration of old lists writes it."""
+    """Writer of eval set files for `adk eval`, in the style of ADK's own migration of old lists."""
 
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
         """Return the file's text, and a list of the data that the format cannot hold."""

@@ -29,7 +29,7 @@ from evalgate.metrics.tool_call_matching import TOO_DEEP
 from evalgate.metrics.turnwise import compute_turn_mean_all_pass
 
 _WORD = re.compile("[^\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
-"""Runs without Unicode White_Space; `str.split` would also split at U+001C to U+001F."""
+"""A run of characters without Unicode White_Space; `str.split` would also split at U+001C to U+001F."""
 
 _TOLERANCE = 1e-9
 """The amount by which a score may miss the threshold, as in adk-rs."""
@@ -89,8 +89,8 @@ def _split_words(text: str | None) -> list[str]:
 class AdkRsToolTrajectory(_AdkRsMetric):
     """Share of calls that match the expected call at the same position, averaged over the turns.
 
-    It is a share of the longer list of calls, made or expected. The case passes if every turn reaches the
-    threshold. A call matches if its name and its arguments are equal.
+    The number of matches is divided by the length of the longer list, expected or actual. The case passes
+    if every turn reaches the threshold. A call matches if its name and its arguments are equal.
     """
 
     empty_is_match: bool = False

@@ -55,8 +55,8 @@ class AdkRsWriter:
 def _choose_id_key(eval_set: EvalSet) -> str:
     """Return the key of the set's id: `eval_set_id`, which Google ADK reads too, or `id`.
 
-    `id` marks a file as adk-rs' own format. It is written if the set was read from that format, or if some
-    call's arguments are not an object.
+    `id` marks a file as adk-rs' own format. This key is chosen if the set was read from that format, or if
+    a call has arguments that are not an object.
     """
     if eval_set.format_name == _NAME:
         return "id"
@@ -74,7 +74,7 @@ def _describe_losses(case: EvalCase) -> Iterator[str]:
 
 
 def _drop_contents(turn: CaseTurn) -> CaseTurn:
-    """Return the turn without those contents in `native` that are written in Google ADK's form."""
+    """Return the turn without the contents in its native data that `_get_readable_contents` returns."""
     kept = {
         key: value
         for key, value in turn.native.get("adk", {}).items()
@@ -84,7 +84,7 @@ def _drop_contents(turn: CaseTurn) -> CaseTurn:
 
 
 def _get_readable_contents(turn: CaseTurn) -> JsonObject:
-    """Return the contents in Google ADK's form that adk-rs reads too."""
+    """Return the contents in the turn's native data for Google ADK that adk-rs reads too, by their key."""
     kept = turn.native.get("adk", {})
     return {key: kept[key] for key in ("user_content", "final_response") if _is_readable(kept.get(key))}
 

@@ -1,6 +1,6 @@
 """Datasets of watsonx Orchestrate, by the rules of its evaluation framework 1.6.9.
 
-In contrast to that framework, called the original below, evalgate also reads a file with a list of
+Unlike that framework, which comments here call the original, evalgate also reads a file with a list of
 datasets. Keys that are not evaluated here (`attack_data`, `file_upload`, …) are kept so that a writer can
 restore them. `max_user_turns` limits a simulated user as well as a script.
 """
@@ -149,7 +149,11 @@ def _replace_null(value: object) -> object:
 
 
 def _validate_goal_names(value: object) -> list[str] | str:
-    """Return the names of the goals that follow a goal: a list, or a single name; [] for null."""
+    """Return the names of the goals that follow a goal: a list, or a single name; [] for null.
+
+    Raises:
+        ValueError: `value` is something else.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
@@ -189,7 +193,7 @@ class OrchestrateFile(_OrchestrateModel):
     story: _Text
     starting_sentence: str | None = None
     goals: dict[str, Annotated[Any, AfterValidator(_validate_goal_names)]]
-    """Name of a goal → names of the goals that follow it: a list, or a single name."""
+    """Name of a goal to the names of the goals that follow it: a list, or a single name."""
     goal_details: Annotated[list[AnyGoal], Field(min_length=1)]
     dataset_name: Annotated[Id | None, BeforeValidator(lambda value: value or None)] = None
     user_prompts: list[str] | None = None
@@ -240,7 +244,7 @@ class OrchestrateFormat:
         """Build a case for each dataset of the file.
 
         The id of the set is the file's path. The id of a case is its `dataset_name`, else the file's name
-        without `.json`, with a number if the file holds several datasets.
+        without `.json`, followed by `-1`, `-2`, … if the file holds several datasets.
 
         Raises:
             InvalidInputError: with every problem of the file, each at its line and column.
@@ -376,9 +380,9 @@ def _get_prompts(wire: OrchestrateFile) -> list[str]:
 
 
 def _build_expected_reply(journey: Journey) -> Reply:
-    """Build the reply that the goals ask for: their tool calls, and the response of the last goal with one.
+    """Build the reply that the goals ask for: all their tool calls, and the last of their responses.
 
-    The goals count in their order if that order is linear, else in the order of the file.
+    The goals are taken in the journey's order if that order is linear, else in the order of the file.
     """
     rank = {name: at for at, name in enumerate(find_linear_goal_order(journey) or ())}
     goals = sorted(journey.goals, key=lambda goal: rank.get(goal.name, 0))

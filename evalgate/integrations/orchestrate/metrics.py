@@ -53,7 +53,7 @@ class ModelTextJudge:
     """Every question that was asked, with its answers, for the record."""
 
     async def holds_keywords(self, keywords: Sequence[str], text: str) -> bool | None:
-        """Return True if all keywords occur, literally or as close variants.
+        """Return True if all keywords occur literally, or the model finds that they occur; else False.
 
         Raises:
             JudgeError: the model returns no verdict.
@@ -64,7 +64,7 @@ class ModelTextJudge:
         return await self._ask_judge(PROMPTS[0], filled, {"keywords": list(keywords)})
 
     async def matches_text(self, expected: str, text: str) -> bool | None:
-        """Return True if the text means the same as the expected one.
+        """Return True if the texts are equal but for case and white space, or mean the same to the model.
 
         Raises:
             JudgeError: the model returns no verdict.
@@ -75,7 +75,7 @@ class ModelTextJudge:
         return await self._ask_judge(PROMPTS[1], filled, {"expected": expected})
 
     async def confirms_check(self, check: str, transcript: str) -> bool | None:
-        """Return True if the check holds for the transcript.
+        """Return True if the model finds that the check holds for the transcript, else False.
 
         Raises:
             JudgeError: the model returns no verdict.
@@ -107,9 +107,9 @@ class JourneyMetric(BaseModel, ABC):
     """False if the score does not depend on texts, so that no judge is needed."""
 
     responses: Literal["judged", "exact"] = "judged"
-    """Rule for an expected response if no text equals it. `judged`: ask the judge; without a judge, the
-    goal's keywords decide, and a goal without keywords stays undecided. `exact`: count the goal as not
-    reached, and ask no judge at all."""
+    """Rule for an expected response if no text equals it, apart from case and white space. `judged`: ask the
+    judge; without a judge, the goal's keywords decide, and a goal without keywords stays undecided. `exact`:
+    count the goal as not reached, and ask no judge at all."""
     judge_model: str = ""
     """The model that judges; "": the run's own."""
     num_samples: Annotated[int, Strict()] = Field(default=1, ge=1, le=100)
@@ -189,9 +189,10 @@ class JudgedJourneyMetric:
 
 
 class JourneySuccess(JourneyMetric):
-    """1.0 when all goals in the journey's order were reached in this order and all checks hold, else 0.0.
+    """1.0 when every goal in the journey's order was reached, in that order, and all checks hold; else 0.0.
 
-    A journey of checks alone scores 0.0.
+    If no goal at all was reached, as in a journey of checks alone, the score is 0.0. The metric is not
+    applicable if the score depends on a text or check that only a judge can decide.
     """
 
     @override

@@ -48,7 +48,7 @@ class TraceApi(Protocol):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Return the environment variables of the tool; those of the address come first."""
+        """Return the names of the tool's environment variables; the variables of the address come first."""
         ...
 
     @property

@@ -55,14 +55,14 @@ class ObservedConversation:
 
 @frozen
 class _ObservedTurn:
-    """A turn of a trace, with the earlier turns that its first request repeats."""
+    """A turn of a trace, with the earlier turns that the first request of this turn repeats."""
 
     question: str
     reply: Reply
     spans: tuple[Span, ...]
     history: tuple[CaseTurn, ...]
     resumes: bool
-    """True if the request already has messages after the question: it may continue an earlier trace."""
+    """True if the turn's first request has messages after the question: it may continue an earlier trace."""
 
 
 @dataclass
@@ -201,9 +201,10 @@ def iter_turns(trace: RecordedTrace) -> Iterator[_ObservedTurn]:
 
 
 def _split_turns(spans: list[Span]) -> list[list[Span]]:
-    """Split the spans where a request adds a question, or where another root has other questions.
+    """Return the spans of each turn.
 
-    If there are several parts, an agent's span around several turns is in none of them.
+    A turn begins with a request that has one more question than the last one, or that has another root span
+    and other questions. If there are several turns, an agent's span around several turns is in none of them.
     """
     roots = _find_roots(spans)
     starts: list[int] = []

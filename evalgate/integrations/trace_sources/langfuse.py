@@ -58,7 +58,7 @@ class LangfuseReader:
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
         """Return the spans of the object's observations, and the facts about its trace.
 
-        An observation that is no root has no facts. `evalgate_scores` are facts without a span.
+        Only a root observation has facts. An object with `evalgate_scores` gives facts without a span.
         """
         if "evalgate_scores" in row:
             scores = {"scores": row["evalgate_scores"]}

@@ -100,7 +100,13 @@ class JaegerApi:
         query: TraceQuery,
         environ: Mapping[str, str],  # noqa: ARG002
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield each trace of the query's only answer. `query.filter` is Jaeger's parameter `tags`."""
+        """Yield each trace in the answer to a single request, with the URL of its page as `evalgate_url`.
+
+        `query.filter` is sent as Jaeger's parameter `tags`.
+
+        Raises:
+            InvalidInputError: as `ApiClient.get_object`.
+        """
         found: dict[str, str] = {"service": query.project, "limit": str(query.limit)}
         if query.since:
             found["start"] = str(int(query.since.timestamp() * 1e6))

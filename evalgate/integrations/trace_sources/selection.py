@@ -17,7 +17,7 @@ _BAD = frozenset(
 )
 _GOOD = frozenset({"thumbs_up", "thumbs-up", "up", "positive", "good", "like", "liked", "correct"})
 _LONG = 3
-"""Turns from which on a conversation is long, for the sample."""
+"""Number of turns from which a conversation counts as long in the sample."""
 
 
 def is_disliked(feedback: Feedback) -> bool:
@@ -49,9 +49,9 @@ def drop_repeats(
 ) -> list[ObservedConversation]:
     """Return the conversations in order of time, one for each sequence of questions, calls and answers.
 
-    Of results and of messages before a response, only the place counts. Of equal conversations, one from an
-    earlier import (`is_known`) is preferred, so that later feedback does not bring a case back. Then the
-    one with the most traits is preferred, so that no error or feedback is lost.
+    The texts of tool results, and of messages before a response, are not compared. Of equal conversations,
+    the conversation of an earlier import (`is_known`) is kept, so that later feedback does not bring a case
+    back; else the conversation with the most traits is kept, so that no error or feedback is lost.
     """
     best: dict[str, tuple[tuple[bool, int], ObservedConversation]] = {}
     for each in found:
@@ -74,7 +74,7 @@ def drop_repeats(
 
 
 def limit_per_path(found: Sequence[ObservedConversation], most: int) -> list[ObservedConversation]:
-    """Return the conversations, but of each tool path only the newest `most`.
+    """Return the newest `most` conversations of each tool path, in the order of `found`.
 
     `found` must be sorted by time.
     """

@@ -81,7 +81,10 @@ class TraceBatch:
 
 
 def collect_traces(items: Iterable[TraceItem]) -> tuple[RecordedTrace, ...]:
-    """Group spans and facts by trace, in the order of the traces' beginnings. Repeated spans count once."""
+    """Return one trace for each trace id in `items`, sorted by start; unknown starts (0) come first.
+
+    Of spans with the same id in a trace, only the first is kept. Several `TraceInfo` of a trace are merged.
+    """
     spans: dict[str, dict[str, Span]] = {}
     infos: dict[str, TraceInfo] = {}
     for item in items:

@@ -45,7 +45,8 @@ _TREES = ("onlyTree", "ignoreTree", "numberTolerance")
 def parse_tool_mocks(given: object, turn: int) -> Iterator[ToolMock]:
     """Yield the mocks in `given`, the `toolMock` of the turn at index `turn`.
 
-    The first mock that matches a call answers the call.
+    The first mock that matches a call answers the call. A rule that names no tool becomes an unsupported
+    mock.
     """
     rules = given.get("actual") if isinstance(given, Mapping) else None
     for rule in rules if isinstance(rules, list) else ():

@@ -36,7 +36,7 @@ class TrpcEditor:
     """Editor of the files that `TrpcFormat` reads."""
 
     def get_cases(self, value: object) -> Sequence[JsonObject]:
-        """Return the decoded cases."""
+        """Return the decoded cases of a decoded file; () if it has no list of cases."""
         return as_sequence(get_member(value, "evalCases")) or ()
 
     def replace_cases(self, value: object, cases: Sequence[JsonObject]) -> object:
@@ -47,8 +47,8 @@ class TrpcEditor:
     def edit_case(self, raw: JsonObject, old: EvalCase, new: EvalCase) -> JsonObject:
         """Return the decoded case with the changes from `old` to `new`.
 
-        Only changes of the id, turns, scenario, session state and rubrics are written. A scenario that
-        `new` lacks stays.
+        Only changes of the id, turns, scenario, session state and rubrics are written. If `new` has no
+        scenario, the old one stays.
 
         Raises:
             InvalidInputError: the case is a trace, and `new` has another message of the user, an additional

@@ -65,7 +65,7 @@ class TrpcModel(BaseModel):
 
     @classmethod
     def get_known_keys(cls) -> Mapping[str, str]:
-        """Return a map from normalized keys to the keys of today and of older files."""
+        """Return the keys of today and of older files, by their spelling after `normalize_key`."""
         # Not `hasattr`: a subclass must not use the spellings of its parent.
         if "_spellings" not in cls.__dict__:
             names = [field.alias or name for name, field in cls.model_fields.items()]
@@ -157,11 +157,11 @@ class TrpcMessage(TrpcModel):
         return UserMessage(self.content, tuple(self.content_parts))
 
     def to_message(self) -> Message:
-        """Convert to an agent's message; an unusual role becomes its author."""
+        """Convert to an agent's message; a role that is not in `AGENT_ROLES` becomes the message's author."""
         return Message(self.content, None if self.role in AGENT_ROLES else self.role)
 
     def is_plain_text(self, roles: Container[str]) -> bool:
-        """Return True if the role is one of `roles`, and nothing is lost by `to_user_message`."""
+        """Return True if the role is one of `roles`, and `to_user_message` loses no other data."""
         more = (self.tool_id, self.tool_name, self.tool_calls)
         reasons = (self.reasoning_content, self.reasoning_signature)
         return self.role in roles and not any((*more, *reasons))
@@ -244,7 +244,7 @@ class TrpcInvocation(TrpcModel):
 
 
 ToolEntry: TypeAlias = tuple[str, str, object, object]
-"""Id, name, arguments and result of an entry in `tools`."""
+"""Id, name, arguments and result of an entry in `tools`. "" is a missing id, None a missing result."""
 
 
 def build_tool_events(entries: Sequence[ToolEntry]) -> Iterator[Event]:

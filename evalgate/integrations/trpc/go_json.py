@@ -134,7 +134,7 @@ def _iter_members(value: Mapping[object, object], escaped: Mapping[int, str]) ->
 def format_go_number(value: float) -> str:
     """Return the shortest digits for `value`, with an exponent only below 1e-6 and from 1e21 on.
 
-    NaN and the infinities are `null`. An integer beyond a double keeps all its digits.
+    NaN and the infinities are `null`. An integer beyond the range of a double keeps all its digits.
     """
     try:
         value = float(value)

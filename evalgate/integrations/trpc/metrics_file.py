@@ -132,7 +132,7 @@ def _find_unset_variables(
 
 
 def describe_ignored_trpc_keys(document: ConfigDocument) -> tuple[str, ...]:
-    """Return the notices for keys outside of criteria that tRPC-Agent-Go ignores, such as misspelt ones."""
+    """Return notices about ignored keys, such as misspelt ones; keys within criteria are not checked here."""
     check = KeyChecker(document.path, document.find_position, [])
     known = _Metric.get_known_keys()
     check.add_keys(

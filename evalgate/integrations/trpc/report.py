@@ -36,7 +36,7 @@ RESULT_ENDING = ".evalset_result.json"
 _PASSED, _FAILED, _NOT_EVALUATED = "passed", "failed", "not_evaluated"
 _STATUSES: Mapping[Status, str] = {"passed": _PASSED, "failed": _FAILED}
 _COUNTED = {_PASSED: "passed", _FAILED: "failed", _NOT_EVALUATED: "notEvaluated"}
-"""Status to its key in the counts of a summary."""
+"""Status of tRPC-Agent-Go to the key of its count in a summary."""
 
 _Criteria = Mapping[tuple[str, str], RecordedCriterion]
 
@@ -178,8 +178,8 @@ def _group(results: Iterable[JsonObject], key: str) -> dict[Any, list[dict[str, 
 def _decide_case_status(results: Sequence[Mapping[str, Any]]) -> str:
     """Return the status of a case from the results of its runs.
 
-    With a single run, it is the status of this run. With several, it is FAILED if a run has an error
-    message, else it is decided by the mean of each metric.
+    A single run decides the status of the case. Of several runs, one with an error message makes the case
+    FAILED; otherwise the mean of each metric decides.
     """
     if len(results) == 1:
         return str(results[0]["finalEvalStatus"])

@@ -32,7 +32,8 @@ from evalgate.integrations.trpc.json_comparison import (
 )
 
 BOUND: Mapping[str, object] = {"bound": True}
-"""Validation context of a criterion that is about to be used: what it needs must be available."""
+"""Validation context of a criterion that is about to be used. Validation then fails if a package or a
+registered function that the criterion needs is not available."""
 
 
 class GoModel(BaseModel):
@@ -233,7 +234,7 @@ class JsonCriterion(GoModel):
     compare: Callable[[Any, Any], object] | None = Field(default=None, exclude=True, repr=False)
     """Function that decides in the place of all rules but `ignore`; only Python code can set it.
 
-    Two trees at once are a mismatch all the same."""
+    If `ignore_tree` and `only_tree` are both set, the values never match, and the function is not called."""
 
     _is_available = field_validator("compare_name")(refuse_registered_name)
 

@@ -23,7 +23,7 @@ class Condition(Protocol):
 def collect_faults(
     condition: Condition, transcript: Transcript
 ) -> tuple[list[str], DoesNotApplyError | None]:
-    """Return the faults of a condition, and the error if it or a part of it does not apply, else None."""
+    """Return the faults of a condition, and the error if all or a part of it does not apply, else None."""
     faults: list[str] = []
     try:
         for fault in condition.find_faults(transcript):
@@ -59,7 +59,7 @@ class ConditionGroup:
 
 
 class AlternativesCondition:
-    """Groups of which one must hold; the best one counts."""
+    """Groups of which one must hold; if none does, the fault is that of the group with the fewest faults."""
 
     def __init__(self, groups: Sequence[Condition]) -> None:
         self._groups = groups
@@ -70,8 +70,9 @@ class AlternativesCondition:
         Yield nothing if an alternative holds.
 
         Raises:
-            DoesNotApplyError: no alternative applies. Also raised if none holds, and for one of them no
-                fault is known because it cannot be judged.
+            DoesNotApplyError: no alternative applies.
+            NotKnownError: no alternative holds, and an alternative without a known fault cannot be judged.
+            QuestionPendingError: a model has to be asked first.
         """
         nearest: tuple[int, int, str] | None = None
         lacking = list[DoesNotApplyError]()
@@ -105,6 +106,7 @@ class NoneOfCondition:
 
         Raises:
             DoesNotApplyError: a group does not apply. It is raised after the other groups' sentences.
+            QuestionPendingError: a model has to be asked first.
         """
         lacking = None
         for number, group in enumerate(self._groups, 1):

@@ -11,7 +11,7 @@ from evalgate.system.files import read_file
 
 _LARGEST = 10 * 1024 * 1024
 _CLOCK_STEP_S = 0.05
-"""File systems stamp files with the time of the kernel's last tick, which may lie a little in the past."""
+"""Most seconds by which the time of a file may be too early: it is the time of the kernel's last tick."""
 
 
 class FilesCondition:

@@ -35,9 +35,9 @@ _PROMPT = "check_statement"
 class JudgedCheck:
     """A check that asks a judge or an embedding model.
 
-    A question is asked when the evaluation of the check reaches its condition. Alternatives after one that
-    holds are not reached, nor is a statement about an argument or state value if another condition on this
-    value fails.
+    A question is asked when the evaluation of the check reaches its condition. Two kinds are never reached:
+    alternatives after an alternative that holds, and a statement about an argument or state value if another
+    condition on this value fails.
     """
 
     check: "Check"

@@ -21,7 +21,7 @@ _ERROR_TEXT = re.compile(r"\s*(?:error\b|traceback \(most recent call last\))", 
 
 
 def build_matcher(glob: str) -> Callable[[str], object]:
-    """Return a function that is true for the names that a glob matches."""
+    """Return a function that returns a true value for the names that a glob matches."""
     if not set(glob) & set("*?["):
         return glob.__eq__
     if glob == "*":
@@ -178,7 +178,7 @@ class ArgumentsCondition:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each argument that is wrong, or one if a required call is missing.
 
-        If `calls` is "some", nothing is yielded if one call is right, else the faults of the nearest call.
+        If `calls` is "some", yield nothing if one call is right, else the faults of the call with the fewest.
         """
         matches = self._matches
         calls = [made for made in transcript.calls if matches(made.call.name)]

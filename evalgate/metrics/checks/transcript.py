@@ -85,7 +85,7 @@ class Transcript:
     names: Sequence[str] = ()
     """Name of the tool of each call, in the order of `calls`."""
     missing: str = ""
-    """Sentence about the first turn without a reply; "" if there is none, or for a selected turn."""
+    """Sentence about the first turn without a reply; "" if all have one, and for a selected turn."""
 
     def ask(self, question: Question) -> Answer:
         """Return the answer of a model.

@@ -112,7 +112,7 @@ def _describe_position(finding: Finding, number: int) -> str:
 
 class _DiffBlock(NamedTuple):
     what: str
-    """Markdown."""
+    """The title of the block, as Markdown."""
     text: str
 
 

@@ -73,8 +73,8 @@ class CommentReport:
     limit: int = LIMIT
     """The most bytes of the comment; a limit below 2,000 counts as 2,000."""
     is_trusted: bool = True
-    """True if the record comes from a run that only trusted people can change. Otherwise the comment warns
-    of it, and has no commands."""
+    """True if the record comes from a run that only trusted people can change. If False, the comment warns
+    the reader, and has no commands."""
     has_page: bool = False
     """True if the page with every case is next to the comment; only a trusted comment mentions the page."""
 
@@ -100,7 +100,7 @@ class CommentReport:
     def _render_fitting_frame(self, record: Record) -> tuple[str, str]:
         """Return the text before and after the failing cases, at most half of the limit if possible.
 
-        Its lists are as long as that allows, and at least one entry long.
+        The lists have as many entries as this size allows, and at least one.
         """
         # Half for the frame, so that a run with endless lists still shows its first failing case.
         frame = ("", "")

@@ -41,7 +41,7 @@ class _Chart:
     """Value of `points` of a polyline."""
     points: tuple[_Point, ...]
     changes: tuple[tuple[float, str], ...]
-    """Position of each change, and `worse` or `better`."""
+    """The x coordinate of each change in the SVG, and `worse` or `better`."""
 
 
 @frozen

@@ -82,7 +82,7 @@ def build_history(
 
 
 def build_series(baseline: Baseline, ranges: Mapping[str, Range]) -> tuple[MetricSeries, ...]:
-    """Return a series for each metric with scores in a baseline; `ranges` has those of custom metrics."""
+    """Return a series for each metric with scores in a baseline; `ranges` has the range of custom metrics."""
     names = list(dict.fromkeys(name for case in baseline.cases for name in case.metric_fingerprints))
     metrics = [(name, ranges.get(name) or get_score_range(name)) for name in names]
     return tuple(_iter_series(baseline, metrics))
@@ -106,7 +106,7 @@ def list_change_sentences(sources: Sequence[BaselineSource], series: Iterable[Me
 
 
 def name_source(source: BaselineSource) -> str:
-    """Return commit and day of a gate run, as `0123456789ab (2026-11-03)`, or the one that is known.
+    """Return commit and day of a gate run, as `0123456789ab (2026-11-03)`, or only the commit or the day.
 
     Return `an older run` if neither is known.
     """

@@ -59,13 +59,13 @@ class _RunView:
     facts: tuple[str, ...]
     failure: ClippedText | None
     left: ClippedText | None
-    """The traceback or the end of standard error that the agent left."""
+    """The agent's traceback, or the end of its standard error; None without either."""
     attempts: tuple[_AttemptView, ...]
     turns: tuple[TurnView, ...]
     left_out: int
     """The number of turns that do not fit."""
     scores: tuple[ScoreView, ...]
-    """The scores that add something to those of the turns and of the case."""
+    """The scores of the run; if the case has only this run, only the scores with details."""
     state: ClippedText | None
     trace: RunTrace | None
 

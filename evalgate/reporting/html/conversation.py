@@ -29,7 +29,7 @@ from evalgate.reporting.summary_lines import describe_agreement
 
 @frozen
 class OpinionView:
-    """One of several answers of a judge, or its result for one rubric."""
+    """One of several answers of a judge, or the judge's result for one rubric."""
 
     name: str
     score: str

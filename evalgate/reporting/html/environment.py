@@ -35,7 +35,7 @@ def load_macro(template: str, name: str) -> Callable[..., str]:
 
 @cache
 def create_environment(*folders: Path) -> "Environment":
-    """Return an environment that looks for templates in `folders`, then among those of the reports."""
+    """Return an environment that looks for templates in `folders`, then in the folder of the reports."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 

@@ -1,8 +1,8 @@
 """Render `report.html`: all runs of each case, for readers who follow the link from a red pull request.
 
-The page is one file and loads nothing. Its only script is `page.js`, which searches, sorts and groups what is
-there already: without it the page shows the same. A Content-Security-Policy allows that script and the style
-sheet by their digests. The page never exceeds the size that a browser opens at once: it is cut by
+The page is one file and loads nothing. Its only script is `page.js`, which searches, sorts and groups the
+cases on the page: without the script the page shows the same. A Content-Security-Policy allows the script and
+the style sheet by their digests. The page never exceeds the size that a browser opens at once: it is cut by
 importance, and says what was left out and where the rest is.
 
 The templates escape every text and make every character visible. Only the markup of a template and numbers
@@ -206,7 +206,8 @@ def _link_groupings(
 def _render_full_cases(record: Record, entries: list[CaseEntry], marking: _Marking, left: int) -> list[str]:
     """Return the first cases in full, as many as fit into the `left` bytes.
 
-    Each case gets an equal share of the rest, but at least 8,000 and at most 150,000 characters.
+    The budget of a case is an equal share of the bytes that are left, as a number of characters from 8,000 to
+    150,000.
     """
     found: list[str] = []
     render = load_macro("page_case.html.j2", "case_in_full")

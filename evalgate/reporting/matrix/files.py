@@ -31,7 +31,7 @@ RENDERERS = {
     "matrix.html": render_page,
     "matrix-junit.xml": render_junit,
 }
-"""Function that renders each file."""
+"""Name of each file to the function that renders it."""
 
 
 def build_matrix_schema() -> dict[str, Any]:

@@ -76,7 +76,10 @@ def build_headline(matrix: VariantMatrix) -> str:
 
 
 def describe_comparison(comparison: VariantComparison) -> Iterator[str]:
-    """Yield a sentence about each metric, then one about cost, tokens and time, unless all are equal."""
+    """Yield a sentence about each metric, then one about those of cost, tokens and time that differ.
+
+    If no metric can be compared, the first sentence says so.
+    """
     for metric, score in comparison.scores.items():
         yield f"{metric}{_describe_score(score)}."
     if not comparison.scores:

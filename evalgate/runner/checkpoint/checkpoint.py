@@ -18,8 +18,8 @@ from evalgate.runner.plan import Plan
 class Checkpoint:
     """Context manager that locks the folder of a run and keeps the run's journal.
 
-    `begin_run` opens the journal. The end of the context deletes it if `is_over` is set and there is no
-    exception: otherwise the journal may be the only copy of the runs. A run that never begins leaves the
+    `begin_run` opens the journal. The end of the context deletes the journal if `is_over` is set and there is
+    no exception. Otherwise the journal may be the only copy of the runs. A run that never begins leaves the
     journal of an earlier run as it was.
     """
 
@@ -67,7 +67,7 @@ class Checkpoint:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return a notice if the journal could not be written, at all or to its end."""
+        """Return a notice if the journal could not be opened or a line not written; else ()."""
         fault = self._fault or (self._journal.fault if self._journal is not None else "")
         return (f"No journal was kept, so this run cannot be resumed: {fault}.",) if fault else ()
 

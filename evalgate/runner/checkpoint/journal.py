@@ -31,7 +31,7 @@ FILE_NAME = "journal.jsonl"
 _KIND = "evalgate-journal"
 _VERSION = 1
 _LINE = re.compile(rb"\[(\d{1,9}),(\d{1,10}),(.*)\]")
-"""Line of a run: index of the case, checksum of both values, and the run."""
+"""Line of a run: index of the case, checksum of index and run, and the run."""
 _USED = b'["used",'
 _USED_LINE = re.compile(rb'\["used",(\d{1,10}),(.*)\]')
 """Line of usage: checksum, and the usage since the run was begun for the first time."""
@@ -48,7 +48,7 @@ RunTransform: TypeAlias = Callable[[Sequence[tuple[RunResult, bytes]]], Sequence
 NO_PARTS: Mapping[str, str] = {}
 
 _AT_ONCE = 64
-"""Rows that are transformed together."""
+"""Number of rows that are transformed together."""
 
 
 class Journal:
@@ -150,7 +150,7 @@ class Journal:
     def append_runs(self, runs: Iterable[tuple[int, bytes]]) -> None:
         """Append finished runs: the index of each case, and the run as `row_codec.dump_run` returns it.
 
-        A disk that cannot store them ends the journal, never the run.
+        If they cannot be written, the journal ends with a `fault`, and nothing is raised.
         """
         if not self.fault:
             # The checksum covers the index too, so that no run can be moved to another case unnoticed.
@@ -228,7 +228,7 @@ def _open_locked(path: Path) -> int:
 
 
 def _check_is_journal(path: Path) -> None:
-    """Refuse a pipe or a device at the journal's path: writing to it would wait for a reader."""
+    """Raise InvalidInputError if the path is a pipe or a device: writing to it would wait for a reader."""
     with suppress(FileNotFoundError):
         try:
             check_is_regular(path)
@@ -305,7 +305,11 @@ def _parse_finished_runs(
 
 
 def _parse_usage(lines: Sequence[bytes], shown_as: str) -> RunUsage:
-    """Return the usage on the last line that holds usage."""
+    """Return the usage on the last line that holds usage; no usage without such a line.
+
+    Raises:
+        InvalidInputError: the line is damaged.
+    """
     candidates = (
         (number, line) for number, line in reversed(list(_enumerate_rows(lines))) if line.startswith(_USED)
     )

@@ -28,7 +28,7 @@ _OTHERS_CODE = frozenset({"__pycache__", "node_modules", "site-packages"})
 _DIGITS = 16
 
 _NAMED = 8
-"""Parts of a plan that one message names at most."""
+"""The most parts of a plan that one message names."""
 
 _DIGEST = 16
 """Characters of a digest; shorter values are printed as they are."""
@@ -59,7 +59,10 @@ def hash_code_state(folder: Path, excluded: Sequence[Path] = ()) -> str:
 
 
 def hash_untracked_state(folder: Path, named: Sequence[Path] = (), excluded: Sequence[Path] = ()) -> str:
-    """Return the hash of the `named` files and of source files that git neither tracks nor ignores."""
+    """Return a hash of 16 hexadecimal digits over `named` files and untracked source files in `folder`.
+
+    Source files that git ignores are left out, and so are `excluded` files, even those in `named`.
+    """
     listed = run_git_bytes(folder, "ls-files", "--others", "--exclude-standard", "-z")
     names = sorted(folder / os.fsdecode(name) for name in listed.split(b"\0") if name)
     unkept = [name for name in names if name.suffix in _SOURCE]
@@ -163,7 +166,7 @@ def _list_settings(section: BaseModel) -> dict[str, object]:
 
 
 def _list_named_files(plan: Plan) -> list[Path]:
-    """Return every word of the agent's command line as a path: some are its files, or its recording."""
+    """Return every word of `plan.agent.what` as a path; some may be files of the agent, or its recording."""
     try:
         words = shlex.split(plan.agent.what)
     except ValueError:
@@ -246,7 +249,7 @@ _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str).enco
 
 
 def describe_changes(then: Mapping[str, object], now: PlanId) -> Iterator[str]:
-    """Yield the parts in which a plan differs from that of a stored run: eval sets, thresholds, agent."""
+    """Yield the parts that differ between a stored identity and `now`: eval sets, thresholds, agent."""
     current = asdict(now)
     return (what for key, what in _WHAT.items() if then.get(key) != current[key])
 
@@ -254,8 +257,8 @@ def describe_changes(then: Mapping[str, object], now: PlanId) -> Iterator[str]:
 def describe_changed_parts(then: object, now: Mapping[str, str]) -> Iterator[str]:
     """Yield the parts of two plans that differ, with both values if they are short.
 
-    At most `_NAMED` parts are named; a last text counts the others. Nothing is yielded if the parts of a
-    plan are not known.
+    At most `_NAMED` parts are named; a last text counts the others. Nothing is yielded if the parts of one
+    of the plans are not known.
     """
     if not isinstance(then, dict) or not then or not now:
         return

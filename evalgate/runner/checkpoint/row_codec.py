@@ -125,7 +125,7 @@ def _build_field_getter(kind: type) -> Callable[[Any], tuple[Any, ...]]:
 _get_run_fields = attrgetter(*(field.name for field in fields(RunResult) if field.name != "turns"))
 _get_run_metric_fields = _build_field_getter(RunMetric)
 _get_gating_metric_fields = attrgetter(*(field.name for field in fields(RunMetric) if field.name != "gates"))
-"""Fields of a metric that gates: most do, and their rows are as short as those of older journals."""
+"""Getter of all fields but `gates`, for metrics that gate. Older journals have rows of the same form."""
 _get_turn_metric_fields = _build_field_getter(TurnMetric)
 _get_usage_fields = _build_field_getter(Usage)
 _get_failure_fields = _build_field_getter(Failure)

@@ -39,7 +39,7 @@ class ControlAgent:
     def check_files(self) -> None:
         """Raise ControlUnavailableError if the files of the control are no longer those of its commit.
 
-        The change's agent may run as the same user, so it could edit them.
+        The change's agent may run as the same user, so it could edit the control's files.
         """
         changed = self.checkout.find_changed_files() if self.checkout else ()
         if changed:
@@ -159,5 +159,5 @@ class AlternatingAgent:
     def open_session(
         self, case: EvalCase, run: int, *, alone: bool
     ) -> AbstractAsyncContextManager[AgentSession]:
-        """Open a conversation with the agent of the run's side."""
+        """Open a conversation with the change's agent if `run` is odd, else with the control."""
         return self._sides[run % 2].open_session(case, run, alone=alone)

@@ -34,7 +34,7 @@ class ControlSource:
     """True: the agent is an object of the program, which no other commit has."""
     commit: str = ""
     """Full hash of the base commit; "" if it is not known, as `problem` explains. It is resolved before
-    any code of the change runs, which could move the names that git knows it by."""
+    any code of the change runs, because this code could move branches and tags."""
     problem: str = ""
 
     @property
@@ -54,7 +54,7 @@ class ControlSource:
         return self.commit
 
     def describe_base(self, environ: Mapping[str, str]) -> str:
-        """Return the name of the base, for sentences."""
+        """Return the base for sentences: `--control`, else the target branch, else `the base branch`."""
         request = read_pull_request(environ)
         return self.overrides.control or (request.branch if request else "") or "the base branch"
 

@@ -75,7 +75,7 @@ def check_code_origin(
     environ: Mapping[str, str],
     checkout: CommitCheckout,
 ) -> None:
-    """Check that the agent's code (with `agent.setup` only its variables and command) is the base commit's.
+    """Check that the agent's code is the base commit's; with `agent.setup`, check only variables and command.
 
     Args:
         spec: The base commit's agent.
@@ -180,7 +180,9 @@ def _list_modules(checkout: CommitCheckout) -> Sequence[str]:
 
 
 def _find_program_python(words: Sequence[str], env: Mapping[str, str], top: Path) -> str | None:
-    """Return the Python of a command; None if the command is a file of the control, or needs no Python.
+    """Return the Python of a command; None if the command is a relative path or no Python script.
+
+    For a shell, it is the first Python in PATH.
 
     Raises:
         ControlUnavailableError: the command is another program in the folder of the change.
@@ -206,7 +208,7 @@ def _is_inside(path: str, folder: Path) -> bool:
 
 
 def _find_interpreter(program: str) -> str | None:
-    """Return the program if it is a Python, else the Python that its first line names; None without one."""
+    """Return the program if it is a Python, else the Python in its line `#!`; None if there is none."""
     if Path(program).name.startswith("python"):
         return program
     try:

@@ -130,7 +130,7 @@ class ControlStrategy:
 
     @property
     def is_witness_needed(self) -> bool:
-        """Return True if no run of the control passed, although the decision is not `broke`."""
+        """Return True if there is a decision other than `broke`, and no run of the control passed."""
         return (
             self.decision is not None
             and self.decision.answer != "broke"
@@ -198,7 +198,7 @@ def _find_suspects(
     anchor: Baseline | None,
     source: ControlSource,
 ) -> ControlSuspects | None:
-    """Return the suspects; None if the gate is not closed, or if control runs cannot open it."""
+    """Return the suspects; None if the gate would not be closed, or if control runs cannot open it."""
     scored = score_counted_runs(plan, evaluation, statistics, baseline)
     comparison = compare_runs(scored, baseline, plan.policy, whole_sets=plan.whole_sets)
     suspects = find_suspects(scored, comparison.cases, baseline, source.mode)
@@ -274,8 +274,8 @@ async def _make_runs(
     """Run suspects with both agents until there is a decision or the runs end early, as by a budget.
 
     Raises:
-        ControlUnavailableError: an agent could not be reached. Also raised if the runs ended early without
-            the answer `broke`, or if the control passed no run although the decision is not `broke`.
+        ControlUnavailableError: an agent could not be reached, the runs ended early without the answer
+            `broke`, or the control passed no run although the decision is not `broke`.
     """
     witnesses = [
         case.key
@@ -317,7 +317,7 @@ def _describe_useless_control(strategy: ControlStrategy) -> str:
 def _is_base_changed(plan: Plan, commit: str, baseline: Baseline) -> bool:
     """Return True unless the commits of the control and of the newest stored runs have the same files.
 
-    The file of the baseline does not count. If git cannot compare the commits, they may differ.
+    The file of the baseline does not count. If git cannot compare the commits, return True.
     """
     folder = plan.workspace.folder
     then = git.find_commit(folder, baseline.sources[-1].commit or "")

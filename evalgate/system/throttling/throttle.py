@@ -76,7 +76,10 @@ class Throttle:
         return pause if self._limiter is None else max(pause, self._limiter.compute_wait(0, now))
 
     def on_finished(self) -> None:
-        """Raise a lowered concurrency limit after a conversation that finished."""
+        """Raise the concurrency limit by 1/limit, at most to the configured one.
+
+        Call this when a conversation ended, unless a rate limit ended it.
+        """
         self._concurrency.on_success()
 
     def on_rate_limited(self, slot: Slot, wanted_s: float | None) -> None:

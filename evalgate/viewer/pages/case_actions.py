@@ -77,7 +77,10 @@ def _change_cases(request: Request, form: Form) -> Response:
 def _ask_to_delete(
     request: Request, page: EditedCase, also: Sequence[FileChange], digest: str, *, is_changed: bool
 ) -> Response:
-    """Ask to confirm a deletion, and show its changes; `is_changed`: they differ from those shown before."""
+    """Ask to confirm a deletion, and show its changes.
+
+    `is_changed` is True if the changes are not the changes that the user has confirmed.
+    """
     edited = edit_eval_set(page.file, replace_case(page.file, page.case))
     return render(
         request,

@@ -97,7 +97,10 @@ class EditedCase:
 
 
 def show_case(request: Request) -> Response:
-    """Show a case in its form."""
+    """Return the page with the form of a case.
+
+    If the query's `do` is `forbid-call.…` or `require-call.…`, the form has a further check, not yet saved.
+    """
     viewer = get_viewer(request)
     file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
     page = open_page(viewer, file, request.query_params)
@@ -265,7 +268,7 @@ def _change_case(request: Request, form: Form) -> Response:
 
 
 def _save_case(request: Request, page: EditedCase, draft: CaseDraft, form: Form) -> Response:
-    """Save the draft, or preview its change; show the form again if that is not possible."""
+    """Save the draft, or preview its change; show the form again if the draft cannot be saved."""
     viewer, file, action = get_viewer(request), page.file, get_field(form, "do")
     case, errors = build_case(draft, page.case)
     checks, problems = _build_checks(viewer, page, draft)
@@ -343,7 +346,7 @@ def list_diffs(changes: Sequence[FileChange]) -> Iterator[tuple[str, str]]:
 
 
 def _find_conflict(page: EditedCase, form: Form) -> str:
-    """Return a sentence about what was changed since the page was opened; "" if nothing was."""
+    """Return a sentence about changes of the files since the page was opened; "" if there are none."""
     if get_field(form, "checks_digest") != identify_checks(page.file, page.case.eval_id):
         return "The checks of this case were changed in its notes: saving again replaces them by those below."
     if get_field(form, "digest") == page.file.digest:

@@ -129,7 +129,7 @@ def _format_score(name: str, metric: CaseMetric | None) -> tuple[str, str, str]:
 
 
 def _link_pages(path: str, query: CaseQuery, page: int, last: int) -> Mapping[str, object]:
-    """Return the links to other pages of a list; "" where there is none."""
+    """Return the links to other pages of a list; "" if there is no previous or next page."""
 
     def turn(number: int) -> str:
         return link(path, query.params, page=number if number > 1 else None)

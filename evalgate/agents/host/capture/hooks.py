@@ -101,7 +101,7 @@ class _PostImportFinder:
 
 
 def propagate_into_pool(module: ModuleType) -> None:
-    """Patch thread pools so that a job belongs to the turn that submits it."""
+    """Patch `ThreadPoolExecutor` of `module` so that a job belongs to the turn that submits the job."""
     submit = module.ThreadPoolExecutor.submit
 
     @functools.wraps(submit)

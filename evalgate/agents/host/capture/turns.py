@@ -61,7 +61,10 @@ class SessionCapture:
         self._only_trace = only_trace
 
     def begin_turn(self) -> TurnCapture:
-        """Begin and return the capture of a turn in the current context, and in tasks and threads of it."""
+        """Begin and return the capture of a turn.
+
+        Code in the current context, and in tasks and threads that it starts, belongs to this turn.
+        """
         turn = TurnCapture(self.unanswered, self._trace, self._only_trace)
         _in_progress.add(turn)
         set_turn(turn)
@@ -108,7 +111,14 @@ class TurnCapture:
     def end_request(
         self, span: OpenSpan, body: Any, answer: Optional[CapturedAnswer] = None, error: object = ""
     ) -> None:
-        """End the step of a request with the body of the model's answer; `answer` has the step's usage."""
+        """End the step of a request to a model.
+
+        Args:
+            span: The step.
+            body: Body of the model's answer; None if there is none.
+            answer: Parsed answer, from which the step gets its usage; None: the step has no usage.
+            error: Reason why the request failed; "" if it was answered.
+        """
         if self._trace is None:
             return
         if answer is not None and answer.tokens is not None:
@@ -118,9 +128,9 @@ class TurnCapture:
         self._trace.end_span(span, body, error)
 
     def add_results(self, results: list[ToolAnswer]) -> None:
-        """Add the tool results of a request that answer captured calls without a result.
+        """Add the tool results of a request to the captured calls that have no result yet.
 
-        Of several results with the same key, only the last one counts.
+        Ignore results of other calls. Of several results with the same key, only the last one counts.
         """
         last = {each.key: each for each in results}  # an id may occur again: the last result is the newest
         with self._lock:

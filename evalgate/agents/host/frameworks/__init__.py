@@ -85,7 +85,7 @@ def find_host(agent: object) -> AgentHost:
     `arun` or `run`, or any other object that can be called. A class is no agent.
 
     Raises:
-        UnusableEntryError: the object is no agent, or is an agent that cannot be used.
+        UnusableEntryError: the object is no agent, or an agent that evalgate cannot run.
     """
     from . import callables
 

@@ -11,9 +11,9 @@ from ..session import Mocks
 from . import is_a
 
 _CONTROL_TOOLS = frozenset({"transfer_to_agent", "exit_loop", "set_model_response", "finish_task"})
-"""ADK's own tools that steer the agents. They have no effects elsewhere, and an answer would not steer."""
+"""ADK's own tools that steer the agents. They are never mocked: a mock would not steer."""
 _REQUEST_TOOLS = ("PreloadMemoryTool", "ExampleTool")
-"""Tools that only add to the model's request."""
+"""ADK's tools that only add text to the request to the model; they are never run and need no mock."""
 
 
 def create_mock_plugin(mocks: Mocks) -> Any:

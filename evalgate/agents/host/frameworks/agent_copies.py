@@ -25,8 +25,8 @@ _Find = Callable[[object], AgentHost]
 def find_factory(named: object) -> Optional[Callable[[], object]]:
     """Return `named` if it is a class or a function that creates agents, else None.
 
-    A function creates agents if it has no parameters, or if all its parameters have defaults and its name
-    is one like `make_agent`.
+    A function creates agents if it has no parameters. With parameters, all must have defaults, and the name
+    must be like `make_agent` or `build_support_graph` (see `_FACTORY_NAME`).
 
     Raises:
         UnusableEntryError: `named` is a class that needs arguments, or a method that is not bound.
@@ -192,7 +192,8 @@ def _explain_shared_agent(agent: object, why: str, where: str) -> str:
 def _is_users_class(owner: type) -> bool:
     """Return True if the class is the user's own, and not of the standard library or an installed package.
 
-    Only the user's own class is likely to create the same agent without arguments.
+    Only a class of the user's own is advised as the entry: called without arguments, it probably creates the
+    same agent.
     """
     import sysconfig  # only needed for this sentence
 

@@ -45,8 +45,8 @@ def create_host(agent: object) -> Optional[AgentHost]:
 def _is_stateless(agent: object) -> bool:
     """Return True if `agent` is not expected to store a conversation.
 
-    It is then a function, a class method, a wrapper of a function, or a method of an agent of a framework
-    that lets conversations share the agent.
+    This is the case for a function, a class method and a wrapper of a function, and for a method of a
+    framework's agent that conversations may share.
     """
     owner = getattr(agent, "__self__", None)
     if inspect.ismethod(agent) and not inspect.isclass(owner):

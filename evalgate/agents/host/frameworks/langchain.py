@@ -108,7 +108,10 @@ class _GraphConversation:
         return self._finish_turn(session, recorder)
 
     def _record_messages(self, messages: Any, recorder: EventRecorder, sent: object) -> None:
-        """Record new messages, or only mark them as seen if `sent`, the user's message, is not None."""
+        """Record the messages that are new since the last call.
+
+        If `sent`, the user's message, is not None, only mark the messages as seen: they are the input.
+        """
         convert = importlib.import_module("langchain_core.messages").convert_to_messages
         for index, message in enumerate(convert(messages)):
             key = getattr(message, "id", None) or index

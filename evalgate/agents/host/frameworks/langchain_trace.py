@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Optional
 from ..trace import OpenSpan, TraceRecorder
 
 _UNKNOWN = "model"
-"""Name of a model that is not named."""
+"""Name of the step of a model call if the name of the model is unknown."""
 
 
 def create_trace_handler(recorder: TraceRecorder) -> Any:

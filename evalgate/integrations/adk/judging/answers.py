@@ -42,12 +42,12 @@ class JudgeOpinion:
 
 
 def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], JudgeOpinion]:
-    """Build a parser of verdicts on whether a response is valid; the first label in an answer decides.
+    """Build a parser of verdicts on whether a response is valid.
 
-    An answer without `is_the_agent_response_valid` may hold `is_the_agent_response_invalid` instead: any
-    label but `true` and `invalid` then counts as valid. The parser raises UnparsableAnswerError if neither
-    key has a label that Google ADK accepts. `release` is the (major, minor) release of Google ADK to agree
-    with.
+    The parser returns the score 1.0 or 0.0 by the first label of `is_the_agent_response_valid`. An answer
+    without this key may hold `is_the_agent_response_invalid` instead: any label but `true` and `invalid`
+    then counts as valid. The parser raises UnparsableAnswerError if there is neither key, or if the label
+    of the first key is unknown. `release` is the (major, minor) release of Google ADK to agree with.
     """
 
     def parse_validity(answer: ModelAnswer) -> JudgeOpinion:
@@ -65,7 +65,7 @@ def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], J
 
 
 def _trim_label(label: str | None, release: tuple[int, int]) -> str | None:
-    """Strip the punctuation that is matched together with a label without quotation marks."""
+    """Strip the punctuation that the regular expression includes in a label without quotation marks."""
     if label is None:
         return None
     # Earlier releases meant white space, but strip a backslash and the letter s.
@@ -73,7 +73,7 @@ def _trim_label(label: str | None, release: tuple[int, int]) -> str | None:
 
 
 def parse_turn_validity(answer: ModelAnswer) -> JudgeOpinion:
-    """Parse whether a simulated user's message is valid.
+    """Parse whether a simulated user's message is valid; the score is 1.0 or 0.0.
 
     Raises:
         UnparsableAnswerError: there is no label that Google ADK knows.
@@ -104,7 +104,7 @@ class RubricVerdict:
     """One answer's verdict on one rubric."""
 
     score: float | None
-    """None if the answer is neither yes nor no."""
+    """1.0 for yes, 0.0 for no, None for any other answer."""
     rationale: str = ""
 
 
@@ -171,9 +171,9 @@ def _find_lines(text: str, key: str) -> Sequence[str]:
 
 
 def _find_property_lines(text: str) -> Sequence[tuple[str, str]]:
-    """Return each property with the last id since the previous property, as (id, property).
+    """Return the pair (id, property) of each `Property:` line.
 
-    The id is "" if there is none.
+    The id is that of the last `ID:` line after the previous property; "" if there is none.
     """
     found, own_id = [], ""
     for line in re.finditer(r"^[^\S\n]*(ID|Property): (.*)$", text, re.MULTILINE):
@@ -198,9 +198,9 @@ def parse_sentences(answer: ModelAnswer) -> tuple[str, ...]:
 
 
 def parse_support(answer: ModelAnswer) -> JudgeOpinion:
-    """Compute the share of sentences that the context supports, or that need no support.
+    """Compute the share, in [0, 1], of sentences that the context supports, or that need no support.
 
-    Only sentences with a label that Google ADK knows count.
+    Sentences without a label that Google ADK knows are left out of the share.
 
     Raises:
         UnparsableAnswerError: no sentence has a label that Google ADK knows.
@@ -242,7 +242,7 @@ def build_number_parser(low: float, high: float) -> Callable[[ModelAnswer], Judg
 
 
 def parse_met_share(answer: ModelAnswer) -> JudgeOpinion:
-    """Compute the share of requirements that are met. The judge has listed the requirements in its answer.
+    """Compute the share, in [0, 1], of the requirements in the judge's answer that are met.
 
     Raises:
         UnparsableAnswerError: no requirement has a verdict.

@@ -54,12 +54,12 @@ class JudgeModelOptions(AdkOptions):
     """None: the model that the run is configured with."""
     judge_model_config: GenerationConfig | None = Field(default=None, exclude=True)
     num_samples: int = Field(default=5, ge=1)
-    """Answers to each question."""
+    """Number of answers that the judge gives to each question."""
     parallelism_limit: int | None = Field(default=None, ge=1, exclude=True)
     """Read and not used: the judge's own `concurrency` limits all metrics together."""
 
     def get_config_changes(self) -> dict[str, object]:
-        """Return the settings that replace the judge's, by the keys of `JudgeConfig`."""
+        """Return the settings that replace those of the run's judge, by their keys in `JudgeConfig`."""
         return self.judge_model_config.to_judge_changes() if self.judge_model_config else {}
 
 
@@ -76,7 +76,7 @@ class JudgedMetric(AdkOptions):
     prompt: str | None = Field(default=None, exclude=True)
     """File of a prompt that replaces the first of `prompt_names`, relative to the thresholds file."""
     include_intermediate_responses_in_final: bool = False
-    """Count messages before the final response as a part of it."""
+    """Whether the messages before the final response count as a part of the response."""
 
     _judge: Judge = PrivateAttr()
     _release: tuple[int, int] = PrivateAttr()
@@ -90,7 +90,7 @@ class JudgedMetric(AdkOptions):
         Raises:
             ValidationError: an option is wrong.
             JudgeNotConfiguredError: no model is named.
-            InvalidInputError: the prompt's file cannot be read, or filled.
+            InvalidInputError: the prompt's file cannot be read, is no template, or uses unknown variables.
         """
         metric = cls.model_validate(cls.build_options(criterion, context))
         metric.bind_judge(context)
@@ -102,7 +102,7 @@ class JudgedMetric(AdkOptions):
         Raises:
             ValidationError: a setting of the judge is wrong.
             JudgeNotConfiguredError: no model is named.
-            InvalidInputError: the prompt's file cannot be read, or filled.
+            InvalidInputError: the prompt's file cannot be read, is no template, or uses unknown variables.
         """
         options, resolver = self.judge_model_options, get_judge_resolver(context.judges)
         self._judge = resolver.resolve_judge(options.judge_model or "", **options.get_config_changes())
@@ -125,7 +125,10 @@ class JudgedMetric(AdkOptions):
         return {**self._judge.identity, "prompts": [each.version for each in self._prompts]}
 
     def get_response(self, exchange: Exchange) -> str:
-        """Return the final response, after earlier messages if the options count them as a part of it."""
+        """Return the final response; "" if there is none.
+
+        With `include_intermediate_responses_in_final`, the turn's earlier messages precede the response.
+        """
         events = exchange.reply.events if exchange.reply else ()
         is_whole = self.include_intermediate_responses_in_final
         earlier = [event.text for event in events if is_whole and isinstance(event, Message)]
@@ -142,7 +145,7 @@ class JudgedMetric(AdkOptions):
         """Ask the prompt at index `at`, filled with `material`, and parse the answers.
 
         The prompt marks the material as data, from which no instruction is taken. A refusal, or an answer
-        that cannot be parsed, is among the `failed` samples.
+        that cannot be parsed, becomes one of the `failed` samples.
 
         Args:
             parse: Parses one answer; raises UnparsableAnswerError if that is impossible.
@@ -172,7 +175,7 @@ class JudgedTurn:
 
     score: TurnScore
     failure: JudgeError | None = None
-    """The judge's failure, if it is the reason for a missing score."""
+    """The judge's failure because of which the turn has no score; None if there is none."""
 
 
 def build_unjudged_turn(reason: str) -> JudgedTurn:
@@ -216,7 +219,7 @@ def score_by_mean(samples: Samples[JudgeOpinion]) -> JudgedTurn:
 
 
 def build_failed_turn(samples: Samples[JudgeOpinion]) -> JudgedTurn:
-    """Build a turn without a score, on which the judge gave no usable answer."""
+    """Build a turn without a score, because no answer of the judge is usable."""
     failure = samples.failed[0].failure
     return JudgedTurn(TurnScore(None, str(failure), build_details(samples)), failure)
 

@@ -99,7 +99,7 @@ class RubricMetric(JudgedMetric):
     """Releases of Google ADK to agree with; 2.6 changed how answers are read. Releases up to 2.5 use the
     rubrics of cases and turns only if the criterion has rubrics, too."""
     _takes_untyped: bool = PrivateAttr(default=False)
-    """Count rubrics of cases and turns that have no type."""
+    """Whether rubrics of cases and turns count if they have no type."""
 
     @field_validator("rubrics", mode="before")
     @classmethod
@@ -184,15 +184,16 @@ def _require_unique_ids(rubrics: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 WeightedScores: TypeAlias = Sequence[tuple[float, float | None]]
-"""Scores of rubrics, each with its points."""
+"""Pairs of a rubric's score and its points; None for the points of a turn that is missing or unexpected."""
 
 
 def score_turn_by_rubrics(
     samples: Samples[RubricVerdicts], rubrics: Mapping[str, str], points: Mapping[str, float]
 ) -> tuple[JudgedTurn, WeightedScores]:
-    """Return the turn, and the score and points of each rubric that a sample decides.
+    """Return the turn, and the pair (score, points) of each rubric that a sample decides.
 
-    The other rubrics have no score, as in Google ADK. If no sample is usable, the turn has no score.
+    A rubric that no sample decides is left out, as in Google ADK. If no sample is usable, the turn has no
+    score.
     """
     opinions = Samples(tuple(map(_to_opinion, samples.good)), samples.failed)
     if not samples.good:
@@ -216,8 +217,8 @@ def score_turn_by_rubrics(
 def compute_rubric_mean(scores: WeightedScores, plain_mean: Callable[[Sequence[float]], float]) -> float:
     """Return the mean of rubrics' scores, weighted by their points.
 
-    Equal points use `plain_mean`, which gives the exact result of Google ADK, where rubrics have no points.
-    A score without points, such as a missing turn's, weighs as much as the average rubric.
+    If all points are equal, `plain_mean` computes the result: Google ADK has no points, and `plain_mean`
+    rounds as Google ADK does. A score with the points None weighs as much as the average rubric.
     """
     values = [score for score, _ in scores]
     known = [points for _, points in scores if points is not None]
@@ -234,9 +235,9 @@ def _to_opinion(sample: Sample[RubricVerdicts]) -> Sample[JudgeOpinion]:
 
 
 def _take_majority(verdicts: Sequence[RubricVerdict]) -> tuple[float | None, str]:
-    """Return a score and the first reason on the winning side.
+    """Return the score of the majority and the first reason on its side.
 
-    The score is 1.0 for more yes than no, otherwise 0.0, or None if no verdict is yes or no.
+    The score is 1.0 for more yes than no, otherwise 0.0; None if no verdict is yes or no.
     """
     decided = [verdict for verdict in verdicts if verdict.score is not None]
     if not decided:

@@ -59,7 +59,7 @@ from evalgate.metrics.turnwise import NO_REPLY, NOT_ASKED_FOR, Exchange, build_e
 
 
 class FinalResponseMatch(JudgedMetric):
-    """Share of the turns with a matching response, by a majority of the samples; a tie is a miss."""
+    """Share of the turns with a matching response: more than half of the usable samples find a match."""
 
     compares_with: ClassVar[Literal["response", "tools"]] = "response"
     prompt_names = ("adk_final_response_match",)
@@ -68,6 +68,9 @@ class FinalResponseMatch(JudgedMetric):
         """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0.
 
         A turn without an expected response has no score.
+
+        Raises:
+            JudgeError: the judge does not answer, or no turn has a score because no answer is usable.
         """
         if not case.turns:
             return NotApplicable("the case has no written turns to compare with")
@@ -87,7 +90,10 @@ class FinalResponseMatch(JudgedMetric):
 
 
 class Hallucinations(JudgedMetric):
-    """Share of sentences in each response that the agent's knowledge supports, as a model judges."""
+    """Share of each response's sentences that the agent's knowledge supports, or that need no support.
+
+    A model judges the sentences.
+    """
 
     prompt_names = ("adk_sentences", "adk_support")
 
@@ -95,7 +101,11 @@ class Hallucinations(JudgedMetric):
     """Judge messages before the final response too."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]: the mean over the turns in which the agent says anything."""
+        """Return the score in [0, 1]: the mean over the turns in which the agent says anything.
+
+        Raises:
+            JudgeError: the judge does not answer, or no turn has a score because no answer is usable.
+        """
         turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
         return compute_mean_result(turns, nothing="nothing was said", mean=compute_exact_mean)
 
@@ -133,7 +143,10 @@ class Hallucinations(JudgedMetric):
         return score_by_mean(await self.ask_judge(parse_support, material, at=1, samples=1))
 
     def _build_context(self, exchange: Exchange, until: int | None) -> str:
-        """Format the agent's knowledge before its event at index `until`; None means before its response."""
+        """Format the agent's knowledge before the turn's event at index `until`.
+
+        None means before the final response.
+        """
         parts: Sequence[tuple[str, str]] = (
             ("Developer instructions", format_instructions([exchange])),
             ("User", exchange.user),
@@ -147,7 +160,13 @@ class _ConversationMetric(JudgedMetric):
     """A metric for which the judge lists the conversation's requirements and says which are met."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]: the mean share of met requirements, recorded at the last turn."""
+        """Return the score in [0, 1]: the share of met requirements, averaged over the judge's samples.
+
+        The score is recorded at the last turn.
+
+        Raises:
+            JudgeError: the judge does not answer, or no answer is usable.
+        """
         found = build_exchanges(case, run)
         if not found:
             return NotApplicable("nothing was said")
@@ -187,6 +206,9 @@ class _TurnMeanMetric(JudgedMetric):
         """Return the score in `score_range`.
 
         A turn without a final response has no score, unless the options count the agent's earlier messages.
+
+        Raises:
+            JudgeError: the judge does not answer, or no turn has a score because no answer is usable.
         """
         turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
         return compute_mean_result(turns, nothing="nothing was said")
@@ -225,6 +247,9 @@ class _RubricsTurnByTurn(RubricMetric):
 
         A turn that is missing or unexpected counts as one rubric that does not hold. The metric fails if
         there is no rubric to judge by, or two rubrics have the same id.
+
+        Raises:
+            JudgeError: the judge does not answer, or no turn has a score because no answer is usable.
         """
         found = build_exchanges(case, run)
         try:
@@ -296,6 +321,9 @@ class MultiTurnTrajectoryQuality(RubricMetric):
         """Return the score in [0, 1], recorded at the last turn.
 
         The metric fails if there is no rubric to judge by, or two rubrics have the same id.
+
+        Raises:
+            JudgeError: the judge does not answer, or no answer is usable.
         """
         found = build_exchanges(case, run)
         if not found:
@@ -320,8 +348,8 @@ class UserSimulatorQuality(JudgedMetric):
     """Share of the user's messages that are valid.
 
     The first message must be the scenario's starting prompt. A majority of the judge's samples decides on
-    the other messages. If the majority finds that the conversation should not end, the last message is not
-    valid.
+    the other messages. The last message is valid only if more than half of the usable samples find that
+    the conversation may end after it.
     """
 
     prompt_names = ("adk_user_simulator",)
@@ -330,7 +358,14 @@ class UserSimulatorQuality(JudgedMetric):
     """The message with which the simulated user ends the conversation."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]: the share of the user's messages that are valid."""
+        """Return the score in [0, 1]: the share of the user's messages that are valid.
+
+        A message on which no answer of the judge is usable counts as not valid. The result is not applicable
+        if no user is simulated in the case.
+
+        Raises:
+            JudgeError: the judge does not answer.
+        """
         if case.scenario is None:
             return NotApplicable("no user is simulated in this case")
         found = build_exchanges(case, run)

@@ -22,7 +22,7 @@ class ResponseMatch(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     profile: Profile = "adk>=2.6"
-    """Releases of Google ADK to agree with: those that read every script, or those before."""
+    """Releases of Google ADK to agree with. Those up to 2.5 find only words of ASCII letters and digits."""
     include_intermediate_responses_in_final: bool = Field(
         default=False, exclude=True, validation_alias=AliasChoices(_IN_FINAL, to_camel(_IN_FINAL))
     )

@@ -33,9 +33,9 @@ def _normalize_match_type(value: object) -> object:
 MatchType: TypeAlias = Annotated[
     Literal["EXACT", "IN_ORDER", "ANY_ORDER"], BeforeValidator(_normalize_match_type)
 ]
-"""EXACT: the same calls and no others, in order. IN_ORDER: all expected calls in this order; others may
-come before, between and after them. ANY_ORDER: all expected calls in any order, others too. Read in any
-case, with `-` or a blank for `_`, or as 0, 1 or 2."""
+"""EXACT: the expected calls in this order, and no others. IN_ORDER: the expected calls in this order; others
+may come before, between and after them. ANY_ORDER: the expected calls in any order; others may be among
+them. Names are read in upper and lower case, with `-` or a blank for `_`; 0, 1 and 2 stand for the names."""
 
 
 class ToolTrajectory(BaseModel):

@@ -115,7 +115,7 @@ class TrajectoryAnyOrderMatch(_TrajectoryMetric):
 class TrajectoryPrecision(_TrajectoryMetric):
     """Share of the agent's calls that were expected.
 
-    Without any call: 1.0 when none was expected, else 0.0, because an agent that does nothing is not right.
+    If the agent made no call: 1.0 if none was expected, else 0.0.
     """
 
     @override

@@ -89,7 +89,7 @@ class TextFinding:
     is_reached: bool | None
     """None if only a judge can tell."""
     has_keywords: bool | None
-    """True if one text holds all keywords; None if the goal names none."""
+    """True if one text holds all keywords, False if none does; None if the goal names no keywords."""
     is_response_judged: bool
     """False if only a judge could compare the response; then keywords alone decide, if there are any."""
 

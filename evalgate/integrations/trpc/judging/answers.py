@@ -140,13 +140,14 @@ _UNSUPPORTED = frozenset({"unsupported", "contradictory", "disputed"})
 
 
 def parse_final_response(text: str) -> Scorecard:
-    """Parse `reasoning: … is_the_agent_response_valid: valid`; only that label scores 1.0.
+    """Parse the fields in `reasoning: … is_the_agent_response_valid: LABEL`.
 
-    As in Go the score is 0.0 for `invalid`, for `valid` in quotes or bold, and for no label at all. Go takes
-    any other label for `invalid`; here it is an error, since it does not answer the question.
+    The score is 1.0 if the label is `valid`, in small or capital letters. As in Go it is 0.0 for `invalid`,
+    for an empty label, and for a label that only contains `valid`, such as `**valid**`. Go takes any other
+    label for `invalid`; here it is an error, since it does not answer the question.
 
     Raises:
-        UnparsableAnswerError: a field is missing, or the label holds neither `valid` nor `invalid`.
+        UnparsableAnswerError: a field is missing, or a label that is not empty does not contain `valid`.
     """
     found = next(_iter_blocks(text, _FINAL), None)
     if found is None:

@@ -50,7 +50,7 @@ from evalgate.llm.sample_votes import Samples, UnparsableAnswerError, take_sampl
 from evalgate.metrics.turnwise import NO_REPLY, NOT_ASKED_FOR, Exchange, build_exchanges
 
 _OF_NO_GENERATION: Mapping[str, object] = {"max_tokens": 2000, "temperature": 0.8}
-"""The settings that Go sends if a judge has no `generationConfig`; one that exists replaces them all."""
+"""The settings that Go sends if a judge has no `generationConfig`; with that key, Go sends none of them."""
 
 
 class TrpcJudgeModel(GoModel):
@@ -223,7 +223,7 @@ class LlmEvaluator(ABC):
         Raises:
             ValidationError: an option is wrong.
             JudgeNotConfiguredError: no model is named.
-            InvalidInputError: the prompt's file cannot be read, or filled.
+            InvalidInputError: the prompt's file cannot be read, is no template, or uses unknown variables.
         """
         options = cls.options_type.model_validate(criterion.options, context=BOUND)
         settings, name = options.llm_judge, criterion.metric.removeprefix("trpc/")
@@ -246,7 +246,7 @@ class LlmEvaluator(ABC):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the mean over the turns, in [0, 1]. A turn that is missing or unexpected scores 0.0.
 
-        A turn without an expected response or a rubric is left out if the metric needs one. If a turn lacks
+        If the metric needs an expected response or a rubric, turns without it are left out. If a turn lacks
         other data, the metric fails.
 
         Raises:

@@ -80,7 +80,7 @@ _LISTS: Mapping[str, tuple[str, Sequence[str]]] = {
     "traceStepTools": ("tools", ("id", "name", "arguments", "result", "error")),
     "traceStepSkills": ("skills", ("name",)),
 }
-"""Keys of a step that hold lists, and the members that are shown of each item."""
+"""Field to the key of a list in a trace's step, and the members that are shown of each item."""
 _TEXTS: Mapping[str, str] = {"traceStepInput": "input", "traceStepOutput": "output"}
 STEP_FIELDS = frozenset({*_LISTS, *_TEXTS})
 _OF_ANY_TYPE = frozenset({"arguments", "result"})
@@ -91,12 +91,12 @@ class MissingTraceError(Exception):
 
 
 def read_step_field(trace: object, node: str, field: str) -> str:
-    """Return a value of the last step of `node`: a text, or a list as JSON.
+    """Return a value of the last step of `node`: a text, or a list as JSON (`[]` if it is missing).
 
     `field`, one of STEP_FIELDS, selects the step's input, output, tools or skills.
 
     Raises:
-        MissingTraceError: there is no trace, no such step, or no such text. A missing list is `[]`.
+        MissingTraceError: there is no trace, the node has no step, or the step has no such text.
     """
     if trace is None:
         raise MissingTraceError("the turn has no `executionTrace`")
@@ -155,7 +155,7 @@ class TemplateError(Exception):
 
 
 class NodeSelector(GoModel):
-    """The node of a trace that is selected."""
+    """Selector of a node in a trace."""
 
     node: str = Field(default="", alias="nodeID")
 

@@ -165,7 +165,8 @@ class ResponseCriterion(GoModel):
     def find_mismatch(self, actual: str | None, expected: str | None) -> str:
         """Return the reason why the responses do not match, or "" if they do.
 
-        None stands for a missing response. If only `expected` is None, it counts as "".
+        None is a missing response. If both are None, they match; if only `actual` is None, they do not. If
+        only `expected` is None, it counts as "".
         """
         if not (self.text or self.json_ or self.rouge or self.xml):
             return "final response criterion must configure text, json, rouge, or xml"

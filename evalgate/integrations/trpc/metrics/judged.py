@@ -67,7 +67,7 @@ _SENTENCE = re.compile(r"<sentence>(.*?)</sentence>", re.DOTALL)
 
 
 class TrpcLlmHallucinations(LlmEvaluator):
-    """Share of the sentences of each final response that hold, averaged.
+    """Share of each final response's sentences that the evidence of the conversation supports, averaged.
 
     The judge is asked once to split a response, then `numSamples` times to label its sentences.
     """
@@ -195,7 +195,7 @@ class TrpcLlmJudgeTemplate(LlmEvaluator):
 
 
 class TrpcLlmRubricKnowledgeRecall(RubricEvaluator):
-    """Share of the rubrics that hold of each turn's search results, averaged."""
+    """Share of the rubrics that each turn's search results meet, averaged."""
 
     prompt_name = "trpc_rubric_knowledge_recall"
 
@@ -284,16 +284,16 @@ def _get_typed(members: Mapping[str, object], key: str, types: tuple[type, ...],
 
 
 class TrpcLlmRubricResponse(RubricEvaluator):
-    """Share of the rubrics that hold of each final response, averaged."""
+    """Share of the rubrics that each final response meets, averaged."""
 
     prompt_name = "trpc_rubric_response"
     more_variables = frozenset({"reference"})
 
 
 class TrpcLlmRubricCritic(RubricEvaluator):
-    """Share of the rubrics that hold of each final response, averaged.
+    """Share of the rubrics that each final response meets, averaged.
 
-    The judge also sees the expected response.
+    The judge also sees the expected response. Turns that expect none have no score.
     """
 
     needs_reference = True
