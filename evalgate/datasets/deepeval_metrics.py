@@ -43,14 +43,14 @@ def read_metrics(paths: Iterable[Path], format_path: Callable[[Path], str]) -> D
     `format_path` returns a path as messages show it.
 
     `ToolCorrectnessMetric` becomes `trajectory_recall`, or `trajectory_exact_match` if it asks for an exact
-    match. Of several, only the one with the highest threshold is returned, the first of equals; `lost` does
-    not name the others. A check that several tests make with different options is lost, since only code
-    decides which cases it is for.
+    match. Of several that become the same metric, only the one with the highest threshold is returned, the
+    first of equals; `lost` does not name the others. A check that several tests make with different options
+    is lost, since only code decides which cases it is for.
     """
     criteria: dict[str, object] = {}
     lost: list[str] = []
     checks: dict[str, list[tuple[str, JsonObject]]] = {}
-    strictest = -1.0
+    strictest: dict[str, float] = {}
     for path in paths:
         for name, call in _iter_metrics(path):
             where = f"{format_path(path)}:{call.lineno}: metric {name}"
@@ -67,8 +67,9 @@ def read_metrics(paths: Iterable[Path], format_path: Callable[[Path], str]) -> D
             except (NotCarriedError, UnknownPatternError) as error:
                 lost.append(f"{where} {error}")
                 continue
-            if threshold > strictest:
-                strictest, criteria = threshold, found
+            for metric, criterion in found.items():
+                if threshold > strictest.get(metric, -1.0):
+                    strictest[metric], criteria[metric] = threshold, criterion
     for made in checks.values():
         if any(check != made[0][1] for _, check in made):
             lost += [f"{where} with other options in other tests" for where, _ in made]

@@ -174,7 +174,8 @@ def _render_message(prompt: str, variables: Mapping[str, object]) -> str:
     are left out.
 
     Raises:
-        NotCarriedError: there is no prompt and not exactly one variable, or the prompt cannot be rendered.
+        NotCarriedError: there is no prompt and not exactly one variable, the prompt cannot be rendered, or a
+            message of the user has other parts than texts.
     """
     if prompt:
         rendered = render_template(prompt, variables)
@@ -183,12 +184,24 @@ def _render_message(prompt: str, variables: Mapping[str, object]) -> str:
         except ValueError:
             return rendered
         if is_chat(chat):
-            said = [str(each.get("content") or "") for each in chat if each.get("role") == "user"]
+            said = [_join_texts(each.get("content")) for each in chat if each.get("role") == "user"]
             return "\n\n".join(said)
         return rendered
     if len(variables) == 1:
-        return str(next(iter(variables.values())))
+        (value,) = variables.values()
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     raise NotCarriedError("no prompt says what its variables become")
+
+
+def _join_texts(content: object) -> str:
+    """Return the text of a message: a text, or the texts of its parts."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = content if isinstance(content, list) else [content]
+    texts = [each.get("text") if isinstance(each, Mapping) else None for each in parts]
+    if not all(isinstance(each, str) for each in texts):
+        raise NotCarriedError("a message with parts that are no text")
+    return "\n".join(map(str, texts))
 
 
 # --- tests --------------------------------------------------------------------------------------------------

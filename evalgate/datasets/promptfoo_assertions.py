@@ -331,7 +331,8 @@ def _convert_word_count(assertion: Mapping[str, object], _: AssertionContext) ->
 
 def _convert_character_count(assertion: Mapping[str, object], _: AssertionContext) -> JsonObject:
     value = assertion.get("value")
-    least, most = (value.get("min", 0), value.get("max")) if isinstance(value, Mapping) else (value, value)
+    least, most = (value.get("min"), value.get("max")) if isinstance(value, Mapping) else (value, value)
+    least = 0 if least is None and isinstance(value, Mapping) else least
     counts = [each for each in (least, most) if each is not None]
     if not counts or any(isinstance(each, bool) or not isinstance(each, int) or each < 0 for each in counts):
         raise NotCarriedError("with a value that is no number of characters")

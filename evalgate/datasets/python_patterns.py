@@ -11,7 +11,7 @@ _CLASSES = {"d": r"\p{Nd}", "w": r"\p{L}\p{N}_", "s": _BLANKS}
 
 The letters themselves stand for ASCII characters only in RE2.
 """
-_TOKEN = re.compile(r"\\u([0-9a-fA-F]{4})|\\(.)|\{,(\d+)\}|(.)", re.DOTALL)
+_TOKEN = re.compile(r"\\u([0-9a-fA-F]{4})|\\(.)|\{,(\d*)\}|(.)", re.DOTALL)
 _SAME = frozenset("nrtvfaxA")
 
 
@@ -47,7 +47,7 @@ def _translate(pattern: str) -> str:
             found.append(rf"\x{{{code}}}")
         elif escaped:
             found.append(_translate_escape(escaped, is_in_class=is_in_class))
-        elif most and not is_in_class:
+        elif most is not None and not is_in_class:
             found.append(f"{{0,{most}}}")
         elif character == "[" and is_in_class:
             found.append(r"\[")

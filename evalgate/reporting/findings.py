@@ -68,7 +68,14 @@ class Finding:
         if run is None or len(run.turns) <= 1:
             return (1, run.turns[0]) if run and run.turns else None
         reported = {metric.name for metric in run.metrics if not metric.gates}
-        return next((pair for pair in enumerate(run.turns, 1) if _is_bad(pair[1], reported)), None)
+        # If no turn is expected, a simulated user wrote them all, and none is more than the case asks for.
+        has_expected = any(turn.expected is not None for turn in run.turns)
+        odd = (
+            (number, turn)
+            for number, turn in enumerate(run.turns, 1)
+            if (has_expected and turn.expected is None) or _is_bad(turn, reported)
+        )
+        return next(odd, None)
 
 
 def list_findings(record: Record) -> list[Finding]:
@@ -436,9 +443,7 @@ def _append_reason(sentence: str, reason: str) -> str:
 
 
 def _is_bad(turn: TurnResult, reported: Collection[str]) -> bool:
-    """Return True if the turn lacks a reply or an expected turn, or fails a metric not among `reported`."""
-    return (
-        turn.actual is None
-        or turn.expected is None
-        or any(each.status in {"failed", "errored"} and each.name not in reported for each in turn.metrics)
+    """Return True if the turn lacks a reply, or fails a metric that is not among `reported`."""
+    return turn.actual is None or any(
+        each.status in {"failed", "errored"} and each.name not in reported for each in turn.metrics
     )

@@ -10,11 +10,12 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import (
     AgentInfo,
     Baseline,
+    BaselineCase,
+    BaselineRun,
     CaseResult,
     EvalCase,
     EvalSet,
     Record,
-    Reply,
     RunResult,
     Totals,
     TraceSpan,
@@ -67,27 +68,36 @@ def _read_baseline(path: Path, shown_as: str) -> Baseline | None:
 
 
 def _build_baseline_record(baseline: Baseline) -> Record:
-    """Return a record of the baseline's runs with scores, and with the newest conversation of each case."""
+    """Return a record of the baseline's runs with scores, and with the stored replies of each case."""
     record = build_stored_record(baseline, {}, EMPTY_RECORD)
     cases = tuple(
-        replace(case, metrics=(), runs=_add_replies(tuple(map(_drop_statuses, case.runs)), stored.replies))
+        replace(case, metrics=(), runs=_build_stored_runs(case, stored))
         for case, stored in zip(record.cases, baseline.cases, strict=True)
     )
     return replace(record, cases=cases, totals=Totals(cases=len(cases)))
 
 
+def _build_stored_runs(case: CaseResult, stored: BaselineCase) -> tuple[RunResult, ...]:
+    """Return the runs of a case without statuses; one has the stored replies as its conversation."""
+    replied = _find_replied_run(stored.runs)
+    turns = tuple(TurnResult("", None, reply) for reply in stored.replies)
+    return tuple(
+        replace(_drop_statuses(run), turns=turns if at == replied else ()) for at, run in enumerate(case.runs)
+    )
+
+
+def _find_replied_run(runs: Sequence[BaselineRun]) -> int | None:
+    """Return the index of the run with the stored replies: the first answered one of the newest gate run.
+
+    Return None if no run was answered. `runs` begin with the oldest.
+    """
+    answered = [at for at, run in enumerate(runs) if run.outcome == "answered"]
+    return next((at for at in answered if runs[at].source == runs[answered[-1]].source), None)
+
+
 def _drop_statuses(run: RunResult) -> RunResult:
     """Return a run with scores that neither passed nor failed, because a baseline stores no thresholds."""
     return replace(run, metrics=tuple(replace(each, status="not_evaluated") for each in run.metrics))
-
-
-def _add_replies(runs: tuple[RunResult, ...], replies: Sequence[Reply | None]) -> tuple[RunResult, ...]:
-    """Return the runs with the stored replies in the newest answered run, from which they were stored."""
-    newest = next((at for at in reversed(range(len(runs))) if runs[at].outcome == "answered"), None)
-    if newest is None:
-        return runs
-    turns = tuple(TurnResult("", None, reply) for reply in replies)
-    return (*runs[:newest], replace(runs[newest], turns=turns), *runs[newest + 1 :])
 
 
 def _can_be_recording(path: Path, shown_as: str) -> bool:

@@ -220,6 +220,18 @@ def test_options_of_tool_correctness_are_read(options: str, criterion: object, t
     assert (found.criteria, found.lost) == (criterion, ())
 
 
+def test_tool_correctness_of_both_kinds_is_kept(tmp_path: Path) -> None:
+    from evalgate.datasets.deepeval_metrics import read_metrics
+
+    made = [f"ToolCorrectnessMetric({each})" for each in ("threshold=0.9", "should_exact_match=True", "")]
+    text = f"from deepeval.metrics import ToolCorrectnessMetric\nMETRICS = [{', '.join(made)}]\n"
+    write(tmp_path, {"test_desk.py": text})
+    assert read_metrics([tmp_path / "test_desk.py"], lambda path: path.name).criteria == {
+        "trajectory_recall": {"threshold": 0.9, "ignore_args": True},
+        "trajectory_exact_match": {"threshold": 0.5, "ignore_args": True},
+    }
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -103,6 +103,28 @@ def test_of_a_chat_the_user_says_the_messages_of_the_user(tmp_path: Path) -> Non
     assert project.eval_set.cases[0].turns[0].user.text == "hello"
 
 
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ([{"type": "text", "text": "hi"}, {"type": "text", "text": "there"}], "hi\nthere"),
+        ([{"type": "image_url", "image_url": {"url": "x"}}], None),
+        (None, ""),
+    ],
+)
+def test_parts_of_a_message_are_texts_or_named(content: object, text: str | None, tmp_path: Path) -> None:
+    test = {"vars": {"query": "x"}, "assert": [{"type": "contains", "value": "x"}]}
+    project = read(tmp_path, [test], prompts=[json.dumps([{"role": "user", "content": content}])])
+    assert [case.turns[0].user.text for case in project.eval_set.cases] == ([] if text is None else [text])
+    assert any("a message with parts that are no text" in each for each in project.lost) == (text is None)
+
+
+@pytest.mark.parametrize(("value", "text"), [("hi", "hi"), ({"a": True}, '{"a": true}'), (7, "7")])
+def test_without_a_prompt_the_only_variable_is_the_message(value: object, text: str, tmp_path: Path) -> None:
+    test = {"vars": {"query": value}, "assert": [{"type": "contains", "value": "x"}]}
+    (case,) = read(tmp_path, [test], prompts=[]).eval_set.cases
+    assert case.turns[0].user.text == text
+
+
 def test_texts_that_are_transformed_are_not_checked(tmp_path: Path) -> None:
     """As in promptfoo's examples: `output[0].name` is compared, and not what the agent says."""
     kept = {"type": "trajectory:tool-used", "value": "weather"}

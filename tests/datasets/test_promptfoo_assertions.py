@@ -71,6 +71,7 @@ TEXTS: list[tuple[str, object, str, str]] = [
     ("character-count", {"min": 2, "max": 3}, "ab", "abcd"),
     ("character-count", {"max": 2}, "", "abc"),
     ("character-count", {"min": 2}, "ab\n", "a"),
+    ("character-count", {"min": None, "max": 2}, "", "abc"),
     ("not-character-count", 1, "ab", "a"),
     ("regex", r"\d{4}", "in 2026", "in 26"),
     ("regex", "^The.*end$", "The end", "The end\n"),

@@ -14,13 +14,14 @@ from evalgate.documents.re2_patterns import compile_pattern
 PATTERNS = [
     r"\d+", r"\D+", r"\w*", r"\W+", r"a\s?b", r"\S+", r"[\d,]+", r"[^\s]+", r"[]a]+", r"[^]a]+", r"[[a]+",
     "a{,2}b", "[{,2}]+", r"a\.b|c", "(?i)ab", "(?s)a.b", "a.b", "^a$", r"\Aa\Z", r"(?P<x>a)+", r"\u00e9+",
-    r"[a^]+", r"\[\]", r"x{2}",
+    r"[a^]+", r"\[\]", r"x{2}", "a{,}b",
 ]  # fmt: skip
 TEXTS = st.text(st.sampled_from("aAbB1٣é_ ,.\n\u00a0\x1c{}[]^2x"), max_size=6)
 
 
 @given(st.sampled_from(PATTERNS), st.booleans(), TEXTS)
 @example(r"a{,2}b", False, "aab")
+@example(r"a{,}b", False, "aaab")
 @example(r"\d+", False, "٣")
 def test_a_pattern_of_python_means_the_same(pattern: str, ignore_case: bool, text: str) -> None:
     text = text.strip()

@@ -85,6 +85,7 @@ def test_the_run_to_look_at(runs: tuple[RunResult, ...], expected: int) -> None:
 BAD_TURN = a_turn_result(metrics=(TurnMetric("m", 0.0, "failed"),))
 NO_ANSWER = TurnResult("x", a_reply(), None)
 UNASKED = TurnResult("", None, a_reply())
+UNASKED_BAD = TurnResult("", None, a_reply(), BAD_TURN.metrics)
 
 
 @pytest.mark.parametrize(
@@ -93,6 +94,8 @@ UNASKED = TurnResult("", None, a_reply())
         ((a_turn_result(), BAD_TURN, BAD_TURN), 2),
         ((a_turn_result(), NO_ANSWER), 2),
         ((a_turn_result(), UNASKED), 2),
+        ((UNASKED, UNASKED, UNASKED_BAD), 3),  # a simulated user: the case has no written turns
+        ((UNASKED, UNASKED), None),
         ((a_turn_result(),), 1),
         ((a_turn_result(), a_turn_result()), None),
     ],

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from evalgate.baselines.history import build_baseline
+from evalgate.baselines.history import add_run, build_baseline
 from evalgate.baselines.serialization import dump_baseline
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Baseline, BaselineSource
 from evalgate.reporting.results_history import FOLDER
 from evalgate.viewer import comparisons, record_heads, records
 from evalgate.viewer.record_heads import find_case, read_head
+from evalgate.viewer.recordings import read_any
 from evalgate.viewer.records import RecordStore
 from tests.integrations.adk.test_sessions import SESSION
 from tests.viewer.samples import EXPECTED, a_record_to_view, a_scored_case, a_scored_run
@@ -200,6 +201,22 @@ def test_the_baseline_is_compared_and_part_of_the_history(tmp_path: Path) -> Non
     assert "Your refund of 12 EUR is on its way, sorry." in text
     assert "1a2b3c4d" in read(client, "/case-history?in=support&id=refund_late")
     assert "main" in read(client, "/history")
+
+
+def test_the_stored_replies_stand_at_the_run_that_gave_them(tmp_path: Path) -> None:
+    """Of each gate run those of the first answered run are stored, and of a baseline those of the newest."""
+    runs = (
+        replace(a_scored_run(1, EXPECTED, 1.0), outcome="crashed"),
+        a_scored_run(2, EXPECTED, 1.0),
+        a_scored_run(3, None, 0.0),
+    )
+    record = replace(RECORD, cases=(a_scored_case("refund_late", 1.0, *runs),))
+    baseline = build_baseline(record, BaselineSource("2026-11-02T08:00:00Z", digest="new"))
+    late = BaselineSource("2026-11-01T08:00:00Z", digest="late")  # a slower job of an older commit
+    path = tmp_path / "baseline.json"
+    path.write_text(dump_baseline(add_run(baseline, record, late)))
+    (case,) = read_any(path, "baseline.json")[0].cases
+    assert [len(run.turns) for run in case.runs] == [0, 0, 0, 0, 1, 0]
 
 
 def test_a_baseline_elsewhere_is_fetched_when_it_is_chosen(
