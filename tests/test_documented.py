@@ -17,7 +17,8 @@ from evalgate.cli.help_pages import SectionedCommand, group_by_section
 from evalgate.cli.main import cli
 from evalgate.config.schema.agent import LOCAL, AgentConfig
 from evalgate.config.schema.gate import GateConfig
-from evalgate.config.schema.judge import PROVIDERS, CacheConfig
+from evalgate.config.schema.judge import CacheConfig
+from evalgate.config.schema.providers import PROVIDERS
 from evalgate.core import registry
 
 ROOT = Path(__file__).parents[1]

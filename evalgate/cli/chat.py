@@ -103,7 +103,7 @@ def _talk(
     import asyncio
 
     from evalgate.agents.tracing.span_prices import TraceFactory
-    from evalgate.cli.chat_terminal import ChatTerminal, SaveOptions, run_cancellable
+    from evalgate.cli.chat_commands import ChatTerminal, SaveOptions, run_cancellable
     from evalgate.config.schema.budget import merge_own_prices
     from evalgate.core.protocols import ChecksEntry
     from evalgate.runner.chat import Chat

@@ -5,7 +5,8 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from evalgate.config.schema.judge import PROVIDERS, JudgeConfig, Provider
+from evalgate.config.schema.judge import JudgeConfig
+from evalgate.config.schema.providers import PROVIDERS, Provider
 from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import join_quoted

@@ -17,7 +17,7 @@ from evalgate.config.schema.budget import (
     compute_cost_usd,
     merge_own_prices,
 )
-from evalgate.config.schema.judge import PROVIDERS, CacheConfig, CacheMode, JudgeConfig, parse_model_name
+from evalgate.config.schema.judge import CacheConfig, CacheMode, JudgeConfig
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
@@ -335,6 +335,8 @@ class JudgeResolver:
             if config is None:
                 raise JudgeNotConfiguredError
             return config
+        from evalgate.config.schema.providers import parse_model_name
+
         own = parse_model_name(model)
         if config is None:
             if own is None:
@@ -362,6 +364,8 @@ def _build_model_changes(
     `own` is the (provider, model) that `model` names, or None. The endpoint stays the same, unless the model
     belongs to another provider and the configured provider serves only its own models.
     """
+    from evalgate.config.schema.providers import PROVIDERS
+
     serves_any = config.base_url is not None or PROVIDERS.get(config.provider) is None
     if own is None or serves_any or config.provider in _SERVE_ANY:
         return {"model": model}

@@ -33,6 +33,7 @@ from evalgate.statistics.score_pairs import UNIT, GatingMetric, pair_cases
 from evalgate.statistics.threshold_test import compare_reliability_with_minimum
 from evalgate.statistics.variant_comparison import (
     ALPHA,
+    LEAST_SECONDS,
     ComparedScores,
     UsageRatio,
     VariantScore,
@@ -146,7 +147,7 @@ def _compare_usage(
 ) -> dict[str, dict[UsageFigure, UsageRatio]]:
     """Return, for each variant after the first, the ratio of each figure to that of the first variant.
 
-    Figures that a run does not report, and durations that differ by less than `_LEAST_SECONDS`, are left
+    Figures that a run does not report, and durations that differ by less than `LEAST_SECONDS`, are left
     out. Only the cases in `common` count.
     """
     by_figure = {figure: [_list_usage(record, figure, common) for record in records] for figure in _FIGURES}
@@ -156,10 +157,9 @@ def _compare_usage(
         for variant, means in zip(variants[1:], others, strict=True):
             if reference is None or means is None:
                 continue
-            difference = abs(compute_mean(means) - compute_mean(reference))
-            if figure == "duration" and difference < _LEAST_SECONDS:
-                continue
-            ratio = estimate_usage_ratio(list(zip(reference, means, strict=True)), ALPHA / count)
+            least = LEAST_SECONDS if figure == "duration" else 0.0
+            pairs = list(zip(reference, means, strict=True))
+            ratio = estimate_usage_ratio(pairs, ALPHA / count, least_difference=least)
             if ratio is not None:
                 found.setdefault(variant.name, {})[figure] = ratio
     return found

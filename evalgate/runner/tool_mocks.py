@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
-from evalgate.agents.host.recording import format_canonical
+from evalgate.agents.host.recorded_tools import format_canonical
 from evalgate.agents.workers.protocol import MAX_ANSWER_BYTES, encode_tool_recording
 from evalgate.config.schema.criteria import RecordedToolsConfig, ToolMockConfig, drop_recordings
 from evalgate.config.schema.thresholds import Config, Thresholds

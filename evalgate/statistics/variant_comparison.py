@@ -182,12 +182,18 @@ def _count_needed_runs(table: ComparedScores, change: MeanDifference, level: flo
     return high
 
 
-def estimate_usage_ratio(means: Sequence[tuple[float, float]], alpha: float = ALPHA) -> UsageRatio | None:
+LEAST_SECONDS = 0.02
+"""Mean times that differ by less are not compared: those of equal agents may differ as much."""
+
+
+def estimate_usage_ratio(
+    means: Sequence[tuple[float, float]], alpha: float = ALPHA, *, least_difference: float = 0.0
+) -> UsageRatio | None:
     """Return the ratio of a variant's mean usage to the reference's, with its two-sided interval.
 
     `means` holds for each case the mean usage of the reference and of the variant. Return None if there are
-    fewer than two cases, or if one side used nothing. If one case has all the usage of a side, the interval
-    has practically no ends.
+    fewer than two cases, one side used nothing, or the means over the cases differ by less than
+    `least_difference`. If one case has all the usage of a side, the interval has practically no ends.
 
     The cases count as drawn at random. The variance is the jackknife's, on the logarithmic scale. The
     degrees of freedom of Student's t count the cases by their shares of the usage, because few expensive
@@ -196,7 +202,7 @@ def estimate_usage_ratio(means: Sequence[tuple[float, float]], alpha: float = AL
     """
     n = len(means)
     before, after = math.fsum(then for then, _ in means), math.fsum(now for _, now in means)
-    if n < 2 or before <= 0 or after <= 0:
+    if n < 2 or before <= 0 or after <= 0 or abs(after - before) / n < least_difference:
         return None
     ratio = after / before
     if any(then >= before or now >= after for then, now in means):  # one case is all that is known

@@ -8,7 +8,7 @@ from evalgate.core.types import CaseResult, Reply, RunMetric, RunResult, Status,
 from evalgate.metrics.tool_call_matching import align_calls, is_same_tool_call
 from evalgate.reporting.diff import Difference, get_baseline_reply
 from evalgate.reporting.findings import OUTCOMES, Finding, describe_faults, explain_not_evaluated
-from evalgate.reporting.html.case import describe_run
+from evalgate.reporting.html.case import classify_run, describe_run
 from evalgate.reporting.html.case_list import CaseEntry, ClippedText, SizeBudget
 from evalgate.reporting.html.conversation import (
     ScoreView,
@@ -206,17 +206,6 @@ def compare_run(run: RunResult, finding: Finding, budget: SizeBudget) -> RunComp
 
 def _describe_score(metric: RunMetric | TurnMetric) -> tuple[str, str]:
     return metric.name, repr((metric.score, metric.status, metric.reason, metric.details))
-
-
-def classify_run(run: RunResult) -> Status:
-    """Return the status that the case would have if this were its only run."""
-    if run.outcome != "answered":
-        return "errored"
-    statuses = {metric.gating_status for metric in run.metrics}
-    for status in ("failed", "errored", "passed"):
-        if status in statuses:
-            return status
-    return "not_evaluated"
 
 
 def list_run_facts(run: RunResult) -> Iterator[str]:

@@ -9,7 +9,8 @@ import yaml
 from pydantic import BaseModel, TypeAdapter
 
 from evalgate.config.schema.budget import Budget, Price
-from evalgate.config.schema.judge import PROVIDERS, CacheConfig, JudgeConfig
+from evalgate.config.schema.judge import CacheConfig, JudgeConfig
+from evalgate.config.schema.providers import PROVIDERS
 from evalgate.llm.errors import ADVICE, FailureKind
 
 TEXT = (Path(__file__).parents[2] / "docs" / "judges.md").read_text("utf-8")

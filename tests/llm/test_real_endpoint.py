@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.config.schema.judge import PROVIDERS, JudgeConfig
+from evalgate.config.schema.judge import JudgeConfig
+from evalgate.config.schema.providers import PROVIDERS
 from evalgate.llm.client import AnswerSchema, ModelAnswer, ModelClient, build_model_request
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.judge_resolver import LlmContext, ModelPool

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from evalgate.agents.containers import docker_client
+from evalgate.agents.containers.cleanup import build_labels, remove_orphans
 from evalgate.agents.containers.compose_file import (
     ComposeProject,
     ComposeService,
@@ -20,7 +21,6 @@ from evalgate.agents.containers.compose_file import (
     find_compose_file,
     read_compose_project,
 )
-from evalgate.agents.containers.docker_client import build_labels, remove_orphans
 from evalgate.agents.containers.spec import ContainerLimits, ContainerSpec, HealthTest, ImageBuild
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
@@ -141,8 +141,7 @@ class Sidecars:
     def _wait_for_condition(self, name: str, condition: str, owner: str) -> None:
         container, end = self._running[name], time.monotonic() + self._timeout_s
         while condition != "service_started":
-            container.reload()
-            why, is_true = _check_condition(container.attrs["State"], condition)
+            why, is_true = _inspect_condition(container, condition)
             if is_true:
                 return
             if self._is_cancelled.is_set() or (not why and time.monotonic() > end):
@@ -153,6 +152,19 @@ class Sidecars:
                     Failure("start", sentence, docker_client.read_log_tail(container))
                 )
             self._is_cancelled.wait(_POLL_S)
+
+
+def _inspect_condition(container: "Container", condition: str) -> tuple[str, bool]:
+    """Ask the daemon about a container, and return what `_check_condition` returns for its state."""
+    import docker.errors
+
+    try:
+        container.reload()
+    except docker.errors.NotFound:
+        return "was removed by somebody else", False
+    except (docker.errors.APIError, OSError):
+        return "", False  # a busy daemon does not answer in time: that is no end of the container
+    return _check_condition(container.attrs["State"], condition)
 
 
 def _check_condition(state: Mapping[str, Any], condition: str) -> tuple[str, bool]:

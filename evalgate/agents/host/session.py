@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from .errors import NoMatchingMockError
-from .recording import FEATURE as RECORDING_FEATURE
-from .recording import Recording
+from .recorded_tools import FEATURE as RECORDING_FEATURE
+from .recorded_tools import Recording
 from .tools import refuse_undecorated_call
 
 if TYPE_CHECKING:

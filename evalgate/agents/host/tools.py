@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from .errors import NoMatchingMockError, UnsupportedCaseError
-from .recording import RecordedToolError
+from .recorded_tools import RecordedToolError
 
 if TYPE_CHECKING:
     from .session import Session
@@ -56,7 +56,7 @@ def find_session(name: str) -> Session | None:
             f"`{name}` was called in a thread that does not know its conversation, so that no mock could be "
             "found: start the thread's function with `contextvars.copy_context().run`"
         )
-        for each in mocked_sessions:
+        for each in mocked_sessions.copy():  # the event loop changes the set at the same time
             each.mocks.missing = error
         raise error
     return session
@@ -171,21 +171,31 @@ def _name_arguments(
     """Return the arguments of a call by name, without `self` and `cls`.
 
     Objects that JSON cannot hold become `<Class>`. Arguments that were not passed are left out. If the
-    function does not accept the arguments, return `named`.
+    function does not accept the arguments, return those in `named`.
     """
+    found: dict[str, Any] = {}
     try:
         bound = inspect.signature(function).bind(*values, **named)
     except TypeError:  # the call itself fails with the same error
-        return named
-    found: dict[str, Any] = {}
-    for key, value in bound.arguments.items():
-        if bound.signature.parameters[key].kind is inspect.Parameter.VAR_KEYWORD:
-            found.update(value)
-        elif key not in ("self", "cls"):
-            found[key] = value
-    encoded = json.dumps(found, default=lambda value: f"<{type(value).__name__}>")
-    decoded: dict[str, Any] = json.loads(encoded)
-    return decoded
+        found = named
+    else:
+        for key, value in bound.arguments.items():
+            if bound.signature.parameters[key].kind is inspect.Parameter.VAR_KEYWORD:
+                found.update(value)
+            elif key not in ("self", "cls"):
+                found[key] = value
+    return {key: _convert_argument(value) for key, value in found.items()}
+
+
+def _convert_argument(value: Any) -> Any:
+    try:
+        return json.loads(json.dumps(value, default=_describe_class))
+    except (TypeError, ValueError, RecursionError):  # keys of other types, or a value that contains itself
+        return _describe_class(value)
+
+
+def _describe_class(value: Any) -> str:
+    return f"<{type(value).__name__}>"
 
 
 def _require_json(name: str, result: Any) -> Any:

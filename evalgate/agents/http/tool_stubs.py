@@ -2,7 +2,7 @@
 
 # The classes of the agent host: a mock matches the same calls over HTTP and in a worker.
 from evalgate.agents.host.errors import NoMatchingMockError
-from evalgate.agents.host.recording import RecordedToolError, Recording
+from evalgate.agents.host.recorded_tools import RecordedToolError, Recording
 from evalgate.agents.host.session import Mocks
 from evalgate.agents.workers.protocol import encode_tool_mock, encode_tool_recording
 from evalgate.core.protocols import AgentError

@@ -39,7 +39,8 @@ from evalgate.api.trpc.requests import EvaluateRequest, InferenceRequest, Infere
 from evalgate.api.trpc.results import EvalCaseResult, EvalSetResult
 from evalgate.api.trpc.scoring import score_case
 from evalgate.api.trpc.wire import FROM_FILE
-from evalgate.config.schema.judge import JudgeConfig, parse_model_name
+from evalgate.config.schema.judge import JudgeConfig
+from evalgate.config.schema.providers import parse_model_name
 from evalgate.core.did_you_mean import NEARLY_EQUAL, did_you_mean
 from evalgate.core.errors import InvalidInputError
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool

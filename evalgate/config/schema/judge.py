@@ -1,4 +1,4 @@
-"""The sections `judge` and `user`, and the providers and models that they may name."""
+"""The sections `judge` and `user` of the thresholds file."""
 
 import re
 from collections.abc import Mapping
@@ -8,113 +8,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, fiel
 
 from evalgate.config import option_defaults
 from evalgate.core.formatting import join_quoted
-from evalgate.core.frozen import frozen
-
-CUSTOM = "custom"
-
-
-@frozen
-class Provider:
-    """Properties of a provider's API. Every base URL ends where `chat/completions` begins."""
-
-    base_url: str | None
-    """None: the user must name one."""
-    key_variables: tuple[str, ...] = ()
-    """Variables that may hold the key; the first that is set counts."""
-    needs_key: bool = True
-    base_url_variable: str | None = None
-    """Variable that holds another base URL."""
-    base_url_suffix: str = ""
-    """Follows what `base_url_variable` holds."""
-    schema: Literal["json_schema", "json_object", "none"] = "json_schema"
-    """Support of the endpoint for `response_format`."""
-    length_parameter: str = "max_tokens"
-    """Parameter of a request that limits the length of the answer in tokens."""
-    documentation: str = ""
-
-
-PROVIDERS: Mapping[str, Provider] = {
-    "openai": Provider(
-        "https://api.openai.com/v1",
-        ("OPENAI_API_KEY",),
-        base_url_variable="OPENAI_BASE_URL",
-        length_parameter="max_completion_tokens",
-        documentation="https://developers.openai.com/api/docs",
-    ),
-    "azure": Provider(
-        None,
-        ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"),
-        base_url_variable="AZURE_OPENAI_ENDPOINT",
-        base_url_suffix="/openai/v1",
-        length_parameter="max_completion_tokens",
-        documentation="https://learn.microsoft.com/azure/foundry/openai/api-version-lifecycle",
-    ),
-    "gemini": Provider(
-        "https://generativelanguage.googleapis.com/v1beta/openai",
-        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        documentation="https://ai.google.dev/gemini-api/docs/openai",
-    ),
-    "anthropic": Provider(
-        "https://api.anthropic.com/v1",
-        ("ANTHROPIC_API_KEY",),
-        schema="none",  # ignored, says the documentation
-        documentation="https://platform.claude.com/docs/en/cli-sdks-libraries/libraries/openai-sdk",
-    ),
-    "deepseek": Provider(
-        "https://api.deepseek.com",
-        ("DEEPSEEK_API_KEY",),
-        schema="json_object",
-        documentation="https://api-docs.deepseek.com",
-    ),
-    "mistral": Provider(
-        "https://api.mistral.ai/v1",
-        ("MISTRAL_API_KEY",),
-        documentation="https://docs.mistral.ai/api",
-    ),
-    "openrouter": Provider(
-        "https://openrouter.ai/api/v1",
-        ("OPENROUTER_API_KEY",),
-        documentation="https://openrouter.ai/docs/api-reference",
-    ),
-    "ollama": Provider(
-        "http://localhost:11434/v1",
-        ("OLLAMA_API_KEY",),
-        needs_key=False,
-        documentation="https://docs.ollama.com/api/openai-compatibility",
-    ),
-    "vllm": Provider(
-        "http://localhost:8000/v1",
-        ("VLLM_API_KEY",),
-        needs_key=False,
-        documentation="https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html",
-    ),
-    CUSTOM: Provider(None, needs_key=False),
-}
-
-
-_FAMILIES: Mapping[str, str] = {
-    "openai": r"gpt-|chatgpt-|o\d(-|$)",
-    "gemini": r"gemini-",
-    "anthropic": r"claude-",
-    "deepseek": r"deepseek-",
-    "mistral": r"(mistral|ministral|magistral|codestral|pixtral|devstral)-",
-}
-"""Provider to a pattern for the beginning of a model's name. No other provider has models with such
-names."""
-
-
-def parse_model_name(name: str) -> tuple[str, str] | None:
-    """Return provider and model for `gemini-2.5-flash`, or for `openai/gpt-4o` as LiteLLM writes it.
-
-    Return None if the name does not determine the provider: nothing is guessed.
-    """
-    prefix, slash, rest = name.partition("/")
-    if slash:
-        return (prefix, rest) if prefix in PROVIDERS and prefix != CUSTOM and rest else None
-    return next(
-        ((provider, name) for provider, pattern in _FAMILIES.items() if re.match(pattern, name)), None
-    )
-
 
 CacheMode: TypeAlias = Literal["off", "read", "read-write"]
 
@@ -230,6 +123,8 @@ class JudgeConfig(BaseModel):
     @field_validator("provider")
     @classmethod
     def _require_known_provider(cls, value: str) -> str:
+        from evalgate.config.schema.providers import PROVIDERS
+
         known = sorted(PROVIDERS)
         if value not in known and "$" not in value:
             from evalgate.core.did_you_mean import did_you_mean
@@ -308,6 +203,8 @@ class UserConfig(JudgeConfig):
             return judge.apply_changes(**explicit) if judge is not None else None
         if "provider" in explicit:
             return JudgeConfig(model=self.model, **explicit)
+        from evalgate.config.schema.providers import parse_model_name
+
         if own := parse_model_name(self.model):
             return JudgeConfig(**{**explicit, "provider": own[0], "model": own[1]})
         return (judge or JudgeConfig(model=self.model)).apply_changes(**{**explicit, "model": self.model})

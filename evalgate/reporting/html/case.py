@@ -5,7 +5,7 @@ from itertools import islice
 
 from evalgate.core.formatting import to_sentence
 from evalgate.core.frozen import frozen
-from evalgate.core.types import Attempt, CaseResult, Record, RunResult
+from evalgate.core.types import Attempt, CaseResult, Record, RunResult, Status
 from evalgate.reporting.diff import get_baseline_reply
 from evalgate.reporting.findings import (
     OUTCOMES,
@@ -204,7 +204,7 @@ def _build_run(run: RunResult, finding: Finding, anchor: str, budget: SizeBudget
         is_open=run is finding.run,
         is_alone=len(finding.case.runs) == 1,
         outcome=OUTCOMES[run.outcome] if run.outcome != "answered" else "",
-        status=_classify_run(run),
+        status=classify_run(run).replace("_", "-"),
         facts=tuple(describe_run(run)),
         failure=message,
         left=left,
@@ -238,15 +238,18 @@ def _build_turns(
     return tuple(sorted(views, key=lambda view: view.number))
 
 
-def _classify_run(run: RunResult) -> str:
+def classify_run(run: RunResult) -> Status:
     """Return `errored` for a run without an answer, else the worst status of its gating metrics.
 
-    A failed metric is worse than an errored one. A run without either has passed.
+    A failed metric is worse than an errored one. A run without a score that gates is `not_evaluated`.
     """
     if run.outcome != "answered":
         return "errored"
     statuses = {metric.gating_status for metric in run.metrics}
-    return next((word for word in ("failed", "errored") if word in statuses), "passed")
+    for status in ("failed", "errored", "passed"):
+        if status in statuses:
+            return status
+    return "not_evaluated"
 
 
 def describe_run(run: RunResult) -> Iterator[str]:

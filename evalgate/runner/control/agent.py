@@ -1,7 +1,10 @@
 """Build the agent of the base commit, in a copy of its files."""
 
+import asyncio
+import math
+import threading
 from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Self
@@ -20,9 +23,12 @@ from evalgate.runner.control.eligibility import check_code_origin, check_environ
 from evalgate.runner.plan import Plan
 from evalgate.system import git
 from evalgate.system.git_checkout import CheckoutError, CommitCheckout, check_out_commit
+from evalgate.system.venv_setup import STOP
 from evalgate.system.workspace import Workspace
 
 _LOCAL_KINDS = ("python", "adk", "command")
+SETUP_MINUTES = 15.0
+"""Longest time until the control's agent is built: a setup that hangs must not hold up the verdict."""
 
 
 @frozen
@@ -85,6 +91,42 @@ def build_control_agent(plan: Plan, source: ControlSource) -> Iterator[ControlAg
             yield control
     except CheckoutError as error:
         raise ControlUnavailableError(f"commit {commit[:12]} cannot be checked out: {error}") from None
+
+
+async def build_control_in_thread(stack: AsyncExitStack, plan: Plan, source: ControlSource) -> ControlAgent:
+    """Build the control's agent in a thread. If the run is interrupted, the setup ends at once.
+
+    The end of `stack` removes the files of the agent.
+
+    Raises:
+        ControlUnavailableError: the control cannot be built, or not within SETUP_MINUTES and the budget.
+    """
+    meter = plan.judge_resolver.judges.meter
+    left = meter.get_seconds_left()
+    stop = threading.Event()
+    before = STOP.set(stop)
+    try:
+        building = asyncio.create_task(
+            asyncio.to_thread(stack.enter_context, build_control_agent(plan, source))
+        )
+    finally:
+        STOP.reset(before)
+    try:
+        await asyncio.wait({building}, timeout=min(SETUP_MINUTES * 60, math.inf if left is None else left))
+        if building.done():
+            return building.result()
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.gather(building, return_exceptions=True)  # until then its files are in use
+        raise
+    stop.set()
+    await asyncio.gather(building, return_exceptions=True)
+    spent = meter.explain_exhaustion()
+    raise ControlUnavailableError(
+        f"{spent} before its setup ended"
+        if spent
+        else f"its setup did not end within {SETUP_MINUTES:g} minutes"
+    )
 
 
 def _find_unsupported(plan: Plan, source: ControlSource) -> str | None:

@@ -1,9 +1,6 @@
 """Make control runs in turn with further runs of the change, and compare the two."""
 
-import asyncio
-import math
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -26,7 +23,7 @@ from evalgate.gating.control_suspects import (
 from evalgate.gating.score_tables import StatisticalPolicy, build_row_name
 from evalgate.gating.verdict import decide_verdict
 from evalgate.llm.usage import RunUsage
-from evalgate.runner.control.agent import AlternatingAgent, ControlAgent, build_control_agent
+from evalgate.runner.control.agent import AlternatingAgent, ControlAgent, build_control_in_thread
 from evalgate.runner.control.base_commit import ControlSource, ControlUnavailableError
 from evalgate.runner.eval_runner import Evaluation, RunScope, RunStore
 from evalgate.runner.plan import Plan
@@ -34,13 +31,9 @@ from evalgate.runner.record_builder import build_evidence, compare_run_with_anch
 from evalgate.runner.run_strategy import RunSchedule
 from evalgate.statistics.control_runs import ControlDecision, decide_control_runs, plan_control_runs
 from evalgate.system import git
-from evalgate.system.venv_setup import STOP
 
 _WITNESSES = 2
 """Most passing cases that the control runs if it passes no suspect: one pass shows that it works at all."""
-
-SETUP_MINUTES = 15.0
-"""Longest time until the control's agent is built: a setup that hangs must not hold up the verdict."""
 
 
 @frozen
@@ -215,42 +208,6 @@ def _find_suspects(
 
     today, at_best = decide_with(None), decide_with(build_best_case(suspects))
     return suspects if today == "fail" and at_best not in ("fail", "error") else None
-
-
-async def build_control_in_thread(stack: AsyncExitStack, plan: Plan, source: ControlSource) -> ControlAgent:
-    """Build the control's agent in a thread. If the run is interrupted, the setup ends at once.
-
-    The end of `stack` removes the files of the agent.
-
-    Raises:
-        ControlUnavailableError: the control cannot be built, or not within SETUP_MINUTES and the budget.
-    """
-    meter = plan.judge_resolver.judges.meter
-    left = meter.get_seconds_left()
-    stop = threading.Event()
-    before = STOP.set(stop)
-    try:
-        building = asyncio.create_task(
-            asyncio.to_thread(stack.enter_context, build_control_agent(plan, source))
-        )
-    finally:
-        STOP.reset(before)
-    try:
-        await asyncio.wait({building}, timeout=min(SETUP_MINUTES * 60, math.inf if left is None else left))
-        if building.done():
-            return building.result()
-    except asyncio.CancelledError:
-        stop.set()
-        await asyncio.gather(building, return_exceptions=True)  # until then its files are in use
-        raise
-    stop.set()
-    await asyncio.gather(building, return_exceptions=True)
-    spent = meter.explain_exhaustion()
-    raise ControlUnavailableError(
-        f"{spent} before its setup ended"
-        if spent
-        else f"its setup did not end within {SETUP_MINUTES:g} minutes"
-    )
 
 
 async def _start_control(stack: AsyncExitStack, control: ControlAgent) -> None:

@@ -9,6 +9,7 @@ from starlette.routing import Route
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Record, RunResult
 from evalgate.reporting.findings import CHANGES, describe_faults
+from evalgate.reporting.html.case import classify_run
 from evalgate.reporting.html.case_list import CaseEntry
 from evalgate.reporting.html.conversation import build_case_scores
 from evalgate.reporting.repro_command import (
@@ -21,7 +22,6 @@ from evalgate.viewer.case_query import CaseQuery, select_cases
 from evalgate.viewer.case_views import (
     build_case_line,
     build_run_column,
-    classify_run,
     compare_run,
     create_budget,
     list_case_facts,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.agents.containers.docker_client import build_file_archive, build_folder_archive
+from evalgate.agents.containers.copied_files import build_file_archive, build_folder_archive
 
 
 def list_entries(archive: bytes) -> dict[str, str]:

@@ -16,7 +16,7 @@ import docker.errors
 import pytest
 
 from evalgate.agents.adapters.docker import DockerAgentOptions
-from evalgate.agents.containers.docker_client import LABEL, remove_orphans
+from evalgate.agents.containers.cleanup import LABEL, remove_orphans
 from evalgate.core.types import CaseRun, EvalCase, Reply, ToolCall, ToolResult, Usage
 from tests.agents.http.server import build_context
 from tests.agents.http.test_sample import gate

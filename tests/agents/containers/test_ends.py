@@ -1,13 +1,16 @@
-"""Containers whose end or log the daemon reports late."""
+"""Containers whose end or log the daemon reports late, or not at all."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import docker.errors
 import pytest
 
 from evalgate.agents.containers import server_container, worker_container
+from evalgate.agents.containers.compose_agent import Sidecars
 from evalgate.agents.containers.server_container import ServerContainer
+from evalgate.core.protocols import AgentUnreachableError
 from evalgate.core.types import Failure
 
 
@@ -103,3 +106,30 @@ def test_exit_code_is_read_after_a_late_report() -> None:
     container: Any = Late(unheard=1)
     assert worker_container._read_exit_state(container) == (7, False)
     assert container.killed == 1
+
+
+@dataclass
+class Unanswered(Late):
+    """A container that has ended, and whose inspections fail with `errors`, one after the other."""
+
+    errors: list[Exception] = field(default_factory=list)
+
+    def reload(self) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        super().reload()
+
+
+@pytest.mark.parametrize(
+    ("errors", "why"),
+    [
+        ([docker.errors.NotFound("no such container")], "was removed by somebody else"),
+        ([docker.errors.APIError("busy"), TimeoutError()], "ended with exit code 7"),
+    ],
+)
+def test_dependency_that_the_daemon_does_not_report_is_named(errors: list[Exception], why: str) -> None:
+    sidecars = Sidecars({}, timeout_s=30)
+    vars(sidecars)["_running"] = {"store": Unanswered(errors=errors)}
+    with pytest.raises(AgentUnreachableError) as caught:
+        sidecars._wait_for_condition("store", "service_healthy", "the agent")
+    assert caught.value.failure.message == f"the service `store`, on which the agent depends, {why}"

@@ -1,10 +1,14 @@
 """Plain functions with the decorator `tool`: reported, and answered by mocks and recordings."""
 
+import contextvars
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from evalgate.agents.host.tools import tool
+from evalgate.agents.host.errors import NoMatchingMockError
+from evalgate.agents.host.session import Mocks, Recorder, Session
+from evalgate.agents.host.tools import current_session, find_session, tool
 from evalgate.core.types import (
     CaseRun,
     EvalCase,
@@ -99,6 +103,56 @@ async def test_a_result_that_json_cannot_hold_is_the_agents_error() -> None:
 
     assert runs["case"].outcome == "crashed"
     assert "the tool `leak` returned a value of type object that JSON cannot hold" in str(said(runs["case"]))
+
+
+ENDLESS: list[object] = []
+ENDLESS.append(ENDLESS)
+
+
+@pytest.mark.parametrize(
+    ("argument", "reported"),
+    [({(1, 2): 3}, "<dict>"), (ENDLESS, "<list>"), ([object()], ["<object>"]), ((1, 2), [1, 2])],
+)
+def test_a_decorated_function_gets_arguments_that_json_cannot_hold(
+    argument: object, reported: object
+) -> None:
+    @tool
+    def keep(value: object, number: int) -> int:
+        kept.append(value)
+        return number
+
+    kept: list[object] = []
+    sent: list[dict[str, Any]] = []
+    session = Session({"session": "1"}, Recorder("1", sent.append))
+    session.recorder.begin_turn()
+    turn = contextvars.copy_context()
+    turn.run(current_session.set, session)
+
+    assert turn.run(keep, argument, number=1) == 1
+    assert kept[0] is argument
+    assert sent[0]["args"] == {"value": reported, "number": 1}
+
+
+class Opening:
+    """A conversation during whose search another one opens, as in the event loop at the same time."""
+
+    def __init__(self, opened: set[Any]) -> None:
+        self._opened = opened
+        self._mocks = Mocks([{"name": "look"}])
+
+    @property
+    def mocks(self) -> Mocks:
+        self._opened.add(object())
+        return self._mocks
+
+
+def test_sessions_may_open_while_the_session_of_a_call_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: set[Any] = set()
+    opened.add(Opening(opened))
+    monkeypatch.setattr("evalgate.agents.host.tools.mocked_sessions", opened)
+
+    with pytest.raises(NoMatchingMockError, match="a thread that does not know its conversation"):
+        find_session("look")
 
 
 def test_a_decorated_function_works_outside_of_evalgate() -> None:

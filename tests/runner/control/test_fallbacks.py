@@ -14,10 +14,9 @@ import pytest
 
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError
-from evalgate.runner.control.agent import build_control_agent
+from evalgate.runner.control.agent import build_control_agent, build_control_in_thread
 from evalgate.runner.control.base_commit import ControlUnavailableError
 from evalgate.runner.control.eligibility import check_environment_files
-from evalgate.runner.control.runs import build_control_in_thread
 from evalgate.runner.plan import build_plan
 from evalgate.system import venv_setup
 from tests.runner.control.projects import AGENT, PULL_REQUEST, build_eval_set, build_settings, git
@@ -263,7 +262,7 @@ def test_a_setup_that_hangs_ends_after_a_time(
     git(folder, "commit", "-q", "-a", "--allow-empty", "-m", "Base with a budget")
     git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
     git(folder, "commit", "-q", "--allow-empty", "-m", "Change")
-    monkeypatch.setattr("evalgate.runner.control.runs.SETUP_MINUTES", limit)
+    monkeypatch.setattr("evalgate.runner.control.agent.SETUP_MINUTES", limit)
     known = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **PULL_REQUEST}
     plan = build_plan(Overrides(), thresholds=None, folder=folder, environ=known)
 

@@ -69,7 +69,7 @@ def find_entry_host(named: object, where: str, loop: asyncio.AbstractEventLoop) 
         UnusableEntryError: the object is no agent, or all conversations would share its memory.
         AgentCreationError: the class or the factory raised.
     """
-    from .agent_copies import create_copied_host, create_factory_host, find_factory
+    from .agent_factories import create_copied_host, create_factory_host, find_factory
 
     make = find_factory(named)
     if make is not None:

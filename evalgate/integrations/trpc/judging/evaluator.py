@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
 
-from evalgate.config.schema.judge import CUSTOM, PROVIDERS, JudgeConfig, require_variable_reference
+from evalgate.config.schema.judge import JudgeConfig, require_variable_reference
+from evalgate.config.schema.providers import CUSTOM, PROVIDERS
 from evalgate.core.formatting import compute_sequential_mean, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import MetricContext, ProvidesJudges

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from evalgate.agents.host.errors import NoMatchingMockError
-from evalgate.agents.host.recording import RecordedToolError, Recording, format_canonical
+from evalgate.agents.host.recorded_tools import RecordedToolError, Recording, format_canonical
 from evalgate.agents.host.session import Mocks
 
 
