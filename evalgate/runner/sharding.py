@@ -292,7 +292,7 @@ def _find_foreign_shards(plan: Plan, records: Sequence[tuple[str, Record]]) -> I
         elif [cases[index] for index in shard.cases if index < len(cases)] != [
             case.key for case in record.cases
         ]:
-            yield Problem(path, 0, 0, "does not hold the cases of its shard: somebody edited it")
+            yield Problem(path, 0, 0, "does not hold the cases of its shard: it was edited")
 
 
 def _describe_difference(then: PlanId, now: PlanId) -> str:

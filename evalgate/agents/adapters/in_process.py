@@ -11,6 +11,7 @@ import inspect
 import math
 import threading
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Self
@@ -241,7 +242,6 @@ class InProcessAgent:
         """All workers: one, and another one for each that was left behind."""
         self._failure: Failure | None = None
         """Error of the function or class that creates the agent."""
-        self._issued = 0
         self._changed = asyncio.Event()
         self._is_reserved = False
 
@@ -288,7 +288,9 @@ class InProcessAgent:
     async def open_session(self, case: EvalCase, run: int, *, alone: bool) -> AsyncIterator[WorkerSession]:
         """Open a conversation.
 
-        With `alone`, wait until no other conversation is open, and let no other begin before this one ends.
+        The agent sees the case's session id; a UUID if the case has none, or if an open conversation has the
+        same. With `alone`, wait until no other conversation is open, and let no other begin before this one
+        ends.
 
         Raises:
             AgentUnreachableError: the agent was not started, or could not be created.
@@ -302,9 +304,8 @@ class InProcessAgent:
             await self._changed.wait()
             worker = self._choose_worker(self._host)
         self._is_reserved = alone
-        self._issued += 1
         given = case.session.session_id
-        key = given if given and given not in worker.sessions else str(self._issued)
+        key = given if given and given not in worker.sessions else str(uuid.uuid4())
         session = worker.sessions[key] = WorkerSession(worker, key, case, self._timeout_s)
         try:
             yield session

@@ -161,7 +161,7 @@ def _inspect_condition(container: "Container", condition: str) -> tuple[str, boo
     try:
         container.reload()
     except docker.errors.NotFound:
-        return "was removed by somebody else", False
+        return "was removed from outside", False
     except (docker.errors.APIError, OSError):
         return "", False  # a busy daemon does not answer in time: that is no end of the container
     return _check_condition(container.attrs["State"], condition)

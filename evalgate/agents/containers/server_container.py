@@ -189,7 +189,7 @@ class ServerContainer:
         try:
             container.reload()
         except docker.errors.NotFound:
-            return Failure("exited", "the agent's container was removed by somebody else")
+            return Failure("exited", "the agent's container was removed from outside")
         except (docker.errors.APIError, OSError):
             return None  # a busy daemon does not answer in time: that is no end of the container
         state = container.attrs["State"]

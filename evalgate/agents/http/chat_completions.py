@@ -95,21 +95,21 @@ class ChatConversation:
         self._turn += 1
         events: list[Event] = []
         usage: Usage | None = None
-        for _ in range(self._options.max_rounds):
-            completion = await self._request_completion(usage)
-            spent = completion.usage
-            usage = spent if usage is None or spent is None else usage + spent
-            self._messages.append(completion.message)
-            calls = await run_off_loop(completion.size, partial(completion.read_calls, usage))
-            if not calls:
-                return TurnAnswer(Reply(completion.text, tuple(events)), usage)
-            events += [Message(completion.text)] if completion.text else []
-            events += calls
-            results = self._get_results(calls, usage)
-            events += results
-            for result in results:
-                text = result.result if isinstance(result.result, str) else json.dumps(result.result)
-                self._messages.append({"role": "tool", "tool_call_id": result.id or "", "content": text})
+        try:
+            for _ in range(self._options.max_rounds):
+                completion = await self._request_completion()
+                spent = completion.usage
+                usage = spent if usage is None or spent is None else usage + spent
+                self._messages.append(completion.message)
+                calls = await run_off_loop(completion.size, completion.read_calls)
+                if not calls:
+                    return TurnAnswer(Reply(completion.text, tuple(events)), usage)
+                events += [Message(completion.text)] if completion.text else []
+                events += [*calls, *self._answer_calls(calls)]
+        except AgentError as error:
+            # The requests so far were answered, and cost tokens.
+            error.usage = error.usage or usage
+            raise
         rounds = self._options.max_rounds
         sentence = f"the agent still calls tools after {rounds} rounds: raise `max_rounds` if it should"
         raise AgentError(Failure("rounds", sentence), usage=usage)
@@ -117,14 +117,15 @@ class ChatConversation:
     async def end_conversation(self) -> None:
         """Do nothing: the server does not store the conversation."""
 
-    def _get_results(self, calls: Sequence[ToolCall], spent: Usage | None) -> list[ToolResult]:
-        try:
-            return [self._tools.get_result(call) for call in calls]
-        except AgentError as error:
-            error.usage = spent
-            raise
+    def _answer_calls(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        """Return the results of tool calls, and add them to the conversation."""
+        results = [self._tools.get_result(call) for call in calls]
+        for result in results:
+            text = result.result if isinstance(result.result, str) else json.dumps(result.result)
+            self._messages.append({"role": "tool", "tool_call_id": result.id or "", "content": text})
+        return results
 
-    async def _request_completion(self, spent: Usage | None) -> "Completion":
+    async def _request_completion(self) -> "Completion":
         options = self._options
         body: dict[str, object] = {**options.body, "model": options.model, "messages": self._messages}
         if options.stream:
@@ -132,21 +133,14 @@ class ChatConversation:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         url = self._connection.build_url("/chat/completions")
         headers = {"Accept": "text/event-stream"} if options.stream else {}
-        try:
-            async with self._connection.open_response("POST", url, body, headers) as response:
-                if response.content_type != "text/event-stream":
-                    answer = await read_body(response)
-                    return await run_off_loop(
-                        len(answer), lambda: parse_chat_completion(parse_json_body(answer))
-                    )
-                chunks = CompletionAssembler()
-                async for data in iter_events(response, lambda: chunks.is_done):
-                    await run_off_loop(len(data), partial(chunks.add_event, data))
-                return chunks.build_completion()
-        except AgentError as error:
-            # The requests before this one were answered, and cost tokens.
-            error.usage = error.usage or spent
-            raise
+        async with self._connection.open_response("POST", url, body, headers) as response:
+            if response.content_type != "text/event-stream":
+                answer = await read_body(response)
+                return await run_off_loop(len(answer), lambda: parse_chat_completion(parse_json_body(answer)))
+            chunks = CompletionAssembler()
+            async for data in iter_events(response, lambda: chunks.is_done):
+                await run_off_loop(len(data), partial(chunks.add_event, data))
+            return chunks.build_completion()
 
 
 def _build_content(message: UserMessage) -> object:
@@ -198,18 +192,15 @@ class Completion:
         texts = (each.get("arguments") for each in functions if isinstance(each, dict))
         return sum(len(text) for text in texts if isinstance(text, str))
 
-    def read_calls(self, spent: Usage | None) -> tuple[ToolCall, ...]:
+    def read_calls(self) -> tuple[ToolCall, ...]:
         """Return the tool calls in the message, with their arguments parsed from JSON.
-
-        Args:
-            spent: Usage of the turn so far, for the error if `tool_calls` is not a list.
 
         Raises:
             AgentError: `tool_calls` is malformed.
         """
         calls = self.message.get("tool_calls") or ()
         if not isinstance(calls, Sequence) or isinstance(calls, str):
-            raise AgentError(Failure("protocol", "the completion's `tool_calls` is not a list"), usage=spent)
+            raise build_format_error("the completion's `tool_calls` is not a list")
         return tuple(map(_parse_call, calls))
 
 

@@ -234,9 +234,9 @@ class ActorHost:
         """Build and enter the agent that an `ActorSpec` in JSON describes; return its host or the failure."""
         try:
             agent = await asyncio.to_thread(ActorSpec.from_json(spec).build_agent)
+            return await cls(agent).__aenter__()
         except EvalgateError as error:
             return ActorFailure("unreachable", Failure("start", str(error)))
-        return await cls(agent).__aenter__()
 
     async def __aenter__(self) -> Self:
         await self._agent.__aenter__()

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import re
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +29,7 @@ MEMORY_POLL_S = 0.1
 """Seconds between two measurements of a worker's memory."""
 
 _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_SIZE_PATTERN = "^[0-9]+[bkmgBKMG]?$"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -37,8 +39,10 @@ def parse_memory_size(text: str) -> int:
     The unit is b, k (1,024 bytes), m or g, in lower or upper case; a size without a unit is in bytes.
 
     Raises:
-        ValueError: the text before the unit is not a whole number.
+        ValueError: the text before the unit is not a whole number of 0 or more.
     """
+    if not re.fullmatch(_SIZE_PATTERN, text):
+        raise ValueError(f"{text!r} is no memory size, such as 512m")
     unit = text[-1].lower()
     return int(text[:-1]) * _UNITS[unit] if unit in _UNITS else int(text)
 
@@ -50,7 +54,7 @@ def _validate_memory_limit(text: str | None) -> str | None:
 
 
 MemoryOption: TypeAlias = Annotated[
-    str | None, Field(default=None, pattern="^[0-9]+[bkmgBKMG]?$"), AfterValidator(_validate_memory_limit)
+    str | None, Field(default=None, pattern=_SIZE_PATTERN), AfterValidator(_validate_memory_limit)
 ]
 """Memory that a worker process and its descendants may use, such as `512m`."""
 

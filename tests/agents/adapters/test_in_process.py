@@ -7,10 +7,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import evalgate
+from evalgate.agents.adapters.in_process import InProcessAgent
+from evalgate.core.types import EvalCase, SessionInput, UserMessage
 
 CRITERIA = {"response_match_score": 1.0}
 BOUND_S = 60
@@ -131,6 +134,35 @@ def test_an_exit_of_a_task_ends_its_turn_only() -> None:
     record = evalgate.evaluate(cases, answer, criteria=CRITERIA, concurrency=1)
 
     assert [case.runs[0].outcome for case in record.cases] == ["answered", "crashed", "answered"]
+
+
+@pytest.mark.parametrize(
+    ("given", "is_seen"),
+    [
+        (("2", ""), [True, False]),
+        (("", "1"), [False, True]),
+        (("2", "2"), [True, False]),
+        (("a", "b"), [True, True]),
+    ],
+)
+async def test_open_sessions_have_different_ids(given: tuple[str, str], is_seen: list[bool]) -> None:
+    ids, both = {"first": "", "second": ""}, asyncio.Barrier(2)
+
+    async def answer(text: str, session: Any) -> str:
+        ids[text] = session.id
+        await both.wait()
+        return text
+
+    async def ask(text: str, session_id: str) -> str | None:
+        case = EvalCase(text, session=SessionInput(session_id=session_id))
+        async with agent.open_session(case, 1, alone=False) as session:
+            return (await session.run_turn(UserMessage(text))).response
+
+    async with InProcessAgent(answer, timeout=BOUND_S, concurrency=2) as agent, asyncio.timeout(5):
+        assert await asyncio.gather(*map(ask, ids, given)) == ["first", "second"]
+
+    assert [seen == own for seen, own in zip(ids.values(), given, strict=True)] == is_seen
+    assert len(set(ids.values())) == 2
 
 
 class TestCallersLoop:

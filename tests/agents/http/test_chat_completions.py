@@ -298,6 +298,17 @@ async def test_refuses(answer: object, sentence: str) -> None:
     assert (run.failure.kind, run.failure.message) == ("protocol", f"{sentence} (turn 1)")
 
 
+@pytest.mark.parametrize(
+    "message",
+    [{"tool_calls": "f"}, {"tool_calls": ["f"]}, {"tool_calls": [{"type": "custom"}]}, {"content": 1}],
+)
+async def test_malformed_completion_counts_with_its_usage(message: dict[str, Any]) -> None:
+    usage = {"prompt_tokens": 11, "completion_tokens": 7}
+    async with serving(scripted({"choices": [{"message": message}], "usage": usage})) as server:
+        run = await run_case({**CHAT, "url": server.url}, a_talk("case", "hi"))
+    assert (run.failure and run.failure.kind, run.usage) == ("protocol", Usage(11, 7, None))
+
+
 async def test_query_of_the_address_stays_at_its_end() -> None:
     async with serving(scripted(completion(Completion("ok"), {"model": "agent-1"}))) as server:
         url = f"{server.url}/deployments/d/?api-version=2026-01-01"

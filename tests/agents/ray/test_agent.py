@@ -2,13 +2,14 @@
 
 import asyncio
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
-from evalgate.agents.ray.actor import ActorFailure, dump_message
+from evalgate.agents.ray.actor import ActorFailure, ActorHost, ActorSpec, dump_message
 from evalgate.agents.ray.agent import ClusterAgent
 from evalgate.agents.tracing.run_trace import RunTrace
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import Agent, AgentError, AgentUnreachableError, SessionLostError
 from evalgate.core.types import (
     CaseRun,
@@ -183,6 +184,27 @@ async def test_agent_that_cannot_start_in_an_actor_is_unreachable() -> None:
         )
         run = (await run_in_cluster(agent, a_talk("a", "x")))["a"]
     assert (run.outcome, run.failure and run.failure.message) == ("not_run", "there is no module `agent`")
+
+
+@pytest.mark.parametrize("step", ["build_agent", "__aenter__"])
+async def test_agent_that_refuses_its_options_in_an_actor_is_unreachable(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refusing(Scripted):
+        async def __aenter__(self) -> Self:
+            raise InvalidInputError("the port is taken")
+
+    def build_agent(spec: ActorSpec) -> Agent:
+        if step == "build_agent":
+            raise InvalidInputError("the port is taken")
+        return Refusing()
+
+    monkeypatch.setattr(ActorSpec, "build_agent", build_agent)
+    spec = ActorSpec(section={}, what="agent", folder=None, environ={}, is_gates_machine=True)
+
+    refused = await ActorHost.start_host(spec.to_json())
+
+    assert refused == ActorFailure("unreachable", Failure("start", "the port is taken"))
 
 
 async def test_lost_cluster_fails_open_conversations() -> None:

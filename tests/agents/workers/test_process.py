@@ -1,11 +1,12 @@
-"""Writing to the stdin of a worker: when, and in which parts."""
+"""Writing to the stdin of a worker: when, and in which parts. Sizes of its memory."""
 
 import asyncio
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.agents.workers.process import AgentProcess
+from evalgate.agents.workers.process import AgentProcess, parse_memory_size
 from evalgate.agents.workers.protocol import WorkerProtocolError
 
 
@@ -75,3 +76,16 @@ async def test_burst_is_written_in_growing_parts() -> None:
 def test_every_line_is_written_once_and_in_order(bursts: list[int]) -> None:
     found = asyncio.run(write_bursts(bursts))
     assert [sum(parts) for parts in found] == bursts
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("64m", 64 << 20), ("1G", 1 << 30), ("5k", 5 << 10), ("7b", 7), ("12", 12), ("0", 0)]
+)
+def test_memory_size_is_read(text: str, size: int) -> None:
+    assert parse_memory_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "m", "-5m", "-5", "1.5g", "5x", "5mm"])
+def test_memory_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no memory size"):
+        parse_memory_size(text)

@@ -196,7 +196,8 @@ class _ChatAssembler:
     def __init__(self) -> None:
         self.body: Optional[_Json] = None
         self._message: _Json = {"content": "", "tool_calls": []}
-        self._calls: dict[Any, _Json] = {}
+        self._calls: dict[int, _Json] = {}
+        """Calls by index: the next piece with that index continues the call."""
 
     def add_event(self, event: _Json) -> bool:
         if self.body is None:
@@ -211,20 +212,29 @@ class _ChatAssembler:
     def _add_delta(self, delta: _Json) -> None:
         if isinstance(delta.get("content"), str):
             self._message["content"] += delta["content"]
-        for piece in filter_objects(delta.get("tool_calls")):
-            # Some servers leave the index out and send each call whole.
-            key = piece.get("index", piece.get("id"))
-            call = self._calls.get(key)
-            if call is None:
-                call = self._calls[key] = {"id": None}
-                self._message["tool_calls"].append(call)
-            call["id"] = call["id"] or piece.get("id")
+        for position, piece in enumerate(filter_objects(delta.get("tool_calls"))):
+            call = self._find_call(piece, position)
             for kind, text in (("function", "arguments"), ("custom", "input")):
                 if isinstance(piece.get(kind), dict):
                     _append_texts(call.setdefault(kind, {"name": "", text: ""}), piece[kind], "name", text)
         if isinstance(delta.get("function_call"), dict):
             legacy = self._message.setdefault("function_call", {"name": "", "arguments": ""})
             _append_texts(legacy, delta["function_call"], "name", "arguments")
+
+    def _find_call(self, piece: _Json, position: int) -> _Json:
+        """Return the call that a piece continues; return a new call if there is none, or if the ids differ.
+
+        The index alone does not identify a call: some servers send each call as a whole, all with the
+        index 0 or without an index.
+        """
+        index, id_ = piece.get("index"), piece.get("id")
+        key = index if isinstance(index, int) else position
+        call = self._calls.get(key)
+        if call is None or (id_ and call["id"] and call["id"] != id_):
+            call = self._calls[key] = {"id": None}
+            self._message["tool_calls"].append(call)
+        call["id"] = call["id"] or id_
+        return call
 
 
 def _append_texts(whole: _Json, piece: _Json, *keys: str) -> None:
