@@ -15,7 +15,11 @@ from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
 
 def main(argv: Sequence[str] | None = None, interrupts: InterruptHandler | None = None) -> int:
-    """Run the command line and return its exit code; raise only if interrupted at the very end."""
+    """Run the command with `argv`, or the arguments of the process, and return the exit code.
+
+    An error or interruption of the command becomes an exit code. Only an interruption while that is reported
+    is raised.
+    """
     interrupts = interrupts or InterruptHandler()
     _tune_interpreter()
     try:
@@ -73,7 +77,7 @@ def _publish_no_verdict(code: int) -> int:
 
 
 def _report_error(error: BaseException) -> int:
-    """Print an error on stderr and return its exit code; if memory runs out, report the lack of memory."""
+    """Print an error on stderr and return its exit code; if memory runs out meanwhile, report that."""
     try:
         return _publish_no_verdict(_explain_error(error))
     except MemoryError:
@@ -143,7 +147,7 @@ def entry_point() -> None:
     try:
         interrupts.install_handlers()
         code = _run_isolated(interrupts)
-        interrupts.is_certain = True
+        interrupts.ignores_signals = True
     except BaseException as error:
         if not (interrupts.has_interrupted or _is_out_of_memory(error)):
             raise

@@ -201,7 +201,7 @@ def compare(
         baseline = build_baseline(baseline, path="the other record")
     elif not isinstance(baseline, Baseline):
         baseline = load_stored_baseline(workspace, str(baseline))
-    criteria = {criterion.metric: criterion for criterion in rules.gating_criteria}
+    criteria = {criterion.metric: criterion for criterion in rules.criteria_with_min_mean}
     gate_rules = GateRules(rules.config.gate, infer_runs_setting(record), criteria)
     return Record.from_core(reevaluate(record, gate_rules, baseline))
 

@@ -346,7 +346,7 @@ def measure_false_alarms(
     """
     workspace = resolve_workspace(folder)
     rules = load_thresholds_or_default(workspace.folder, thresholds)
-    criteria = {criterion.metric: criterion for criterion in rules.gating_criteria}
+    criteria = {criterion.metric: criterion for criterion in rules.criteria_with_min_mean}
     gate = rules.config.gate.model_copy(update={"baseline": "the stored runs"})
     gate_rules = GateRules(gate, rules.config.runs if rules.config.runs_given else "auto", criteria)
     if rounds is not None:

@@ -35,7 +35,7 @@ def compare_results(before: str, after: str, *, thresholds: str | None, folder: 
     workspace = resolve_workspace(folder)
     rules = load_thresholds_or_default(workspace.folder, thresholds)
     baseline = load_stored_baseline(workspace, before)
-    criteria = {criterion.metric: criterion for criterion in rules.gating_criteria}
+    criteria = {criterion.metric: criterion for criterion in rules.criteria_with_min_mean}
     record = load_stored_result(workspace, after)
     if record is None:
         record = build_stored_record(load_stored_baseline(workspace, after), criteria, EMPTY_RECORD)

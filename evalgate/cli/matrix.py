@@ -126,7 +126,7 @@ def _measure(
     opened = check_writable(workspace.folder / publisher.out, workspace.owner, root=workspace.folder)
 
     def begin() -> None:
-        interrupts.is_certain = True  # from here on there is a result
+        interrupts.ignores_signals = True  # from here on there is a result
         remove_reports(opened, RENDERERS)
 
     def choose_winner(measured: "MeasuredVariants") -> "Variant | None":

@@ -238,6 +238,7 @@ def _run_once(
     kept, details = options.pop("keep_results"), options.pop("details")
     out = choose_out(click.get_current_context(), folder, out, options["agent"])
     selection = pop_selection_options(options, out, is_shard=shard is not None, is_resumed=resume)
+    # The other options are fields of `Overrides`, such as `agent` and `baseline`.
     overrides = build_overrides(eval_sets, options, selection)
     redactor = build_redactor(list_masks(overrides, destinations))
     with (
@@ -281,8 +282,9 @@ def _run_with_progress(
 
     from evalgate.runner.pipeline import run_gate
 
-    def begin_publishing() -> None:
-        interrupts.is_certain = True  # whatever happens from here on, there is a record
+    def begin_reports() -> None:
+        # From here on there is a record in any case; `cancel_on_signals` handles signals during the run.
+        interrupts.ignores_signals = True
         # Not at the start: a run that fails before this leaves the reports of the last one as they are.
         publisher.clear_previous_reports()
 
@@ -291,7 +293,7 @@ def _run_with_progress(
         record = run_gate(
             plan,
             progress,
-            begin=begin_publishing,
+            begin=begin_reports,
             options=options,
             tell=publisher.print_notice,
             while_starting=publisher.preload_reporting,
@@ -306,7 +308,8 @@ def _publish_record(publisher: "Publisher", record: "Record", until_published: E
     code = publisher.publish(record)
     ignore_end_signals()  # the reports state the exit code, and a signal would change it
     if not publisher.has_record:
-        until_published.pop_all()  # nothing else holds the runs
+        # Not closed, which would remove the journal: nothing else holds the runs.
+        until_published.pop_all()
     return code
 
 

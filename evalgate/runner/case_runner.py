@@ -179,9 +179,9 @@ class CaseRunner:
                 _check_mocks(case, session)
                 end = await driver.run_conversation(session)
         except AgentError as error:
-            passes = error.outcome == "faulted" and error.failure.kind in TRANSIENT_FAILURES
+            is_transient = error.outcome == "faulted" and error.failure.kind in TRANSIENT_FAILURES
             ended = driver.build_run(run, error.outcome, error.failure, error.usage)
-            return _AttemptResult(ended, "later" if passes else "no", error.retry_after_s)
+            return _AttemptResult(ended, "later" if is_transient else "no", error.retry_after_s)
         except SessionLostError as lost:
             retry: Literal["alone", "elsewhere"] = "alone" if lost.alone else "elsewhere"
             return _AttemptResult(driver.build_run(run, lost.outcome, lost.failure, lost.usage), retry)

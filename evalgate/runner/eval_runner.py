@@ -145,7 +145,7 @@ class Evaluation:
         redacted in the runs.
         """
         async with self._plan.judge_resolver.judges, close_metrics(self._plan):
-            if not await self.is_judge_reliable():
+            if not await self.check_judge():
                 return
             slots = asyncio.Semaphore(self._plan.agent.settings.concurrency)
 
@@ -176,7 +176,7 @@ class Evaluation:
         async with agent, self._plan.judge_resolver.judges, close_metrics(self._plan):
             await asyncio.sleep(0)  # the agent's processes start
             while_starting()
-            await _check_entry(agent, partial(self._begin_run, begin))
+            await _check_entry_and_begin(agent, partial(self._begin_run, begin))
             yield
 
     async def make_case_runs(self, agent: Agent, strategy: RunStrategy, index: int) -> None:
@@ -196,7 +196,7 @@ class Evaluation:
 
         `index`: the case that gets further runs; None: all cases.
         """
-        if wanted and not await self.is_judge_reliable():
+        if wanted and not await self.check_judge():
             return
         while wanted and not self.unreachable and not self.more_wanted:
             await self._run_schedule(agent, wanted)
@@ -220,8 +220,11 @@ class Evaluation:
         """Return the usage before this evaluation began, of judges alone."""
         return RunUsage(self._scope.used.judged)
 
-    async def is_judge_reliable(self) -> bool:
-        """Return False if labels or anchors show that a judge is unreliable; anchors are judged once."""
+    async def check_judge(self) -> bool:
+        """Return False if labels or anchors show that a judge is unreliable.
+
+        The first call asks the judge about all anchors, which costs tokens.
+        """
         if self._plan.label_check is not None and self._plan.label_check.unreliable:
             return False
         if self._plan.anchors is None:
@@ -389,7 +392,12 @@ class Evaluation:
         )
 
 
-async def _check_entry(agent: Agent, begin: Callable[[], None]) -> None:
+async def _check_entry_and_begin(agent: Agent, begin: Callable[[], None]) -> None:
+    """Wait until it is certain that the agent exists, then call `begin`; also if the wait is interrupted.
+
+    Raises:
+        InvalidInputError: there is no such agent; `begin` was not called.
+    """
     try:
         if isinstance(agent, ChecksEntry):
             await agent.check_entry()

@@ -40,7 +40,7 @@ def bind_metrics(
     problems: list[Problem] = []
     bound = []
     context = replace(context, folder=rules.base, is_literal=rules.dialect != "evalgate")
-    for criterion in rules.gating_criteria:
+    for criterion in rules.criteria_with_min_mean:
         name = criterion.evaluator or criterion.metric
         place = rules.locate_criterion(criterion)
         asked_for = Problem(rules.file, *rules.find_position(place), f"`{format_location(place)}`")
@@ -63,7 +63,7 @@ def find_criterion_problems(rules: Thresholds) -> Iterator[Problem]:
     Custom metrics and metrics of other packages are left out. It is not checked if a judge is configured.
     """
     context = MetricContext(NEWEST_ADK, folder=rules.base, is_literal=rules.dialect != "evalgate")
-    for criterion in rules.gating_criteria:
+    for criterion in rules.criteria_with_min_mean:
         name = criterion.evaluator or criterion.metric
         if _is_registered(name, rules):
             yield from _check_threshold_reachable(criterion, rules)

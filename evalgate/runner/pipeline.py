@@ -46,7 +46,7 @@ class RunOptions:
     redactor: LiveRedactor | None = None
     """The publisher's redactor. Runs that it redacted for the journal need not be redacted again."""
     until_published: ExitStack | None = None
-    """Stack that the publisher closes once the record is written; until then the journal stays locked."""
+    """Stack that the caller closes once the record is written; until then the journal stays locked."""
 
 
 WHOLE = RunOptions()
@@ -242,7 +242,7 @@ def _read_baseline(plan: Plan) -> Baseline | None:
     if found is not None:
         from evalgate.baselines.failing_since import drop_runs_before_breaks
 
-        return drop_runs_before_breaks(found, plan.thresholds, plan.policy.statistics.pass_score)
+        return drop_runs_before_breaks(found, plan.thresholds)
     if plan.baseline is None or not plan.needs_baseline:
         return None
     where = plan.policy.baseline or ""
@@ -271,7 +271,7 @@ def _read_anchor(plan: Plan) -> Baseline | None:
         raise InvalidInputError(f"gate.anchor: there is no baseline at {where}{why}.")
     from evalgate.baselines.failing_since import drop_runs_before_breaks
 
-    return drop_runs_before_breaks(found, plan.thresholds, plan.policy.statistics.pass_score)
+    return drop_runs_before_breaks(found, plan.thresholds)
 
 
 def _select_shard(plan: Plan, which: tuple[int, int] | None, baseline: Baseline | None) -> Shard | None:

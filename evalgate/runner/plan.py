@@ -1,8 +1,8 @@
 """Build the plan of a run from the command line and the thresholds file.
 
-Errors in files, names and options are found here, before anything runs. Errors of the baseline, the
-journal, the folder of the reports and the agent's own code are found when the run begins. Later steps read
-only the `Plan`, never the user's input.
+Errors in files, names and options are found here, before anything runs. Errors of the journal, the folder of
+the reports, the agent's own code and most baselines are found when the run begins; only a baseline of the
+base branch is read here. Later steps read only the `Plan`, never the user's input.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ from evalgate.runner.plan_problems import (
     describe_default_criteria,
     iter_plan_notices,
     iter_warnings,
-    load_rules,
+    report_all_problems,
     resolve_control,
 )
 from evalgate.runner.suites import (
@@ -200,7 +200,9 @@ def build_plan(
     workspace = resolve_workspace(folder)
     with (
         BaseBranchPolicy(workspace.folder, environ, overrides.policy) as base,
-        load_rules(lambda: given.rules or base.load_chosen_thresholds(thresholds), overrides) as rules,
+        report_all_problems(
+            lambda: given.rules or base.load_chosen_thresholds(thresholds), overrides
+        ) as rules,
     ):
         plan = _build_checked_plan(overrides, base, rules, workspace, environ, given)
     if not overrides.selection.words:
@@ -404,7 +406,7 @@ def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -
     """
     workspace = resolve_workspace(folder)
     base = BaseBranchPolicy(workspace.folder, {})
-    with load_rules(lambda: base.load_chosen_thresholds(thresholds), overrides) as rules:
+    with report_all_problems(lambda: base.load_chosen_thresholds(thresholds), overrides) as rules:
         yield from _check_files(overrides, rules, workspace, base)
 
 

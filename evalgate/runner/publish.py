@@ -214,7 +214,10 @@ class Publisher:
 
     @property
     def has_record(self) -> bool:
-        """Return True if the folder of the reports has a `results.json`, of this or an earlier run."""
+        """Return True if the folder of the reports has a `results.json`.
+
+        Once a run has begun, it is of this run, because `clear_previous_reports` renames an earlier one.
+        """
         return (self._folder / "results.json").is_file()
 
     @property

@@ -110,6 +110,7 @@ def build_evidence(
         tuple(_describe_doubts(plan, evaluation, comparison.cases)),
         not_selected=plan.selection.of - plan.selection.cases if plan.selection else 0,
         control=control,
+        criteria=scored.statistics.criteria if scored.statistics else {},
     )
 
 

@@ -81,7 +81,7 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
     # One gate run cannot show since when a case fails.
     if baseline is not None and len(baseline.sources) > 1:
         thresholds = collect_thresholds([rescore_case(case, rules) for case in record.cases])
-        baseline = drop_runs_before_breaks(baseline, thresholds, rules.gate.statistics.pass_score)
+        baseline = drop_runs_before_breaks(baseline, thresholds)
     if baseline is not None and rules.gate.baseline is None:
         # A drop against a baseline closes the gate, wherever the baseline comes from.
         rules = replace(rules, gate=rules.gate.model_copy(update={"baseline": baseline.path or "given"}))
@@ -99,6 +99,7 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
         record.verdict.exit_code == ExitCode.INTERRUPTED,
         doubts=find_stored_doubts(record),
         not_selected=count_unselected(record),
+        criteria=policy.criteria,
     )
     return replace(
         record,
@@ -161,7 +162,7 @@ def compare_with_baseline(record: Record, baseline: Baseline, rules: Thresholds,
     The `gate` section of the thresholds file applies; the thresholds are those that the record was
     evaluated with.
     """
-    criteria = {criterion.metric: criterion for criterion in rules.gating_criteria}
+    criteria = {criterion.metric: criterion for criterion in rules.criteria_with_min_mean}
     gate = rules.config.gate.model_copy(update={"baseline": name})
     return reevaluate(record, GateRules(gate, infer_runs_setting(record), criteria), baseline)
 

@@ -47,7 +47,7 @@ class _UniformSchedule(Mapping[int, Sequence[int]]):
 
 
 class FixedRuns:
-    """Strategy that runs every case the same number of times."""
+    """Strategy without statistics: it runs every case the same number of times."""
 
     def __init__(self, runs: int) -> None:
         self._runs = runs
@@ -64,7 +64,10 @@ class FixedRuns:
 
 @frozen
 class AdaptiveRuns:
-    """Strategy that plans the next runs from the results so far; it holds no state."""
+    """Strategy that plans the next runs from the results so far; it holds no state.
+
+    It is also used if `runs` is a number and there is a baseline. Then only single cases are run again.
+    """
 
     policy: "StatisticalPolicy"
     baseline: Baseline | None

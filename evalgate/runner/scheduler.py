@@ -95,7 +95,7 @@ class _CaseScheduler:
         throttle: Throttle,
         create_trace: "Callable[[], RunTrace] | None",
     ) -> None:
-        self._refused = stop_reason
+        self._stop_reason = stop_reason
         # Asked once, not per case: Python looks up the members of a protocol one by one.
         create_user = agent.create_user if isinstance(agent, ProvidesUser) else create_user
         self._create_runner = partial(
@@ -162,12 +162,12 @@ class _CaseScheduler:
     async def _process_requests(self) -> None:
         for request in self._requests:
             await self._on_finished(request, await self._run_request(request))
-            if self._interruption is None and (failure := self._refused()) is not None:
+            if self._interruption is None and (failure := self._stop_reason()) is not None:
                 self._cancel_cases(failure)
 
     def _find_stop_reason(self) -> Failure | None:
         """Return the reason why nothing new may begin, or None."""
-        return self._refusal or self._time_over or self._refused()
+        return self._refusal or self._time_over or self._stop_reason()
 
     async def _run_request(self, request: RunRequest) -> CaseRun:
         if (failure := self._find_stop_reason()) is not None:

@@ -25,12 +25,12 @@ _REPEAT_S = 0.01
 class InterruptHandler:
     """Handler of the end signals: the first signal raises KeyboardInterrupt in the command.
 
-    Once `is_certain` is True, all signals are ignored: writing reports and cleaning up take a moment, and a
-    runner that cancels a job sends several signals, as does a person at a keyboard.
+    Once `ignores_signals` is True, further signals have no effect: writing reports and cleaning up take a
+    moment, and a runner that cancels a job sends several signals, as does a person at a keyboard.
     """
 
     def __init__(self) -> None:
-        self.is_certain = False
+        self.ignores_signals = False
         self.has_interrupted = False
         self._is_ready = False
         self._was_asked = False
@@ -60,11 +60,11 @@ class InterruptHandler:
 
         def send_until_raised() -> None:
             time.sleep(_REPEAT_S)
-            while not self.is_certain:
+            while not self.ignores_signals:
                 os.kill(os.getpid(), self._number)
                 time.sleep(_REPEAT_S)
 
-        self.is_certain = False
+        self.ignores_signals = False
         threading.Thread(target=send_until_raised, daemon=True).start()
 
     @contextmanager
@@ -82,13 +82,13 @@ class InterruptHandler:
 
     def _interrupt_command(self) -> None:
         # Only once: a second KeyboardInterrupt could be raised inside a `finally` that the first one runs.
-        if not self.is_certain:
+        if not self.ignores_signals:
             self.note_interrupt()
             raise KeyboardInterrupt
 
     def note_interrupt(self) -> None:
         """Note that a signal asked the command to end; all further signals are ignored."""
-        self.is_certain = self.has_interrupted = True
+        self.ignores_signals = self.has_interrupted = True
 
 
 def _is_called_by(caller: CodeType, frame: FrameType | None) -> bool:

@@ -265,7 +265,7 @@ class Thresholds:
         return ("criteria", criterion.metric)
 
     @property
-    def gating_criteria(self) -> tuple[Criterion, ...]:
+    def criteria_with_min_mean(self) -> tuple[Criterion, ...]:
         """Return the criteria with the minimum of the mean that gates.
 
         In a file of Google ADK or tRPC-Agent-Go that minimum is the threshold, as the tool defines; except
