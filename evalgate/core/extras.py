@@ -28,7 +28,7 @@ _IMAGE_MARK = "evalgate-image"
 
 
 def describe_install(extra: str) -> str:
-    """Return "install evalgate with its extra `judge`: " and the command line, with `extra` as the extra.
+    """Return a part of a sentence: "install evalgate with its extra `judge`: `COMMAND`", for `extra`.
 
     In evalgate's image, return a sentence about the image to use or to build instead.
     """

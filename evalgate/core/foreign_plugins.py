@@ -23,8 +23,8 @@ def build_plugin(build: Callable[[], _Built], plugin: str) -> _Built:
     """Return the plugin that another package's class or function creates; `plugin` is its name in errors.
 
     Raises:
-        InvalidInputError: the class or function raised an exception other than an `EvalgateError`, which is
-            passed on.
+        EvalgateError: the class or function raised this error.
+        InvalidInputError: the class or function raised any other exception.
     """
     with _blame(plugin, ""):
         return build()
@@ -68,8 +68,8 @@ class ForeignFormat:
         """Return the eval set of a document.
 
         Raises:
-            InvalidInputError: with every problem; or the plugin raised an exception, or returned a wrong
-                object.
+            EvalgateError: the plugin raised this error, such as an InvalidInputError with every problem.
+            InvalidInputError: the plugin raised any other exception, or returned a wrong object.
         """
         with _blame(self._plugin, document.path):
             found: object = self._format.read_eval_set(document)

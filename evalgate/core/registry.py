@@ -1,7 +1,7 @@
 """Registry of plugins: evalgate's own by module path, other packages' by entry point.
 
 Installed packages are searched at most once per family, and only if a name is unknown to evalgate itself or
-all plugins of a family are needed, as of reporters. A plugin is imported when it is used, so that a run
+all plugins of a family are needed, as all reporters are. A plugin is imported when it is used, so that a run
 loads only what it needs.
 """
 
@@ -86,7 +86,7 @@ def translate_plugin_errors(
     evalgate's own plugins, and every `EvalgateError`, are raised unchanged.
 
     Raises:
-        InvalidInputError: instead of any other error, if the plugin is of another package.
+        InvalidInputError: the block raised any other error, and the plugin is of another package.
     """
     try:
         yield
@@ -259,7 +259,7 @@ ON_REQUEST: Mapping[str, str] = {
 }
 """Reporters that are used only on request, and the names of their files or folders.
 
-The names are known here so that a run can remove the file of an earlier one without loading its reporter.
+The names are known here so that a run can remove the files of earlier runs without loading the reporters.
 """
 
 BASELINES: Mapping[str, str] = {

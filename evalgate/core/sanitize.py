@@ -27,10 +27,11 @@ _UNSEEN = (
 _INVISIBLE = compile_lazily(f"[{_UNSEEN}]")
 _HIDDEN = compile_lazily(f"[{_UNSEEN}\\t\\n\r\v\f\x85\u2028\u2029]")
 _FROM_MARKS = compile_lazily("[^\0-\u034e]+")  # `re` takes milliseconds for a range as long as the rest
-"""Characters from U+034F on, the first one that is printable to Python and invisible to readers."""
+"""Text of characters from U+034F on: the first character that Python prints and readers do not see."""
 _NOT_OF_MARKS = bytes(set(range(256)) - set(b"\xcd\xe1\xf3"))
-"""All bytes but those with which such characters begin in UTF-8, except for the two that `_is_visible` names:
-they begin like the punctuation of Chinese and Japanese."""
+"""All bytes but three. In UTF-8, a character that Python prints and readers do not see begins with one of
+these three, unless it is one of the two that `_is_visible` names: these begin with bytes that are frequent in
+Chinese and Japanese."""
 _NO_CHARACTERS = (
     "\ud800-\udfff\ufdd0-\ufdef"  # lone surrogates and noncharacters: illegal in XML, UTF-8 or both
     + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
@@ -68,7 +69,7 @@ _ORDER = compile_lazily(r"(?m)^[^\S\n]*+(?:(?=/[A-Za-z])|@(?=\w))")
 _PLAIN = re.compile(r"[\w.,/-]*+", re.ASCII)
 """Text that is harmless at every sink, as most names are."""
 _PLAIN_IN_HTML = re.compile(r"[\w .,:;?!/(){}=+*%-]*+", re.ASCII)
-"""Text that is the same in HTML, as most prose is, unless it has two colons: no markup, no quote."""
+"""Text without markup and quotes, as most prose is. It is the same in HTML, unless it has `::`."""
 _GITLAB_ATTACHMENT = compile_lazily(r"(?i)\[\[(?=ATTACHMENT)")
 
 
@@ -145,8 +146,8 @@ def shorten_text(text: str, limit: int) -> str:
 def truncate_start(text: str, limit: int) -> str:
     """Return "…" and the end of a text of more than `limit` characters; return a shorter text unchanged.
 
-    The end is the last `limit` characters without the word that the cut splits, which may be half a secret.
-    At most 512 characters of that word are left out.
+    The end is the last `limit` characters without their first word, which the cut may have split: it may be
+    half a secret. At most 512 characters of that word are left out.
     """
     if len(text) <= limit:
         return text

@@ -52,7 +52,7 @@ def explain_decode_error(error: JSONDecodeError) -> str:
 
 
 def find_error_position(error: JSONDecodeError) -> LineColumn:
-    """Return line and column of a decoder's error; for a trailing comma those of the comma."""
+    """Return line and column of a decoder's error, or of the comma if a trailing comma is the error."""
     text, at = error.doc, error.pos
     before = _skip_blanks_back(text, at)
     trailing = text[at : at + 1] in {"]", "}"} and before and text[before - 1] == ","

@@ -16,9 +16,8 @@ class SchemaValidatorMissingError(RuntimeError):
 def check_schema(schema: object) -> str:
     """Return the reason why `schema` cannot be used as a JSON Schema, or "" if it can.
 
-    A schema must be an object: `true` and `false`, which fit every value or none, cannot be used. Neither can
-    a schema that refers to a part that it lacks. Of other documents, it may refer only to the standard's own
-    schemas.
+    A schema must be an object: `true` and `false`, which fit every value or none, cannot be used. A schema
+    may refer only to its own parts and to the standard's own schemas.
 
     Raises:
         SchemaValidatorMissingError: `jsonschema` is not installed.

@@ -9,7 +9,8 @@ from pydantic.alias_generators import to_camel
 from evalgate.documents.strict_json import Location, as_sequence
 
 KeyFinder: TypeAlias = Callable[[object, str], str]
-"""Returns the spelling of a key that an object uses, or the key unchanged if the object lacks it."""
+"""Function that gets an object and a key, and returns the object's own spelling of the key. If the object
+lacks the key, the key is returned unchanged."""
 
 # The same few keys are looked up in every case, and `to_camel` matches regular expressions.
 _to_camel = cache(to_camel)

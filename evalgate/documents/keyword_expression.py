@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple, NoReturn, TypeAlias
 
 Matcher: TypeAlias = Callable[[Callable[[str], bool]], bool]
-"""Returns the value of an expression, given a function that tells whether a name matches."""
+"""Function that returns the value of an expression; its argument returns True for a name that matches."""
 
 _TokenKind: TypeAlias = Literal["name", "(", ")", "end"]
 
@@ -20,7 +20,7 @@ _BLANKS = re.compile(r"[ \t]*")
 _NAME = re.compile(r"[\w:+\-.\[\]\\/]+")
 _WORDS = ("and", "or", "not")
 _MOST_LEVELS = 100
-"""Each level takes some of Python's stack."""
+"""Maximum depth of nesting: each level takes some of Python's stack."""
 
 
 class KeywordExpressionError(ValueError):

@@ -49,7 +49,8 @@ class User(Protocol):
 
 
 CreateUser: TypeAlias = Callable[[EvalCase, int], User]
-"""Function that creates the user for one run (1-based) of a case. May raise `SimulatedUserError`."""
+"""Function that gets a case and the number of a run (1-based), and creates the user for this run. May raise
+`SimulatedUserError`."""
 
 
 class AgentError(Exception):
@@ -115,7 +116,7 @@ class AgentSession(Protocol):
     """One conversation with the agent."""
 
     async def run_turn(self, message: UserMessage) -> Reply | None:
-        """Send `message` and wait for the whole reply; return None if a recording has no such turn.
+        """Send `message` and return the whole reply; None if the agent is a recording that lacks this turn.
 
         Cancelling the call abandons the turn.
 
@@ -144,9 +145,9 @@ class AgentContext:
     workers: int
     """Processes, at most."""
     concurrency: int
-    """Conversations at the same time, over all workers."""
+    """Conversations at the same time, at most, over all workers."""
     read_recording: Callable[[str], Record | EvalSet]
-    """Function that reads a file with recorded conversations, which can replace an agent."""
+    """Function that reads the file with recorded conversations at a path, for an agent that replays them."""
     python: str | None = None
     """Interpreter that runs a Python agent; None: the interpreter of the gate."""
     uid: int | None = None
@@ -271,7 +272,7 @@ class RecordsSpans(Protocol):
 
 @runtime_checkable
 class ReportsInterimResult(Protocol):
-    """A session that can tell its usage and state before it ends, for a person who watches it."""
+    """A session that can report its usage and state before it ends, for display during a conversation."""
 
     @property
     def interim_result(self) -> SessionResult:
@@ -289,7 +290,7 @@ class StreamsEvents(Protocol):
 
 @runtime_checkable
 class ChecksEntry(Protocol):
-    """An agent that can report, once it is entered, that the named entry does not exist."""
+    """An agent that can report, once `async with` has started it, that its entry point does not exist."""
 
     async def check_entry(self) -> None:
         """Wait until the agent is ready, or has failed for a reason that its sessions will report.
@@ -325,7 +326,7 @@ class TracksFiles(Protocol):
 
 @runtime_checkable
 class ProvidesUser(Protocol):
-    """An agent that also provides the user, as a recording does, which holds the user's messages."""
+    """An agent that also provides the user. A recording does, because it holds the user's messages."""
 
     def create_user(self, case: EvalCase, run: int) -> User:
         """Return the user of one run of a case."""

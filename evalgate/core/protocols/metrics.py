@@ -9,8 +9,8 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseRun, Criterion, EvalCase, JsonObject, MetricResult, Rubric
 
 PathResolver: TypeAlias = Callable[[Path], Path]
-"""Function that returns the path to read for a file with rules: the path itself, or a copy of the base
-branch's version."""
+"""Function that gets the path of a file with rules of the gate, such as a prompt, and returns the path to
+read: the same path, or the path of a copy of the base branch's version."""
 
 
 class Metric(Protocol):
@@ -41,7 +41,7 @@ class RequiresReference(Protocol):
 
 @runtime_checkable
 class AveragesTurns(Protocol):
-    """A metric that scores a run by the mean of its turns, which readers can check."""
+    """A metric that scores a run by the mean of its turns' scores, so that a reader can check the score."""
 
     is_mean_of_turns: ClassVar[Literal[True]]
 
@@ -58,7 +58,7 @@ class AllowsExtraCalls(Protocol):
 
 @runtime_checkable
 class SelectsRubrics(Protocol):
-    """A metric that picks rubrics of cases and turns by their type."""
+    """A metric that uses only some of the rubrics of cases and turns, depending on the rubric's type."""
 
     def accepts_rubric(self, rubric: Rubric) -> bool:
         """Return True if a rubric of a case or a turn is meant for this metric."""
@@ -97,9 +97,9 @@ class MetricCode:
     roots: tuple[str, ...] = ("",)
     """Folders of the workspace in which Python looks for modules; "" is the workspace itself."""
     digest: str = ""
-    """16 hexadecimal digits over the module and the files that it imports, directly or indirectly. Not
-    covered: files that only a folder in `roots` other than "" has, and the `__init__.py` of a package that
-    no import statement names. "" if the module is not in the workspace, or only below such a folder."""
+    """Hash of the module and the files that it imports, directly or indirectly: 16 hexadecimal digits. It
+    leaves out files that are found only in a further folder of `roots`, and each `__init__.py` of a package
+    that no import statement names. "" if the module is not found, or found only in such a folder."""
     left_out: tuple[str, ...] = ()
     """Files in the folder of the module that are too large to keep, alone or together."""
 
@@ -141,7 +141,7 @@ class MetricContext:
     """Inputs of a metric in addition to its own options. New fields must have defaults."""
 
     adk_release: tuple[int, int]
-    """Release (major, minor) of Google ADK with scores that the metric must reproduce."""
+    """Release (major, minor) of Google ADK; the metric must reproduce the scores of this release."""
     judges: ProvidesJudges | None = None
     """Source of judges; None: no judge is available."""
     folder: Path = field(default_factory=Path)

@@ -93,6 +93,7 @@ class BaselineStore(Protocol):
         Raises:
             InvalidInputError: the stored baseline cannot be read, the store is read-only, or `change`
                 raised the error.
+            NoVerdictError: the service that stores the baseline does not answer.
             OSError: the baseline cannot be written.
         """
         ...

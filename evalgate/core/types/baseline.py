@@ -70,8 +70,8 @@ class BaselineCase:
     """The agent's replies, turn by turn, in the newest gate run in which it answered; empty if they are too
     long to keep, or not known."""
     failing_since: FailingSince | None = None
-    """Set if the case passed before and every run since has failed, even if the passed runs are no longer
-    stored."""
+    """Set if the case passed before and every run since has failed, at least two and too many for luck. It
+    stays set when the passed runs are no longer stored. None: the case did not break."""
 
     @property
     def key(self) -> CaseKey:
@@ -88,8 +88,8 @@ class TrackedFiles:
     """Paths relative to the working folder, with slashes, sorted; paths elsewhere in the repository begin
     with `../`."""
     digests: Mapping[str, str] = field(default_factory=dict)
-    """First 16 hexadecimal digits of SHA-256 of the files that the newest run opened, and of its eval set, by
-    path. If one of them changes, the agent may open other files."""
+    """Path of a file to the first 16 hexadecimal digits of its SHA-256, for the eval set and the files that
+    the newest run opened. If one of these files changes, the agent may open other files."""
 
 
 @frozen

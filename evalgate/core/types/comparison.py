@@ -40,8 +40,8 @@ class Margin:
     distance: float
     """Distance of the average from the limit."""
     runs: int | None = None
-    """Fewest runs that would have to fail (or pass) instead. None: no change of these runs turns the
-    verdict, or the margin is that of a reliability, for which the number is not computed."""
+    """Fewest passed runs that would have to fail (or failed runs to pass) to turn the verdict. None: no
+    number of runs turns it, `distance` is 0, or the margin is of a pass^k or pass@k."""
 
     def to_scores(self, score_range: Range) -> "Margin":
         """Convert the figures from shares of the range to scores."""
@@ -164,12 +164,13 @@ class FollowUp:
     """Result of further runs of a case that failed in a way that its baseline does not explain."""
 
     outcome: Literal["broke", "flake", "excused", "open"]
-    """`broke`: the first `need` runs all failed, or all but one of a larger number. `flake`: too few of them
-    failed. `excused`: runs of the baseline failed in the same way. `open`: too few runs to decide."""
+    """`broke`: the first `need` runs all failed, or of a larger number of first runs all but one. `flake`:
+    too many of the first runs did not fail. `excused`: runs of the baseline failed in the same way. `open`:
+    too few runs to decide."""
     runs: int
     """Runs that ended in a pass or a failure, further ones included."""
     failed: int
-    """Number of these runs that failed in a way in which no stored run did."""
+    """Number of these runs that failed in a new way: no stored run failed in this way."""
     need: int
     """Number of failures in a row, from the first run on, that luck does not explain; 0 if `excused`."""
     baseline_runs: int
@@ -203,7 +204,7 @@ class AnchorMetric:
     name: str
     outcome: AnchorOutcome
     score: float
-    """Mean now, where a run that crashed counts as the lowest score."""
+    """Mean now; a run that crashed counts as the lowest score."""
     baseline: float
     """Mean of the anchor."""
     max_drop: float

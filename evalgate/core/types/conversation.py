@@ -27,7 +27,7 @@ class ToolCall:
 
     name: str
     args: JsonObject | None = None
-    """None when the source names no arguments; an empty object is a call with none."""
+    """None: the source names no arguments; an empty object: the call has no arguments."""
     id: str | None = None
     author: str | None = None
     type: Literal["tool_call"] = "tool_call"
@@ -168,7 +168,7 @@ class Usage:
 
 
 SpanKind: TypeAlias = Literal["agent", "model", "tool", "other"]
-"""Kind of a step. `other`: recorded by the agent, and none of the others, such as a retrieval."""
+"""Kind of a step. `other`: a step of any other kind that the agent recorded, such as a retrieval."""
 
 
 @frozen

@@ -15,9 +15,9 @@ class Rubric:
     rubric_id: str
     text: str
     type: str | None = None
-    """Subject of the rubric, as `FINAL_RESPONSE_QUALITY`. None: for every metric that reads rubrics; with
-    the criteria in Google ADK's own file, Google ADK's metrics ignore such a rubric unless it has
-    `points`."""
+    """Subject of the rubric, as `FINAL_RESPONSE_QUALITY`. None: the rubric is for every metric that reads
+    rubrics. But if the criteria are in Google ADK's own file, its metrics ignore a rubric without a type,
+    unless the rubric has `points`."""
     description: str | None = None
     metric: str = ""
     """The metric that the rubric is for; "" if the eval set names no metric."""
@@ -89,12 +89,12 @@ class Goal:
     type: Literal["tool_call", "text", "interaction", "check", "conversational_search", "tool_response"]
     tool_name: str = ""
     args: JsonObject | None = None
-    """Expected arguments of a tool call. None: the call must have none; an empty object: it may have
-    any."""
+    """Arguments that a tool call must have; the call may have others, too. An empty object: any arguments.
+    None: no arguments."""
     arg_matching: Mapping[str, ArgMatching] = field(default_factory=dict)
     """Dotted path of an argument to its comparison; `strict` for arguments that are not listed."""
     response: str | None = None
-    """Expected text."""
+    """Expected text; None: the goal names no text."""
     keywords: tuple[str, ...] = ()
     """Words that a text must contain, all of them."""
     identifier: tuple[str, str] | None = None
@@ -200,10 +200,10 @@ class EvalCase:
     """Unique within its eval set."""
     turns: tuple[CaseTurn, ...] = ()
     scenario: Scenario | None = None
-    """Plan of a simulated conversation, instead of `turns`."""
+    """Plan of a simulated conversation, instead of `turns`; None: the case is no scenario."""
     session: SessionInput = SessionInput()
     final_state: JsonObject | None = None
-    """The session state that the eval set expects after the last turn."""
+    """The session state that the eval set expects after the last turn; None: no state is expected."""
     line: int = 0
     """1-based line of the eval-set file where the case starts; 0 when unknown."""
     journey: Journey | None = None

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import field
 from datetime import datetime
 from typing import Literal, TypeAlias
 
@@ -16,7 +17,7 @@ from evalgate.core.types.comparison import (
     SamplingCost,
 )
 from evalgate.core.types.conversation import CaseKey, Reply
-from evalgate.core.types.result import CaseResult, ModelUsage, RecordedCriterion, Status
+from evalgate.core.types.result import CaseResult, Criterion, ModelUsage, RecordedCriterion, Status
 
 _ROUNDING = 1e-9  # of a sum of means
 
@@ -35,9 +36,9 @@ class AgentInfo:
 
     @property
     def app_name(self) -> str:
-        """Return the app's name for files of tools that name an app: the agent's module or folder.
+        """Return a name for the agent, for files of tools that name an app.
 
-        For an agent without either, it is a word of `what`. It is "agent" if no name can be made of `what`.
+        The name is the agent's module or folder, else a word of `what`, else "agent".
         """
         last = re.split(r"[/\\]", self.what.partition(":")[0].rstrip("/\\"))[-1]
         stem = last.removesuffix(".agent").removesuffix(".py").rpartition(".")[2]
@@ -335,8 +336,8 @@ class Record:
     partial_sets: tuple[str, ...] = ()
     """Eval sets of which `FILE:CASE` left out some cases: such a run is never stored as a baseline."""
     is_part: bool = False
-    """True: other eval sets or cases may exist that the user did not select. Those of a baseline count as not
-    part of the run, not as removed. Files of older versions lack it."""
+    """True: the user may have left out eval sets or cases. A case that only the baseline has then counts as
+    left out, not as removed. Files of older versions do not have this field."""
     variant: Mapping[str, str] | None = None
     """Values such as `env.MODEL` that a variant of `evalgate matrix` had; such a run is never stored as a
     baseline. None: the run is no variant."""
@@ -395,3 +396,5 @@ class GateInput:
     """Comparison with an older, fixed baseline; None if there is none."""
     control: ControlComparison | None = None
     """Comparison with the control; None: the comparison with the baseline alone decides."""
+    criteria: Mapping[str, Criterion] = field(default_factory=dict)
+    """Metric name to its own rules: reasons name the drop that they allow."""

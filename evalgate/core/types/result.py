@@ -28,8 +28,8 @@ class ScopedThreshold:
     scope: str
     """The cases, as reports name them: `refund_*`, `tag smoke`."""
     min_mean: float | None = None
-    """Minimum of these cases' mean. None: `Criterion.min_mean` applies, but this `threshold` if
-    `Criterion.min_mean` equals `Criterion.threshold`."""
+    """Minimum of these cases' mean. None: this `threshold` if `Criterion.min_mean` equals
+    `Criterion.threshold`, else `Criterion.min_mean`."""
 
 
 @frozen
@@ -90,7 +90,7 @@ class Criterion:
     """The metric's worst and best score."""
     min_mean: float | None = None
     """Minimum of the mean of all cases, taken literally. None: `threshold`, unless a comparison with a
-    baseline judges the mean. Equal to `threshold` if the file's owner compares the mean with it."""
+    baseline judges the mean. In files of tools that compare the mean with the threshold: the threshold."""
     gates: bool = True
     """False: the metric is scored and reported, and decides nothing."""
 
@@ -117,7 +117,7 @@ class MetricScore:
     reason: str = ""
     details: JsonObject | None = None
     passed: bool | None = None
-    """None: the threshold decides. Set if the metric's owner has another rule."""
+    """None: the threshold decides. Set if the tool that defines the metric has another rule."""
 
 
 @frozen
@@ -139,7 +139,7 @@ class MetricFailure:
 MetricResult: TypeAlias = MetricScore | NotApplicable | MetricFailure
 
 Status: TypeAlias = Literal["passed", "failed", "errored", "not_evaluated"]
-"""Of a case or metric. `errored`: a crash, timeout or broken metric; `not_evaluated`: nothing applied."""
+"""Status of a case or metric. `errored`: crash, timeout, broken metric; `not_evaluated`: nothing applied."""
 
 
 @frozen
@@ -159,9 +159,9 @@ class TurnResult:
 
     user: str
     expected: Reply | None
-    """None: the case has no such turn (a recording was longer)."""
+    """None: the case does not have this turn, because a recording is longer than the case."""
     actual: Reply | None
-    """None: the agent gave no such turn."""
+    """None: the agent gave no reply in this turn."""
     metrics: tuple[TurnMetric, ...] = ()
 
 
@@ -175,7 +175,7 @@ class RunMetric:
     reason: str = ""
     details: JsonObject | None = None
     literal: bool = True
-    """True: the threshold alone decided `status`; False: the metric's owner did."""
+    """True: the threshold alone decided `status`; False: a rule of the tool that defines the metric did."""
     failure: str = ""
     """The kind of failure, as a stable word, if `status` is `errored`."""
     gates: bool = True
@@ -272,8 +272,8 @@ class CaseMetric:
 
     name: str
     score: float | None
-    """Mean over the runs to which the metric applies. None if it applies to none, if a run has no answer,
-    if the metric failed on a run, or if pass^k or pass@k lacks runs."""
+    """Mean over the runs to which the metric applies, without follow-up runs. None if it applies to none, if
+    a run has no answer, if the metric failed on a run, or if pass^k or pass@k lacks runs."""
     threshold: float
     status: Status
     reason: str = ""
