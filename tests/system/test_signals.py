@@ -92,7 +92,7 @@ def test_a_signal_while_the_last_one_is_repeated_is_not_lost(
 def test_no_signal_interrupts_what_is_certain(number: signal.Signals) -> None:
     patience = InterruptHandler()
     with patience.handle_signals():
-        patience.is_certain = True
+        patience.ignores_signals = True
         os.kill(os.getpid(), number)
 
 

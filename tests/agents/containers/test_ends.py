@@ -123,7 +123,7 @@ class Unanswered(Late):
 @pytest.mark.parametrize(
     ("errors", "why"),
     [
-        ([docker.errors.NotFound("no such container")], "was removed by somebody else"),
+        ([docker.errors.NotFound("no such container")], "was removed from outside"),
         ([docker.errors.APIError("busy"), TimeoutError()], "ended with exit code 7"),
     ],
 )
