@@ -35,11 +35,10 @@ from evalgate.runner.reevaluation import (
     find_stored_doubts,
     infer_runs_setting,
     limit_min_cases,
-    load_stored_baseline,
-    load_thresholds_or_default,
     reevaluate,
 )
 from evalgate.runner.rescoring import score_record
+from evalgate.runner.stored_results import load_stored_baseline, load_thresholds_or_default
 from evalgate.system.workspace import resolve_workspace
 
 

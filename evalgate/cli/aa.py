@@ -42,14 +42,16 @@ from evalgate.runner.reevaluation import (
     EMPTY_RECORD,
     GateRules,
     build_stored_record,
-    find_baseline,
-    load_stored_baseline,
-    load_stored_result,
-    load_thresholds_or_default,
     rescore_case,
     score_stored_runs,
 )
 from evalgate.runner.run_strategy import AdaptiveRuns
+from evalgate.runner.stored_results import (
+    find_baseline,
+    load_stored_baseline,
+    load_stored_result,
+    load_thresholds_or_default,
+)
 from evalgate.statistics.parameters import MetricRule
 from evalgate.statistics.power import StoredRun, measure_gate_sensitivity
 from evalgate.statistics.threshold_test import compute_wilson_interval
@@ -218,7 +220,11 @@ class _Trial:
         scored = score_stored_runs(collect_cases(), self._rules, self._policy, baseline)
         comparison = compare_runs(scored, baseline, self._rules.gate)
         evidence = GateInput(
-            comparison.metrics, comparison.cases, compute_totals(comparison.cases), comparison.changes
+            comparison.metrics,
+            comparison.cases,
+            compute_totals(comparison.cases),
+            comparison.changes,
+            criteria=self._policy.criteria,
         )
         return _TrialResult(decide_verdict(evidence, self._rules.gate), sum(map(len, made)))
 

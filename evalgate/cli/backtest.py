@@ -13,15 +13,13 @@ from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_line
 from evalgate.core.types import Baseline, CasePolicy, EvalCase, EvalSet, Record, Verdict
 from evalgate.runner.case_policies import resolve_case_policies
-from evalgate.runner.reevaluation import (
-    GateRules,
+from evalgate.runner.reevaluation import GateRules, infer_runs_setting, reevaluate
+from evalgate.runner.stored_results import (
     find_baseline,
-    infer_runs_setting,
     load_checked_record,
     load_stored_baseline,
     load_thresholds_or_default,
     open_store,
-    reevaluate,
 )
 from evalgate.system.workspace import resolve_workspace
 

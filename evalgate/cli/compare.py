@@ -11,10 +11,8 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.types import CaseKey, Record, Reply
 from evalgate.reporting.findings import Finding
 from evalgate.reporting.html.reporter import HtmlReport
-from evalgate.runner.reevaluation import (
-    EMPTY_RECORD,
-    build_stored_record,
-    compare_with_baseline,
+from evalgate.runner.reevaluation import EMPTY_RECORD, build_stored_record, compare_with_baseline
+from evalgate.runner.stored_results import (
     load_stored_baseline,
     load_stored_result,
     load_thresholds_or_default,

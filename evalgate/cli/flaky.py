@@ -21,7 +21,7 @@ from evalgate.core.sanitize import to_log_json, to_log_line
 from evalgate.core.types import Baseline, BaselineCase, FailingSince
 from evalgate.reporting.history.series import build_series, list_change_sentences
 from evalgate.runner.current_thresholds import load_current_limits
-from evalgate.runner.reevaluation import resolve_target
+from evalgate.runner.stored_results import resolve_target
 from evalgate.statistics.threshold_test import Flakiness
 
 PROPOSED = 0.1

@@ -31,7 +31,7 @@ from evalgate.runner.judge_assessment import (
     describe_assessment,
     describe_people,
 )
-from evalgate.runner.reevaluation import load_thresholds_or_default
+from evalgate.runner.stored_results import load_thresholds_or_default
 from evalgate.system.files import lock_folder
 from evalgate.system.workspace import resolve_workspace
 

@@ -23,7 +23,7 @@ from evalgate.runner.cost_estimate import (
     format_tokens,
 )
 from evalgate.runner.plan import MEASURED_RUNS
-from evalgate.runner.reevaluation import BaselineTarget, resolve_target
+from evalgate.runner.stored_results import BaselineTarget, resolve_target
 from evalgate.statistics.run_planning import CaseNoise, DropModel, RunDesign, measure_case_noise
 
 _FIXED_RUNS = (1, 3, 5)

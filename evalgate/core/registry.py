@@ -366,10 +366,8 @@ def get_reporters(requested: Collection[str] = ()) -> tuple[AnyReporter, ...]:
     wanted = [name for name in REPORTERS if name in requested or name not in ON_REQUEST]
     own = tuple(map(get_reporter, wanted))
     taken = {*(each.file_name for each in own), *ON_REQUEST.values()}
-    others = [
-        _build_reporter(each, taken) for each in find_third_party_plugins("reporters", REPORTERS).values()
-    ]
-    return (*own, *others)
+    others = find_third_party_plugins("reporters", REPORTERS).values()
+    return (*own, *[_build_reporter(each, taken) for each in others])
 
 
 def _build_reporter(point: "EntryPoint", taken: set[str]) -> AnyReporter:
@@ -381,11 +379,7 @@ def _build_reporter(point: "EntryPoint", taken: set[str]) -> AnyReporter:
 
 
 def list_report_files() -> list[str]:
-    """Return the names of the files and folders that all reporters write, those on request included.
-
-    Raises:
-        InvalidInputError: as `get_reporters`.
-    """
+    """Return the names of the files and folders of all reporters; raise the errors of `get_reporters`."""
     return [*(each.file_name for each in get_reporters()), *ON_REQUEST.values()]
 
 

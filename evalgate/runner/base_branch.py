@@ -117,10 +117,7 @@ class BaseBranchPolicy:
         return find_base_commit(self.folder, self.environ)
 
     def find_target_commit(self) -> str:
-        """Return the commit of the change's target branch, under any policy.
-
-        Return "" if git does not know the commit, or no pull request is tested.
-        """
+        """Return the target branch's commit, under any policy; "" if unknown, or without a pull request."""
         return find_base_commit(self.folder, self.environ)
 
     def describe_fetch(self) -> str:
@@ -129,9 +126,7 @@ class BaseBranchPolicy:
 
     def has_file(self, path: Path) -> bool:
         """Return True if the file exists in the folder, or `has_base_file` finds it on the base branch."""
-        if is_readable_name(self.folder / path):
-            return True
-        return self.has_base_file(path)
+        return is_readable_name(self.folder / path) or self.has_base_file(path)
 
     def has_base_file(self, path: Path) -> bool:
         """Return True if the base branch's rules apply and the base branch has the file, not empty."""
@@ -399,9 +394,8 @@ def _diff_lines(then: str, now: str) -> Iterator[str]:
     import difflib
 
     found = difflib.unified_diff(then.splitlines(), now.splitlines(), n=0, lineterm="")
-    for line in islice(found, 2, None):
-        if not line.startswith("@@"):
-            yield f"[{line[0]} {line[1:].strip()}]"
+    lines = (line for line in islice(found, 2, None) if not line.startswith("@@"))
+    yield from (f"[{line[0]} {line[1:].strip()}]" for line in lines)
 
 
 def open_store(name: str | None, workspace: Workspace, base: BaseBranchPolicy) -> BaselineStore | None:

@@ -40,7 +40,7 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.documents.strict_json import read_json
-from evalgate.runner.reevaluation import load_thresholds_or_default
+from evalgate.runner.stored_results import load_thresholds_or_default
 from evalgate.system.workspace import Workspace, resolve_workspace
 
 if TYPE_CHECKING:
@@ -255,19 +255,19 @@ class Chat:
     async def repeat_turns(self) -> None:
         """Begin another conversation with the messages of this one.
 
-        If a message gets no reply, the turns stay as they were, and the conversation is cut off again.
+        If a message gets no reply, turns and state stay as they were, and the conversation is cut off again.
 
         Raises:
             ChatError: a message has no reply.
         """
-        before, number = list(self.turns), 0
+        before, last, number = list(self.turns), self._last, 0
         try:
             await self.begin_again()
             for number, turn in enumerate(before, start=1):  # noqa: B007  the number is for the message
                 await self.send_message(turn.message.text)
         except BaseException as error:
             await self._close_session(None)
-            self.turns[:] = before
+            self.turns[:], self._last = before, last
             if isinstance(error, ChatError):
                 why = f"your earlier message {number}, sent again, got none: {error.failure.message}"
                 raise ChatError(replace(error.failure, message=why)) from error

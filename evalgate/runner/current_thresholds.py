@@ -5,7 +5,7 @@ from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.runner.plan import load_suites
-from evalgate.runner.reevaluation import BaselineTarget
+from evalgate.runner.stored_results import BaselineTarget
 
 
 def load_current_limits(target: BaselineTarget, thresholds: str | None) -> BaselineLimits:

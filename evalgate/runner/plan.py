@@ -32,10 +32,10 @@ from evalgate.redaction.redactor import Redactor
 from evalgate.runner.base_branch import BaseBranchPolicy, open_anchor, open_store
 from evalgate.runner.plan_problems import (
     check_judges,
+    collect_problems,
     describe_default_criteria,
     iter_plan_notices,
     iter_warnings,
-    report_all_problems,
     resolve_control,
 )
 from evalgate.runner.suites import (
@@ -200,9 +200,7 @@ def build_plan(
     workspace = resolve_workspace(folder)
     with (
         BaseBranchPolicy(workspace.folder, environ, overrides.policy) as base,
-        report_all_problems(
-            lambda: given.rules or base.load_chosen_thresholds(thresholds), overrides
-        ) as rules,
+        collect_problems(lambda: given.rules or base.load_chosen_thresholds(thresholds), overrides) as rules,
     ):
         plan = _build_checked_plan(overrides, base, rules, workspace, environ, given)
     if not overrides.selection.words:
@@ -394,8 +392,7 @@ def load_suites(overrides: Overrides, *, thresholds: str | None, folder: Path) -
     rules = base.load_chosen_thresholds(thresholds)
     config = apply_overrides(rules.config, overrides)
     resolver = _build_judge_resolver(overrides, rules, config, {})
-    given = GivenObjects(scores=False)
-    return plan_suites(rules, config, workspace, {}, resolver, base=base, given=given)
+    return plan_suites(rules, config, workspace, {}, resolver, base=base, given=GivenObjects(scores=False))
 
 
 def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -> Iterator[str]:
@@ -406,7 +403,7 @@ def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -
     """
     workspace = resolve_workspace(folder)
     base = BaseBranchPolicy(workspace.folder, {})
-    with report_all_problems(lambda: base.load_chosen_thresholds(thresholds), overrides) as rules:
+    with collect_problems(lambda: base.load_chosen_thresholds(thresholds), overrides) as rules:
         yield from _check_files(overrides, rules, workspace, base)
 
 
@@ -422,8 +419,7 @@ def _check_files(
     _build_users(overrides, rules, config, suites, judge_resolver, base)
     _read_anchors(config, rules, base, suites)
     _check_labels(config, rules, base, suites)
-    empty = [suite.eval_set.path for suite in suites if not suite.eval_set.cases]
-    if empty:
+    if empty := [suite.eval_set.path for suite in suites if not suite.eval_set.cases]:
         raise InvalidInputError(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
     for suite in suites:
         named = (each.name + ("" if each.criterion.gates else f" ({REPORT_ONLY})") for each in suite.metrics)

@@ -36,7 +36,7 @@ LINTS: Mapping[str, str] = {
 
 
 @contextmanager
-def report_all_problems(load: Callable[[], Thresholds], overrides: Overrides) -> Iterator[Thresholds]:
+def collect_problems(load: Callable[[], Thresholds], overrides: Overrides) -> Iterator[Thresholds]:
     """Yield the thresholds file that `load` returns.
 
     If `load` or the block raises InvalidInputError, add the problems of the file's agent and criteria to the

@@ -214,10 +214,7 @@ class Publisher:
 
     @property
     def has_record(self) -> bool:
-        """Return True if the folder of the reports has a `results.json`.
-
-        Once a run has begun, it is of this run, because `clear_previous_reports` renames an earlier one.
-        """
+        """Return True if there is a `results.json`; once a run has begun, it can only be of this run."""
         return (self._folder / "results.json").is_file()
 
     @property
@@ -378,8 +375,7 @@ class Publisher:
 
 def _withdraw_verdict(record: Record, error: ReportWriteError) -> Record:
     why = f"{'Not every' if error.written else 'No'} report could be written, so the gate does not open."
-    verdict = Verdict("error", error.exit_code, (why, *record.verdict.reasons))
-    return replace(record, verdict=verdict)
+    return replace(record, verdict=Verdict("error", error.exit_code, (why, *record.verdict.reasons)))
 
 
 def _print_error(error: ReportWriteError, stream: TextIO) -> None:
@@ -443,10 +439,7 @@ def _render_terminal(
 
 
 def _find_path_from_root(folder: Path, environ: Mapping[str, str]) -> str:
-    """Return `folder` relative to the root of the repository; "" if it is outside.
-
-    The root is GITHUB_WORKSPACE or CI_PROJECT_DIR, else the current folder.
-    """
+    """Return `folder` relative to GITHUB_WORKSPACE, CI_PROJECT_DIR or the current folder; "" if outside."""
     folder = folder.resolve()
     root = Path(environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR") or ".").resolve()
     return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""

@@ -12,12 +12,8 @@ from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, CaseKey, CaseResult, Reply, RunResult
-from evalgate.runner.reevaluation import (
-    BaselineTarget,
-    compare_with_baseline,
-    load_thresholds_or_default,
-    resolve_target,
-)
+from evalgate.runner.reevaluation import compare_with_baseline
+from evalgate.runner.stored_results import BaselineTarget, load_thresholds_or_default, resolve_target
 from evalgate.viewer.opened_record import OpenedRecord
 from evalgate.viewer.state import Viewer
 

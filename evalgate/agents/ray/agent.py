@@ -272,10 +272,7 @@ class ClusterAgent:
         self._refuse_sessions(load_failure(failure).failure)
 
     def on_lost(self, number: int, why: str) -> None:
-        """Fail the requests to a lost actor, and replace the actor.
-
-        After three actors in a row were lost before they were ready, refuse all sessions instead.
-        """
+        """Fail the requests to a lost actor and replace it; after three such losses, refuse all sessions."""
         gone = self._slots.pop(number, None)
         if gone is None:
             return
@@ -433,8 +430,7 @@ def _select_agent_env(
 ) -> dict[str, str]:
     """Return the agent's variables for an actor, also variables that its options name as `${NAME}`.
 
-    Without `with_harmless`, leave out variables that describe this machine (PATH, …), unless `settings.env`
-    names them.
+    Without `with_harmless`, variables that describe this machine (PATH, …) must be named in `settings.env`.
     """
     env = build_agent_environment(environ, settings.env)
     if not with_harmless:

@@ -19,7 +19,7 @@ from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.loading import EvalFile, find_eval_files, load_eval_sets
 from evalgate.runner.case_policies import CasePolicies, resolve_case_policies
 from evalgate.runner.plan import Plan
-from evalgate.runner.reevaluation import load_thresholds_or_default
+from evalgate.runner.stored_results import load_thresholds_or_default
 
 if TYPE_CHECKING:
     import pytest

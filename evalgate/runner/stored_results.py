@@ -1,0 +1,155 @@
+"""Find, open and load stored results, baselines and thresholds files, for commands that run no agent."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from evalgate.baselines.stores.file import FileStore
+from evalgate.config.loader import find_thresholds_file, load_thresholds
+from evalgate.config.schema.gate import DEFAULT_BASELINE
+from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Config, Thresholds
+from evalgate.core import registry
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import BaselineStore, HasFollowUpStep, StoreContext, explain_missing_baseline
+from evalgate.core.types import (
+    Baseline,
+    Criterion,
+    Record,
+)
+from evalgate.datasets.results_io import read_record
+from evalgate.documents.strict_json import parse_json
+from evalgate.gating.verdict import find_inconsistencies
+from evalgate.system.files import is_readable_name, read_input_file
+from evalgate.system.workspace import Workspace, resolve_workspace
+
+
+@frozen
+class BaselineTarget:
+    """Location of a baseline, with the thresholds file that applies to it."""
+
+    workspace: Workspace
+    target: str
+    store: BaselineStore
+    config: Config
+    """Contents of the thresholds file; the defaults without a file."""
+    criteria: tuple[Criterion, ...] = ()
+    """Criteria of the thresholds file."""
+
+    @property
+    def keep(self) -> int:
+        """Return the number of gate runs to keep of each eval set."""
+        return self.config.gate.statistics.baseline_keep
+
+    @property
+    def next_step(self) -> str:
+        """Return a space and the step, as `Commit it.`, that makes a change visible to others; "" if none."""
+        return f" {self.store.next_step}" if isinstance(self.store, HasFollowUpStep) else ""
+
+    def read(self) -> Baseline:
+        """Read the baseline.
+
+        Raises:
+            InvalidInputError: there is none, or it cannot be read.
+        """
+        if (found := self.store.read()) is None:
+            raise InvalidInputError(
+                f"{self.target}: there is no baseline yet{explain_missing_baseline(self.store)}. "
+                f"`evalgate run`, then "
+                "`evalgate baseline save`."
+            )
+        return found
+
+
+def resolve_target(folder: Path, to: str | None, thresholds: str | None) -> BaselineTarget:
+    """Return the baseline `to`, else that of the thresholds file, else the default one.
+
+    `thresholds` is the path of the thresholds file; None: the file in the folder, if there is one.
+
+    Raises:
+        InvalidInputError: the folder or the thresholds file does not exist, or the file or the name of the
+            baseline is wrong.
+    """
+    workspace = resolve_workspace(folder)
+    path = workspace.folder / thresholds if thresholds else find_thresholds_file(workspace.folder)
+    rules = load_thresholds(path, thresholds or workspace.format_path(path)) if path else None
+    config = rules.config if rules else DEFAULT_CONFIG
+    target = to or config.gate.baseline or DEFAULT_BASELINE
+    return BaselineTarget(
+        workspace, target, open_store(workspace, target), config, rules.criteria if rules else ()
+    )
+
+
+def find_baseline(workspace: Workspace) -> str | None:
+    """Return the default path of a baseline; None if there is no file at this path."""
+    return DEFAULT_BASELINE if is_readable_name(workspace.folder / DEFAULT_BASELINE) else None
+
+
+def open_store(workspace: Workspace, what: str) -> BaselineStore:
+    """Return the baseline store that `what` names: a path, `branch:NAME`, a URL and so on.
+
+    Raises:
+        InvalidInputError: `what` names no baseline.
+    """
+    context = StoreContext(workspace.folder, os.environ, workspace.owner)
+    store = registry.resolve_baseline_store(what, context)
+    return store or FileStore(workspace.folder / what, what, workspace.owner)
+
+
+def load_thresholds_or_default(folder: Path, given: str | None) -> Thresholds:
+    """Return the thresholds file that is named or found in a folder, or the defaults.
+
+    Raises:
+        InvalidInputError: with every problem of the file.
+    """
+    path = folder / given if given else find_thresholds_file(folder)
+    return load_thresholds(path, given or path.name) if path else Thresholds(DEFAULT_CONFIG, folder)
+
+
+def load_checked_record(folder: Path, path: str) -> Record:
+    """Load a stored result and check that it is consistent.
+
+    Raises:
+        InvalidInputError: the result does not exist, cannot be read, or contradicts itself.
+    """
+    record = read_record(folder / path, path)
+    if wrong := list(find_inconsistencies(record)):
+        raise InvalidInputError(f"{path}: {'; '.join(wrong)}. The file was edited: run `evalgate run` again.")
+    return record
+
+
+def load_stored_result(workspace: Workspace, what: str) -> Record | None:
+    """Return the result in a file; None for a baseline or the name of a baseline store.
+
+    Raises:
+        InvalidInputError: the file does not exist, cannot be read, or contradicts itself after an edit.
+    """
+    # Only a file can hold either: what is stored elsewhere, as `branch:NAME`, is always a baseline.
+    if not isinstance(open_store(workspace, what), FileStore):
+        return None
+    try:
+        value = parse_json(read_input_file(workspace.folder / what, what), what).value
+    except FileNotFoundError:
+        raise _build_missing_error(what) from None
+    except OSError as error:
+        raise InvalidInputError(f"{what}: cannot be read: {error.strerror}") from None
+    is_baseline = isinstance(value, Mapping) and "kind" in value
+    return None if is_baseline else load_checked_record(workspace.folder, what)
+
+
+def load_stored_baseline(workspace: Workspace, what: str) -> Baseline:
+    """Return the baseline in a file or a store, or one made of the result in a file.
+
+    Raises:
+        InvalidInputError: there is none, or it cannot be read.
+    """
+    found = open_store(workspace, what).read()
+    if found is None:
+        raise _build_missing_error(what)
+    return found
+
+
+def _build_missing_error(what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{what}: does not exist. `evalgate run` writes a result, `evalgate baseline save` stores it."
+    )
