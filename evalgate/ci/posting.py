@@ -219,7 +219,7 @@ _MOST_GRACE_S = 5.0  # so that a post which notices its own timeout can still sa
 
 
 def run_within_limit(timeouts: PostTimeouts, host: str, post: Callable[[], PostResult]) -> PostResult:
-    """Call `post` in a thread and return its result; a `PostError` of `post` becomes a result, too.
+    """Call `post` in a thread and return its result; an error of `post` becomes a result, too.
 
     The result is `failed` if `post` takes longer than `total_s` and a grace period of at most five seconds.
     `post` is not stopped then: its daemon thread goes on until the process ends. `host` names the service
@@ -234,6 +234,9 @@ def run_within_limit(timeouts: PostTimeouts, host: str, post: Callable[[], PostR
             result = post()
         except PostError as error:
             result = PostResult(error.kind, str(error))
+        except Exception as error:  # noqa: BLE001  no failure of a post may end in anything but a notice
+            # Its message may hold a secret.
+            result = PostResult("failed", f"an unexpected {type(error).__name__} ended the post")
 
     # The timeout of a request does not bound an answer that arrives byte by byte. A daemon thread does.
     thread = threading.Thread(target=run_post, daemon=True, name="evalgate-posting")
@@ -256,13 +259,15 @@ def build_section(
 def _hash_job_name(environ: Mapping[str, str]) -> str:
     """Return 12 hexadecimal digits that tell the jobs of a run apart; "" if the runner names no job.
 
-    GitHub uses one GITHUB_JOB for all legs of a matrix, so the name of the runner is hashed, too. Legs that
-    run one after the other on the same self-hosted runner have the same digits.
+    GitHub uses one GITHUB_JOB for all legs of a matrix, so the name of the runner is hashed, too, and
+    ACTIONS_ORCHESTRATION_ID, which ends with the values of the leg. Runners before 2.331 do not set it: there
+    legs that run one after the other on the same self-hosted runner have the same digits.
     """
     if name := environ.get("CI_JOB_NAME", ""):
         return sha256(name.encode()).hexdigest()[:12]
     job, runner = environ.get("GITHUB_JOB", ""), environ.get("RUNNER_NAME", "")
-    return sha256(f"{job} {runner}".encode()).hexdigest()[:12] if job and runner else ""
+    leg = environ.get("ACTIONS_ORCHESTRATION_ID", "")
+    return sha256(f"{job} {runner} {leg}".encode()).hexdigest()[:12] if job and runner else ""
 
 
 def read_number(environ: Mapping[str, str], name: str) -> int:

@@ -122,8 +122,10 @@ def _build_otlp_target(otlp: str, environ: Mapping[str, str]) -> HttpTarget:
     _check_url("--otlp", url)
     # The variable of one signal holds its whole address, that of all signals their common beginning.
     is_whole = otlp == FROM_ENVIRONMENT and bool(environ.get(_LOGS_VARIABLE, "").strip())
-    if not is_whole and not urlsplit(url).path.endswith(_LOGS_PATH):
-        url = f"{url.rstrip('/')}{_LOGS_PATH}"
+    if not is_whole:
+        parts = urlsplit(url)
+        base = parts.path.rstrip("/").removesuffix(_LOGS_PATH)
+        url = parts._replace(path=f"{base}{_LOGS_PATH}").geturl()
     return HttpTarget(
         url,
         dict(_parse_pairs(_HEADERS_VARIABLE, _read_setting(_HEADERS_VARIABLE, environ))),

@@ -86,15 +86,17 @@ def test_ten_jobs_end_quickly_with_one_report(github: FakeGitHub) -> None:
     ("other", "level"),
     [
         ({"RUNNER_NAME": "GitHub Actions 2"}, "warning"),
+        ({"ACTIONS_ORCHESTRATION_ID": "1f0e.gate.b"}, "warning"),
         ({"GITHUB_JOB": "other"}, "warning"),
         ({}, "info"),
     ],
-    ids=["another leg", "another job", "the same job"],
+    ids=["another leg", "another leg on the same runner", "another job", "the same job"],
 )
-def test_legs_of_a_matrix_are_identified_by_their_runner(
+def test_legs_of_a_matrix_are_told_apart(
     github: FakeGitHub, tmp_path: Path, other: dict[str, str], level: str
 ) -> None:
-    environ = environ_of(github, tmp_path, GITHUB_JOB="gate", RUNNER_NAME="GitHub Actions 1")
+    leg = {"RUNNER_NAME": "GitHub Actions 1", "ACTIONS_ORCHESTRATION_ID": "1f0e.gate.a"}
+    environ = environ_of(github, tmp_path, GITHUB_JOB="gate", **leg)
     post_report(green(), PostOptions(comment=True), environ)
     (notice,) = post_report(regression(), PostOptions(comment=True), {**environ, **other})
     assert notice.level == level

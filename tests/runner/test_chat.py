@@ -28,6 +28,9 @@ class FakeAgent:
         finally:
             self.open -= 1
 
+    def forget_last_reply(self) -> None:
+        self._replies = self._replies[:-1]
+
     def open_session(self, *_: object, alone: bool) -> AbstractAsyncContextManager[Any]:
         del alone
         return self._open()
@@ -60,3 +63,14 @@ async def test_another_conversation_begins_without_the_state_of_the_last() -> No
     await chat.begin_again()
     assert not chat.state
     assert not chat.turns
+
+
+async def test_a_repeat_that_fails_keeps_the_state_of_the_turns_that_stay() -> None:
+    agent = FakeAgent("Hello", "Yes")
+    chat = Chat(cast("Agent", agent), SessionInput())
+    for text in ("Hi", "And?"):
+        await chat.send_message(text)
+    agent.forget_last_reply()
+    with pytest.raises(ChatError, match="your earlier message 2, sent again, got none"):
+        await chat.repeat_turns()
+    assert (chat.is_cut_off, len(chat.turns), chat.state) == (True, 2, {"turns": 2})

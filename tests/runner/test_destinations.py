@@ -176,6 +176,9 @@ def test_many_scores_are_several_requests() -> None:
     [
         ("http://a:1/", {}, "http://a:1/v1/logs"),
         ("http://a:1/otlp/v1/logs", {}, "http://a:1/otlp/v1/logs"),
+        ("http://a:1/otlp/v1/logs/", {}, "http://a:1/otlp/v1/logs"),
+        ("http://a:1?k=v", {}, "http://a:1/v1/logs?k=v"),
+        ("http://u:p@a:1/otlp/?k=v/w", {}, "http://u:p@a:1/otlp/v1/logs?k=v/w"),
         ("env", {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://a/otlp"}, "https://a/otlp/v1/logs"),
         ("env", {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "https://a/in"}, "https://a/in"),
     ],

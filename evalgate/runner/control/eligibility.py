@@ -7,6 +7,7 @@ that decide about the shared environment must be the same.
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -95,20 +96,17 @@ def check_code_origin(
             "`agent.python`"
         )
     env, command = build_agent_environment(environ, settings.env), getattr(spec.options, "command", None)
-    words = shlex.split(command) if isinstance(command, str) else tuple(command or ())
+    words: Sequence[str] = shlex.split(command) if isinstance(command, str) else tuple(command or ())
     _check_names(env, words, top)
     if settings.setup is not None:
         return  # it has an environment of its own
+    words = _add_interpreter(words, control.folder)
     python = _find_program_python(words, env, top) if words else settings.python or sys.executable
     if not python:
         return
     # A console script does not look into the working folder, as `python -c` does.
     is_script = bool(words) and not Path(words[0]).name.startswith("python") and not _is_shell(words[0])
-    given = {
-        "root": str(checkout.root),
-        "modules": _list_modules(checkout),
-        "from_folder": not is_script,
-    }
+    given = {"root": str(checkout.root), "modules": _list_modules(checkout), "from_folder": not is_script}
     if found := _find_code(python, top, control, env, given):
         raise ControlUnavailableError(
             f"{python} imports {found[0]}. Give `agent.setup`, which installs the agent for the control"
@@ -158,8 +156,9 @@ def _check_names(env: Mapping[str, str], words: Sequence[str], top: Path) -> Non
     for name, value in env.items():
         if name not in _SHARED and any(_is_inside(part, top) for part in value.split(os.pathsep)):
             raise ControlUnavailableError(f"the variable {name} leads to the folder of the change")
+    own_path = re.compile(re.escape(str(top)) + r"(?![\w.-])")
     for word in words:
-        if str(top) in word:
+        if own_path.search(word):
             raise ControlUnavailableError(f"`agent.command` names {word}, a file of the change")
 
 
@@ -179,6 +178,12 @@ def _list_modules(checkout: CommitCheckout) -> Sequence[str]:
     return sorted(name for name in found - _NOT_THE_AGENT if name.isidentifier() and name[:2] != "__")
 
 
+def _add_interpreter(words: Sequence[str], folder: Path) -> Sequence[str]:
+    """Return a command with the interpreter of its script in front, if a relative path names the script."""
+    interpreter = _read_interpreter(folder / words[0]) if words and _is_relative(words[0]) else None
+    return (interpreter, *words) if interpreter else words
+
+
 def _find_program_python(words: Sequence[str], env: Mapping[str, str], top: Path) -> str | None:
     """Return the Python of a command; None if the command is a relative path or no Python script.
 
@@ -187,7 +192,7 @@ def _find_program_python(words: Sequence[str], env: Mapping[str, str], top: Path
     Raises:
         ControlUnavailableError: the command is another program in the folder of the change.
     """
-    if "/" in words[0] and not words[0].startswith("/"):
+    if _is_relative(words[0]):
         return None  # it lies in the control's folder
     path = env.get("PATH")
     if _is_shell(words[0]):  # it may start any interpreter: most likely this one
@@ -197,6 +202,11 @@ def _find_program_python(words: Sequence[str], env: Mapping[str, str], top: Path
     if program and python is None and _is_inside(program, top):
         raise ControlUnavailableError(f"`{words[0]}` is {program}, a file of the change")
     return python
+
+
+def _is_relative(program: str) -> bool:
+    """Return True for a relative path; a name without a slash is looked for in PATH."""
+    return "/" in program and not program.startswith("/")
 
 
 def _is_shell(program: str) -> bool:
@@ -211,13 +221,20 @@ def _find_interpreter(program: str) -> str | None:
     """Return the program if it is a Python, else the Python in its line `#!`; None if there is none."""
     if Path(program).name.startswith("python"):
         return program
+    interpreter = _read_interpreter(Path(program))
+    return interpreter if interpreter and Path(interpreter).name.startswith("python") else None
+
+
+def _read_interpreter(script: Path) -> str | None:
+    """Return the program in the line `#!` of a file, behind `env` if that starts it; None without one."""
     try:
-        with Path(program).open("rb") as file:
+        with script.open("rb") as file:
             first = file.readline(4096).decode("utf-8", "replace")
     except OSError:
         return None
     words = first.removeprefix("#!").split() if first.startswith("#!") else []
-    return next((word for word in words if Path(word).name.startswith("python")), None)
+    programs = (word for word in words if Path(word).name != "env" and word[:1] != "-" and "=" not in word)
+    return next(programs, None)
 
 
 def _find_code(

@@ -135,24 +135,59 @@ def test_the_address_of_the_tested_agent_is_no_control(folder: Path) -> None:
     assert "is the address of the agent that is tested" in explain(folder, {**PULL_REQUEST, "PORT": "1"})
 
 
-def test_a_control_never_runs_code_of_the_change(folder: Path, tmp_path: Path) -> None:
-    variables = {**PULL_REQUEST, "PYTHONPATH": str(folder / "src")}
-    assert explain(folder, variables) == "the variable PYTHONPATH leads to the folder of the change"
-    set_agent(folder, {"kind": "command", "command": ["sh", "-c", f"exec {folder}/agent.sh"]})
-    assert "a file of the change" in explain(folder)
-    # As `pip install -e .` leaves it, in an environment outside of the repository.
-    site = tmp_path / "installed"
+def install_editable(folder: Path, site: Path) -> Path:
+    """Fill `site` as `pip install -e .` leaves it, in an environment outside of the repository."""
     (site / "desk-1.dist-info").mkdir(parents=True)
     (site / "desk-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: desk\nVersion: 1\n")
     (site / "desk-1.dist-info" / "direct_url.json").write_text(
         f'{{"url": "file://{folder}", "dir_info": {{}}}}'
     )
+    return site
+
+
+def test_a_control_never_runs_code_of_the_change(folder: Path, tmp_path: Path) -> None:
+    variables = {**PULL_REQUEST, "PYTHONPATH": str(folder / "src")}
+    assert explain(folder, variables) == "the variable PYTHONPATH leads to the folder of the change"
+    set_agent(folder, {"kind": "command", "command": ["sh", "-c", f"exec {folder}/agent.sh"]})
+    assert "a file of the change" in explain(folder)
+    site = install_editable(folder, tmp_path / "installed")
     set_agent(folder, {"kind": "command", "command": ["python3", "agent.py"]})
     assert "imports the package desk from the folder" in explain(
         folder, {**PULL_REQUEST, "PYTHONPATH": str(site)}
     )
     (site / "desk-1.dist-info" / "direct_url.json").unlink()
     assert explain(folder, {**PULL_REQUEST, "PYTHONPATH": str(site)}) == ""
+
+
+@pytest.mark.parametrize(
+    ("first_line", "is_refused"),
+    [
+        ("#!/bin/sh", True),
+        ("#! /usr/bin/env bash", True),
+        ("#!/usr/bin/env python3", True),
+        ("#!/usr/bin/env -S MODE=fast python3 -u", True),
+        (f"#!{sys.executable}", True),
+        ("#!/usr/bin/env node", False),
+        ("no script", False),
+    ],
+)
+def test_a_script_of_the_base_commit_is_checked_like_its_interpreter(
+    folder: Path, tmp_path: Path, first_line: str, is_refused: bool
+) -> None:
+    variables = {**PULL_REQUEST, "PYTHONPATH": str(install_editable(folder, tmp_path / "installed"))}
+    (folder / "serve").write_text(f"{first_line}\n")
+    set_agent(folder, {"kind": "command", "command": ["./serve", "--fast"]})
+    assert ("imports the package desk from the folder" in explain(folder, variables)) == is_refused
+    assert explain(folder) == ""
+
+
+def test_a_command_in_a_folder_with_a_longer_name_is_not_of_the_change(folder: Path) -> None:
+    for name in ("2", "-old", ".bak"):
+        set_agent(folder, {"kind": "command", "command": ["sh", "-c", f"exec {folder}{name}/agent.sh"]})
+        assert explain(folder) == ""
+    for end in ("", "/", "; ./agent.sh", "'"):
+        set_agent(folder, {"kind": "command", "command": ["sh", "-c", f"cd {folder}{end}"]})
+        assert "a file of the change" in explain(folder)
 
 
 def test_a_package_that_may_hold_the_change_is_no_control(folder: Path, tmp_path: Path) -> None:
