@@ -63,10 +63,11 @@ def measure_baseline_flakiness(
     return {key: by_name["\0".join(key)] for key in history if by_name["\0".join(key)].runs > 1}
 
 
-def score_run_pass(run: BaselineRun, thresholds: Limits, pass_score: float) -> float | None:
+def score_run_pass(run: BaselineRun, thresholds: Limits, pass_score: float | None) -> float | None:
     """Return 1.0 for a run that passed, 0.0 for a failed run, None for an answered run that does not count.
 
-    `measure_baseline_flakiness` describes the rule.
+    `measure_baseline_flakiness` describes the rule. If `pass_score` is None, a metric that is not in
+    `thresholds` does not count: the case has it no longer.
     """
     if run.outcome != "answered":
         return 0.0
@@ -76,7 +77,8 @@ def score_run_pass(run: BaselineRun, thresholds: Limits, pass_score: float) -> f
         if score is not None
         for known in [get_score_range(name)]
         # A budget that has no limit any more cannot fail: its best figure, 0, is no threshold.
-        for limit in [thresholds.get(name, None if known.lower_is_better else known.to_score(pass_score))]
+        for assumed in [None if pass_score is None or known.lower_is_better else known.to_score(pass_score)]
+        for limit in [thresholds.get(name, assumed)]
         if limit is not None
     ]
     return float(all(met)) if met else None
@@ -131,14 +133,14 @@ def find_break(
     case: BaselineCase,
     sources: Sequence[BaselineSource],
     thresholds: Limits,
-    pass_score: float = 1.0,
+    pass_score: float | None = None,
 ) -> FailingSince | None:
     """Return the gate run since which a case fails on the default branch; None if the case did not break.
 
     A case broke if an older run passed, and every run of its newest gate runs failed: at least two runs, and
     so many that luck alone would put only failures at the end with a probability of at most 5 %. A break
     that the case already stores stays as long as every run since the break has failed. Answered runs without
-    a score that counts are left out.
+    a score that counts are left out. `score_run_pass` describes `thresholds` and `pass_score`.
     """
     by_source = _group_outcomes(case.runs, thresholds, pass_score)
     streak = _find_failing_sources(by_source)
@@ -181,15 +183,16 @@ def mark_breaks(after: Baseline, before: Baseline, thresholds: Thresholds) -> Ba
     return replace(after, cases=tuple(map(mark_case, after.cases)))
 
 
-def drop_runs_before_breaks(baseline: Baseline, thresholds: Thresholds, pass_score: float = 1.0) -> Baseline:
+def drop_runs_before_breaks(baseline: Baseline, thresholds: Thresholds) -> Baseline:
     """Return the baseline with `failing_since` set for each case that broke, without runs before the break.
 
     All other cases, and cases that are not in `thresholds`, keep their runs and get `failing_since` None.
+    `thresholds` hold all metrics of a case: others that it had once do not count.
     """
 
     def drop_case_runs(case: BaselineCase) -> BaselineCase:
         own = thresholds.get(case.key)
-        found = find_break(case, baseline.sources, own, pass_score) if own is not None else None
+        found = find_break(case, baseline.sources, own) if own is not None else None
         if found is None:
             return replace(case, failing_since=None) if case.failing_since else case
         since = frozenset(_find_sources_since(found, {run.source: () for run in case.runs}, baseline.sources))
@@ -202,19 +205,29 @@ def drop_runs_before_breaks(baseline: Baseline, thresholds: Thresholds, pass_sco
 def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
     """Yield a sentence for each break on the default branch, with at most five ids of the broken cases.
 
-    Only the `cases` of this run that failed or errored count.
+    Only the `cases` of this run that failed or errored count, and not those that this change altered: the
+    case itself, or a metric that it missed.
     """
-    known = {case.key: case.failing_since for case in baseline.cases}
+    before = baseline.index_cases()
     found: dict[FailingSince, list[str]] = {}
     quote = build_case_quote(case.key for case in cases)
     for case in cases:
-        since = known.get(case.key)
-        if since is not None and case.status in {"failed", "errored"}:
+        old = before.get(case.key)
+        since = old.failing_since if old is not None and _fails_as_before(case, old) else None
+        if since is not None:
             found.setdefault(since, []).append(quote(case.key))
     for since, names in found.items():
         them = "it" if len(names) == 1 else "them"
         what = f"{pluralize(len(names), 'case')} already failing on {format_failing_since(since)}"
         yield f"{what}: {join_first(names, _NAMED)}. This change did not break {them}."
+
+
+def _fails_as_before(case: CaseResult, old: BaselineCase) -> bool:
+    """Return True if the case failed or errored, and is what it was, as are the metrics that it missed."""
+    if case.status not in {"failed", "errored"} or case.fingerprint != old.fingerprint:
+        return False
+    missed = (metric for metric in case.metrics if metric.gating_status == "failed")
+    return all(old.metric_fingerprints.get(metric.name) == metric.fingerprint for metric in missed)
 
 
 def format_failing_since(since: FailingSince) -> str:
@@ -228,7 +241,7 @@ def format_failing_since(since: FailingSince) -> str:
 
 
 def _group_outcomes(
-    runs: Sequence[BaselineRun], thresholds: Limits, pass_score: float
+    runs: Sequence[BaselineRun], thresholds: Limits, pass_score: float | None
 ) -> dict[int, list[bool]]:
     """Return, by index of the source, whether each run passed; the oldest source is first.
 

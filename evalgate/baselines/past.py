@@ -7,7 +7,7 @@ without a time means the end of the day in UTC. WHEN cannot be a branch, because
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, time
 from pathlib import Path
 from typing import NoReturn
@@ -118,23 +118,30 @@ class PastBaseline:
                 return b""
             return repository.run_git("cat-file", "blob", f"{commit}:{path}").encode()
 
-    def _find_commit(self, repository: PrivateRepository) -> tuple[str, int]:
+    def _find_commit(self, repository: PrivateRepository, saves: Collection[str] = ()) -> tuple[str, int]:
         """Return hash and time (Unix seconds) of the commit that `when` names.
 
-        The checkout is searched first. If only the remote has the commit, it is fetched into `repository`.
+        A tag of this name comes first, in the checkout or at the host. Else `when` is a hash or its
+        beginning: of one of `saves`, of a commit in the checkout, or of one at the host. What only the host
+        has is fetched into `repository`.
 
         Raises:
             InvalidInputError: there is no such tag.
             GitError: git cannot fetch the commit.
         """
-        folder, commit = self.context.folder, _find_local_commit(self.context.folder, self.when)
+        folder, name = self.context.folder, f"refs/tags/{self.when}"
+        commit, fetched = find_commit(folder, name), ""
+        if not commit:
+            listed = repository.run_git("ls-remote", repository.fetch_url, name, f"{name}^{{}}").split()
+            fetched = listed[-2] if listed else ""  # an annotated tag is listed before its commit
+        if not commit and not fetched:
+            if not _COMMIT.fullmatch(self.when):
+                self._fail(f"there is no tag {self.when}")
+            if save := next((each for each in saves if each.startswith(self.when)), ""):
+                return save, int(repository.run_git("show", "-s", "--format=%ct", save))
+            commit, fetched = _find_local_commit(folder, self.when), self.when
         if commit:
             return commit, int(run_git(folder, "show", "-s", "--format=%ct", commit))
-        name = f"refs/tags/{self.when}"
-        listed = repository.run_git("ls-remote", repository.fetch_url, name, f"{name}^{{}}").split()
-        commit = listed[-2] if listed else self.when  # an annotated tag is listed before its commit
-        if not listed and not _COMMIT.fullmatch(self.when):
-            self._fail(f"there is no tag {self.when}")
         repository.run_git(
             "fetch",
             "--quiet",
@@ -142,9 +149,9 @@ class PastBaseline:
             "--no-write-fetch-head",
             "--depth=1",
             repository.fetch_url,
-            commit,
+            fetched,
         )
-        return commit, int(repository.run_git("show", "-s", "--format=%ct", commit))
+        return fetched, int(repository.run_git("show", "-s", "--format=%ct", fetched))
 
     def _fail(self, why: str) -> NoReturn:
         raise InvalidInputError(f"gate.anchor: {self.source}@{self.when}: {why}.") from None

@@ -1,12 +1,12 @@
 """Compare scored runs with their baseline: summaries with deltas, significance tests and changed cases."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.frozen import frozen
-from evalgate.core.types import Baseline, CaseResult, Comparison, MetricSummary, SamplingCost
+from evalgate.core.types import Baseline, CaseResult, Comparison, Criterion, MetricSummary, SamplingCost
 from evalgate.metrics.aggregation import summarize_metrics
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def compare_runs(
     cases = classify_failures(scored.cases, baseline, scored.statistics)
     metrics = summarize_metrics(cases, with_margins=True)
     if baseline is not None:
-        metrics = flag_regressions(add_deltas(metrics, cases, baseline), policy)
+        metrics = flag_regressions(add_deltas(metrics, cases, baseline), policy, scored.statistics.criteria)
     found = apply_decision(replace(scored, cases=cases), metrics, baseline, policy)
     return replace(
         found,
@@ -74,22 +74,26 @@ def compare_runs(
     )
 
 
-def flag_regressions(metrics: Sequence[MetricSummary], policy: GateConfig) -> tuple[MetricSummary, ...]:
+def flag_regressions(
+    metrics: Sequence[MetricSummary], policy: GateConfig, criteria: Mapping[str, Criterion]
+) -> tuple[MetricSummary, ...]:
     """Return the summaries with `regressed` set from the plain means, so that reports need no policy."""
     return tuple(
-        replace(metric, regressed=metric.gates and find_drop(metric, policy) is not None)
+        replace(metric, regressed=metric.gates and _has_dropped(metric, policy, criteria))
         for metric in metrics
     )
 
 
-def find_drop(metric: MetricSummary, policy: GateConfig) -> float | None:
-    """Return the drop of the mean in the metric's own range, or None if the drop is no regression."""
-    limit = compute_drop_limit(metric, policy)
-    if metric.delta is None or -metric.delta < max(limit - _EPSILON, _EPSILON):
-        return None
-    return -metric.delta
+def _has_dropped(metric: MetricSummary, policy: GateConfig, criteria: Mapping[str, Criterion]) -> bool:
+    limit = compute_drop_limit(metric, policy, criteria)
+    return metric.delta is not None and -metric.delta >= max(limit - _EPSILON, _EPSILON)
 
 
-def compute_drop_limit(metric: MetricSummary, policy: GateConfig) -> float:
-    """Return the smallest drop of the mean that is a regression, in the metric's own range."""
-    return policy.max_regression * metric.range.width
+def compute_drop_limit(metric: MetricSummary, policy: GateConfig, criteria: Mapping[str, Criterion]) -> float:
+    """Return the smallest drop of the mean that is a regression, in the metric's own range.
+
+    A criterion of the metric may have its own, unless `gate.max_regression` is 1 and allows every drop.
+    """
+    criterion = criteria.get(metric.name)
+    own = None if criterion is None or policy.max_regression >= 1 else criterion.max_regression
+    return policy.max_regression * metric.range.width if own is None else own

@@ -198,13 +198,14 @@ def _describe_average(name: str, found: AverageControl, shown: list[str], base: 
 def apply_control(comparison: RunComparison, scored: ScoredRuns, control: ControlComparison) -> RunComparison:
     """Return the comparison with new verdicts for the metrics that the control clears or leaves open.
 
-    All other metrics keep their verdicts. The control answers for drops and broken cases only: a missed
-    minimum of a mean or of pass^k and missing runs count as before. Sentences about cases that the control
-    clears are left out.
+    All other metrics keep their verdicts. The control answers for drops and broken cases only: budgets, a
+    missed minimum of a mean or of pass^k and missing runs count as before. Sentences about cases that the
+    control clears are left out.
     """
     decision = scored.decision
     if decision is None:
         return comparison
+    compared = {name: found for name, found in decision.metrics.items() if not found.rule.is_figure}
     answers = {case.key: case.answer for case in control.cases}
     quote = build_case_quote(case.key for case in comparison.cases)
     cleared = tuple(
@@ -216,7 +217,7 @@ def apply_control(comparison: RunComparison, scored: ScoredRuns, control: Contro
     metrics = []
     for key, summary in zip(group_by_metric(comparison.cases), comparison.metrics, strict=True):
         table = build_pool_name(key.name, key.fingerprint)
-        found = decision.metrics.get(table)
+        found = compared.get(table)
         judged = summary.judgement
         if found is None or judged is None or (table not in averages and judged.verdict != "fail"):
             metrics.append(summary)

@@ -93,7 +93,7 @@ def _list_stored_divergences(
         for run in old.runs:
             if run.divergence:
                 found.add(run.divergence)
-            elif score_run_pass(run, thresholds, 1.0) == 0.0:
+            elif score_run_pass(run, thresholds, None) == 0.0:
                 return None  # an older version stored it
     # A hidden part would differ from the same name as it is now.
     return None if any(REPLACEMENT in each for each in found) else frozenset(found)

@@ -6,9 +6,8 @@ did? Such a case is run again, one run at a time. After one or two runs without 
 after so many runs with the failure that luck does not explain them, it is broken.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types import (
@@ -80,7 +79,8 @@ class FailureClassifier:
             # Computed at the first open case: most runs have none, and the estimate reads every stored run.
             flaky = self._estimate_flaky(cases) if flaky is None else flaky
             # One run at a time: the next pass may settle it.
-            if self._decide_outcome(stored, case, flaky) == "open":
+            criteria = self._find_criteria(stored, case, flaky)
+            if criteria.classify_runs(stored.find_misses(case)) == "open":
                 found[at] = (max(run.run for run in case.runs) + 1,)
         return found
 
@@ -101,7 +101,7 @@ class FailureClassifier:
     def count_stored_runs(self, case: CaseResult) -> int:
         """Count the stored runs that the case can be compared with."""
         stored = self._find_stored_runs(case)
-        return stored.count if stored else 0
+        return len(stored.list_comparable(_find_missed_metrics(case))) if stored else 0
 
     def has_new_failure(self, case: CaseResult, run: RunResult) -> bool | None:
         """Return True if a run of the case failed as no stored run did, else False.
@@ -113,28 +113,29 @@ class FailureClassifier:
 
     def _build_follow_up(self, case: CaseResult, flaky: "_FlakyEstimate") -> FollowUp | None:
         stored = self._find_stored_runs(case)
-        missed = frozenset(metric.name for metric in case.metrics if metric.gating_status == "failed")
-        # A metric that is new or changed has no history: no stored run could have excused the failure.
+        missed = _find_missed_metrics(case)
+        # A metric that is new or changed, or was never scored, has no history: no stored run could have
+        # excused the failure.
         if stored is None or not missed <= stored.known:
             return None
         crashed = case.agent_failed
         misses = stored.find_misses(case)
-        failed = stored.count_failed(missed, with_crashes=crashed)
+        runs = stored.list_comparable(missed)
+        failed = _count_failed(runs, missed, with_crashes=crashed)
         if not (missed & stored.never_missed or (crashed and not stored.crashes)):
-            return FollowUp("excused", len(misses), sum(misses), 0, stored.count, failed, crashed)
-        outcome, need = self._decide_outcome(stored, case, flaky), self._find_criteria(stored, flaky).in_a_row
-        return FollowUp(outcome, len(misses), sum(misses), need, stored.count, failed, crashed)
+            return FollowUp("excused", len(misses), sum(misses), 0, len(runs), failed, crashed)
+        criteria = self._find_criteria(stored, case, flaky)
+        outcome = criteria.classify_runs(misses)
+        return FollowUp(outcome, len(misses), sum(misses), criteria.in_a_row, len(runs), failed, crashed)
 
-    def _decide_outcome(
+    def _find_criteria(
         self, stored: "_StoredRuns", case: CaseResult, flaky: "_FlakyEstimate"
-    ) -> Literal["broke", "flake", "open"]:
-        return self._find_criteria(stored, flaky).classify_runs(stored.find_misses(case))
-
-    def _find_criteria(self, stored: "_StoredRuns", flaky: "_FlakyEstimate") -> BreakageCriteria:
+    ) -> BreakageCriteria:
         # A case that failed before in another way is known to be flaky, so more is needed before a new way
         # counts as a break: it is compared with how many such ways the suite has.
         alike = flaky.ways if stored.history.failed else flaky.cases
-        return find_breakage_criteria(stored.count, alike, most=self._most)
+        runs = len(stored.list_comparable(_find_missed_metrics(case)))
+        return find_breakage_criteria(runs, alike, most=self._most)
 
     def _estimate_flaky(self, cases: Sequence[CaseResult]) -> "_FlakyEstimate":
         # Quarantined cases are known to be flaky: they would raise the bar for all others.
@@ -168,39 +169,58 @@ class _FlakyEstimate:
 
 
 @frozen
+class _StoredRun:
+    """One stored run of a case, judged by today's thresholds."""
+
+    crashed: bool
+    """True if it crashed or timed out."""
+    scored: frozenset[str]
+    """Metrics with a score."""
+    missed: frozenset[str]
+    """Metrics with a missed threshold."""
+
+
+@frozen
 class _StoredRuns:
-    """Stored runs of one case, judged by today's thresholds."""
+    """Stored runs of one case."""
 
-    runs: tuple[tuple[bool, frozenset[str]], ...]
-    """For each run: (True if it crashed or timed out, metrics with a missed threshold)."""
+    runs: tuple[_StoredRun, ...]
     known: frozenset[str]
-    """Metrics that have not changed since the baseline."""
-
-    @property
-    def count(self) -> int:
-        return len(self.runs)
+    """Metrics that have not changed since the baseline and have a score in one of the runs."""
 
     @property
     def crashes(self) -> int:
-        return sum(crashed for crashed, _ in self.runs)
+        return sum(run.crashed for run in self.runs)
 
     @property
     def never_missed(self) -> frozenset[str]:
-        """Return the known metrics with a threshold that no stored run missed, also by lack of a score."""
-        return self.known.difference(*(missed for _, missed in self.runs))
+        """Return the known metrics with a threshold that no stored run missed."""
+        return self.known.difference(*(run.missed for run in self.runs))
 
     @property
     def history(self) -> StoredOutcomes:
-        return StoredOutcomes(self.count, self.count_failed(self.known, with_crashes=True))
+        failed = _count_failed(self.runs, self.known, with_crashes=True)
+        return StoredOutcomes(len(self.runs), failed)
 
     def list_ways(self) -> list[StoredOutcomes]:
         """Return the counts of crashed stored runs, and of stored runs that missed each metric."""
-        missed = [self.count_failed(frozenset({name}), with_crashes=False) for name in sorted(self.known)]
-        return [StoredOutcomes(self.count, failed) for failed in (self.crashes, *missed)]
+        ways = [StoredOutcomes(len(self.runs), self.crashes)]
+        for name in sorted(self.known):
+            runs = self._list_runs_of(name)
+            ways.append(StoredOutcomes(len(runs), _count_failed(runs, frozenset({name}), with_crashes=False)))
+        return ways
 
-    def count_failed(self, metrics: frozenset[str], *, with_crashes: bool) -> int:
-        """Count the stored runs that missed one of the metrics, or crashed if `with_crashes`."""
-        return sum((crashed and with_crashes) or bool(missed & metrics) for crashed, missed in self.runs)
+    def list_comparable(self, missed: frozenset[str]) -> tuple[_StoredRun, ...]:
+        """Return the stored runs that a case which missed these metrics can be compared with.
+
+        A run without a score of a metric says nothing about it. If several of the metrics were never missed,
+        the runs of the one with the fewest scores count. If all were missed before, all runs count.
+        """
+        new = sorted(missed & self.never_missed)
+        return min((self._list_runs_of(name) for name in new), key=len, default=self.runs)
+
+    def _list_runs_of(self, metric: str) -> tuple[_StoredRun, ...]:
+        return tuple(run for run in self.runs if run.crashed or metric in run.scored)
 
     def find_misses(self, case: CaseResult) -> list[bool]:
         """Return for each conclusive run True if it failed as no stored run did, else False."""
@@ -221,11 +241,25 @@ def _build_stored_runs(case: CaseResult, old: BaselineCase, keep: int) -> _Store
         if metric.gates and old.metric_fingerprints.get(metric.name) == metric.fingerprint
     }
     runs = tuple(
-        (run.outcome in AGENT_FAULT_OUTCOMES, frozenset(_find_missed_thresholds(run.scores, thresholds)))
+        _StoredRun(
+            run.outcome in AGENT_FAULT_OUTCOMES,
+            frozenset(name for name in thresholds if run.scores.get(name) is not None),
+            frozenset(_find_missed_thresholds(run.scores, thresholds)),
+        )
         for run in old.runs[-keep:]
         if run.outcome in AGENT_FAULT_OUTCOMES or any(run.scores.get(name) is not None for name in thresholds)
     )
-    return _StoredRuns(runs, frozenset(thresholds)) if runs else None
+    known = frozenset[str]().union(*(run.scored for run in runs))
+    return _StoredRuns(runs, known) if runs else None
+
+
+def _count_failed(runs: Iterable[_StoredRun], metrics: frozenset[str], *, with_crashes: bool) -> int:
+    """Count the runs that missed one of the metrics, or crashed if `with_crashes`."""
+    return sum((run.crashed and with_crashes) or bool(run.missed & metrics) for run in runs)
+
+
+def _find_missed_metrics(case: CaseResult) -> frozenset[str]:
+    return frozenset(metric.name for metric in case.metrics if metric.gating_status == "failed")
 
 
 def _find_missed_thresholds(

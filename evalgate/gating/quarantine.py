@@ -124,7 +124,10 @@ def apply_quarantine(
 
 
 def find_recovered(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
-    """Yield a notice for each quarantined case that passed its newest `RECOVERED_RUNS` stored runs."""
+    """Yield a notice for each quarantined case that passed its newest `RECOVERED_RUNS` stored runs.
+
+    A case that changed since, or has a metric that did, is left out: these runs say nothing about it.
+    """
     before = baseline.index_cases()
     quote = build_case_quote(case.key for case in cases)
     for case in cases:
@@ -138,9 +141,13 @@ def find_recovered(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[
 
 def _has_recovered(case: CaseResult, old: BaselineCase) -> bool:
     newest = old.runs[-RECOVERED_RUNS:]
-    return len(newest) == RECOVERED_RUNS and all(
-        run.outcome == "answered"
-        and all(_has_met(each, run.scores.get(each.name)) for each in case.metrics if each.gates)
+    metrics = [each for each in case.metrics if each.gates]
+    if case.fingerprint != old.fingerprint or len(newest) < RECOVERED_RUNS:
+        return False
+    if any(old.metric_fingerprints.get(each.name) != each.fingerprint for each in metrics):
+        return False
+    return all(
+        run.outcome == "answered" and all(_has_met(each, run.scores.get(each.name)) for each in metrics)
         for run in newest
     )
 

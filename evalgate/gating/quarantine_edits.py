@@ -8,7 +8,7 @@ import yaml
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.types import Quarantine
 from evalgate.documents.strict_yaml import compose_yaml
-from evalgate.documents.yaml_edits import end_line
+from evalgate.documents.yaml_edits import end_line, find_line_end
 
 
 def find_quarantine(text: str, pattern: str, shown_as: str) -> Quarantine | None:
@@ -43,11 +43,9 @@ def set_quarantine(text: str, pattern: str, quarantine: Quarantine | None, shown
     entry = "".join(f"{pad}{line}" for line in entry.splitlines(keepends=True))
     for node in root.value:
         if _get_case(node) == pattern:
-            start = text.rfind("\n", 0, node.start_mark.index) + 1
-            last = node.value[-1][1]
-            end = text.find("\n", last.end_mark.index)
-            rest = "" if end < 0 else text[end + 1 :]
-            return text[:start] + entry + rest
+            # The dash may stand on a line of its own, before the first key.
+            start = text.rfind(f"\n{pad}-", 0, node.start_mark.index) + 1
+            return text[:start] + entry + text[find_line_end(text, node) :]
     return end_line(text) + entry
 
 

@@ -21,7 +21,7 @@ from evalgate.core.types import (
     Verdict,
     VerdictStatus,
 )
-from evalgate.gating.comparison import compute_drop_limit, find_drop
+from evalgate.gating.comparison import compute_drop_limit
 
 _UNDECIDED: Mapping[str, ExitCode] = {
     "warn": ExitCode.OPEN,
@@ -308,8 +308,9 @@ def _describe_regressions(evidence: GateInput, policy: GateConfig) -> Iterator[s
         if judgement is not None:
             if judgement.verdict == "fail":
                 yield from (f"{label}: {sentence}" for label, sentence in metric.iter_sentences())
-        elif (drop := find_drop(metric, policy)) is not None:
-            limit, before = compute_drop_limit(metric, policy), metric.baseline
+        elif metric.regressed and metric.delta is not None:
+            limit, before = compute_drop_limit(metric, policy, evidence.criteria), metric.baseline
+            drop = -metric.delta
             now = format_delta(-drop) if before is None else format_score(before - drop, beside=before)
             yield (
                 f"{metric.label} regressed by {format_score(drop, beside=limit)} "

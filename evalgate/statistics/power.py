@@ -170,8 +170,6 @@ def simulate_procedure(
 ) -> Decision:
     """Run the procedure of the gate on an agent that is simulated by a function.
 
-    With fixed `runs` no suspect is followed up, also with `follow_up`.
-
     Args:
         metrics: names of the gating metrics.
         rules: metric to its rule; the default rule for others.
@@ -315,7 +313,7 @@ def _build_gating_metric(
 def _decide_step(
     tables: Mapping[str, GatingMetric], made: Mapping[str, Sequence[StoredRun]], parameters: Parameters
 ) -> NextRuns | Decision:
-    if parameters.runs is None:
+    if parameters.runs is None or parameters.follow_up:
         return plan_next_step(tables, parameters)
     if any(len(runs) < parameters.runs for runs in made.values()):
         numbers = tuple(range(1, parameters.runs + 1))

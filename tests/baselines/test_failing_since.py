@@ -9,6 +9,7 @@ from evalgate.baselines.failing_since import (
     BaselineLimits,
     describe_already_failing,
     drop_runs_before_breaks,
+    mark_breaks,
     score_run_pass,
 )
 from evalgate.baselines.history import add_run, join_baselines, prune_runs, split_baseline
@@ -18,6 +19,7 @@ from evalgate.config.schema.gate import GateConfig
 from evalgate.core.score_ranges import BUDGET_RANGE
 from evalgate.core.types import (
     Baseline,
+    BaselineCase,
     BaselineRun,
     BaselineSource,
     CaseMetric,
@@ -130,6 +132,14 @@ def test_a_case_that_passes_here_is_no_news_of_the_break() -> None:
     assert len(list(describe_already_failing(result(9, "-----").cases, known))) == 1
 
 
+def test_a_case_or_metric_that_this_change_altered_is_not_already_failing() -> None:
+    known = drop_runs_before_breaks(history("+++++", "-----"), HELD)
+    cases = result(9, "-----").cases
+    other_metrics = tuple(replace(metric, fingerprint="new") for metric in cases[0].metrics)
+    for changed in (replace(cases[0], fingerprint="new"), replace(cases[0], metrics=other_metrics)):
+        assert list(describe_already_failing((changed, *cases[1:]), known)) == []
+
+
 def test_a_budget_passes_below_its_limit_and_without_one() -> None:
     run = BaselineRun(0, "answered", {"budget/tokens": 900.0, "budget/latency_s": 3.0})
     assert score_run_pass(run, {"budget/tokens": 1000.0}, 1.0) == 1.0
@@ -137,6 +147,24 @@ def test_a_budget_passes_below_its_limit_and_without_one() -> None:
     assert score_run_pass(run, {}, 1.0) is None
     assert score_run_pass(run, {"budget/tokens": 800.0, "budget/turns": None}, 1.0) == 0.0
     assert score_run_pass(run, {"budget/tokens": None}, 1.0) is None
+
+
+def test_a_metric_that_was_removed_hides_no_break_and_makes_none() -> None:
+    sources = tuple(BaselineSource(f"2026-11-0{day}T08:00:00+00:00", f"commit{day}") for day in range(1, 9))
+    limits = {("travel", "a"): {"kept": 0.5}}
+    for removed, kept, commit in ((0.8, 0.0, "commit6"), (0.0, 1.0, None)):
+        older = tuple(BaselineRun(at, "answered", {"removed": 0.8, "kept": 1.0}, 1.0) for at in range(5))
+        newer = tuple(
+            BaselineRun(at, "answered", {"removed": removed, "kept": kept}, 1.0) for at in (5, 5, 6, 6, 7, 7)
+        )
+        case = BaselineCase("travel", "a", "failed", "f", {"removed": "r", "kept": "k"}, older + newer)
+        baseline = Baseline((case,), sources)
+        for found in (
+            mark_breaks(baseline, baseline, limits),
+            drop_runs_before_breaks(baseline, limits),
+        ):
+            since = found.cases[0].failing_since
+            assert (since.commit if since else None) == commit
 
 
 @pytest.mark.parametrize("gates", [False, None], ids=["reported", "removed since"])

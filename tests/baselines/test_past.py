@@ -115,6 +115,7 @@ def test_a_branch_is_read_at_its_save_of_the_release_or_at_a_date(
         store.update(lambda _, after=after: after)  # type: ignore[misc]
     git(repository, "fetch", "-q", "origin")
     second = git(repository, "rev-parse", "origin/baselines~2")
+    newest = git(repository, "rev-parse", "origin/baselines")
 
     assert read(repository, "branch:baselines", "v1.2.0") == ["old", "other", release]
     assert read(repository, "branch:baselines", "2026-09-09") == ["old", "other"]
@@ -123,6 +124,16 @@ def test_a_branch_is_read_at_its_save_of_the_release_or_at_a_date(
     assert read(repository, "branch:baselines", git(repository, "rev-parse", "main"))[-1] == release
     with pytest.raises(InvalidInputError, match="its oldest is of 2026-09-02"):
         read(repository, "branch:baselines", "2026-09-01")
+    assert read(repository, "branch:baselines", newest[:8])[-1] == "new"
+    with pytest.raises(InvalidInputError, match=f"there is no tag {newest[0]}"):
+        read(repository, "branch:baselines", newest[0])
+    # A tag of exactly this name comes before the saves whose hashes begin so.
+    for tag in (newest[0], newest[:8]):
+        git(repository, "tag", tag, release)
+        assert read(repository, "branch:baselines", tag)[-1] == release
+        git(repository, "push", "-q", "origin", tag)
+        git(repository, "tag", "-d", tag)
+        assert read(repository, "branch:baselines", tag)[-1] == release
 
 
 def test_a_tag_that_is_nowhere_is_told_without_a_remote(repository: Path) -> None:

@@ -259,6 +259,16 @@ def test_only_what_no_stored_run_did_is_marked() -> None:
     assert ("order", False) in mark_groups(now, load_baseline(parse_json(hidden.encode(), "b.json")))
 
 
+def test_a_stored_score_of_a_removed_metric_is_no_unknown_failure() -> None:
+    green = build_baseline(a_record(a_pass("old_0"), a_pass("case_00")))
+    with_more = tuple(
+        replace(case, runs=tuple(replace(run, scores={**run.scores, "removed": 0.8}) for run in case.runs))
+        for case in green.cases
+    )
+    now = a_record(a_failure("old_0", *SWAPPED), a_failure("case_00", *DEARER))
+    assert mark_groups(now, replace(green, cases=with_more)) == mark_groups(now, green)
+
+
 def test_a_case_that_is_called_excused_is_not_called_new(tmp_path: Path) -> None:
     record = compared(tmp_path)
     excused = [case for case in record.cases if case.follow_up and case.follow_up.outcome == "excused"]

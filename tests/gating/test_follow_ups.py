@@ -66,3 +66,31 @@ def test_a_case_that_never_failed_broke_after_a_few_failures() -> None:
 def test_a_new_way_to_fail_of_a_flaky_case_takes_more() -> None:
     assert classify(ONE_METRIC_EACH, runs=6) == "open"
     assert classify(ONE_METRIC_EACH, runs=10) == "broke"
+
+
+def test_stored_runs_without_a_score_of_the_metric_prove_nothing() -> None:
+    without = BaselineRun(0, "answered", {**dict.fromkeys(METRICS, 1.0), "d": None}, 1.0)
+    whole = BaselineRun(0, "answered", dict.fromkeys(METRICS, 1.0), 1.0)
+    found = {}
+    for scored in (0, 1, 20):
+        runs = (whole,) * scored + (without,) * (20 - scored)
+        stored = BaselineCase("travel", "case", "passed", "f00d", dict.fromkeys(METRICS, "m"), runs)
+        baseline = Baseline((stored,), (BaselineSource("2026-11-20T00:00:00Z"),))
+        classifier = FailureClassifier(baseline, keep=20, most=10)
+        case = a_case_missing("case", "d", 4)
+        (done,) = classifier.classify_failures([case])
+        again = bool(classifier.plan_follow_ups([case]))
+        found[scored] = (done.follow_up and (done.follow_up.outcome, done.follow_up.baseline_runs), again)
+    # Without any score, the metric is like a new one: the failure counts, and needs no further runs.
+    assert found == {0: (None, False), 1: (("open", 1), True), 20: (("broke", 20), False)}
+
+
+def test_a_metric_without_a_stored_score_is_no_new_way_to_fail() -> None:
+    stored = BaselineRun(0, "answered", {**dict.fromkeys(METRICS, 1.0), "a": 0.0, "d": None}, 1.0)
+    old = BaselineCase("travel", "case", "failed", "f00d", dict.fromkeys(METRICS, "m"), (stored,) * 20)
+    classifier = FailureClassifier(
+        Baseline((old,), (BaselineSource("2026-11-20T00:00:00Z"),)), keep=20, most=10
+    )
+    case = a_case_missing("case", "a", 1)
+    run = a_case_missing("case", "ad", 1).runs[0]
+    assert classifier.has_new_failure(case, run) is False

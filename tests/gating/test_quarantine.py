@@ -199,3 +199,10 @@ def test_a_quarantine_that_is_over_is_said_aloud(scores: list[float], over: bool
     told = ["oslo is quarantined and passed its last 10 runs in the baseline: anna can take it out."]
     assert found == (told if over else [])
     assert list(find_recovered([case("oslo", 1.0)], history(*scores))) == []
+
+
+def test_a_quarantined_case_or_metric_that_changed_has_not_recovered() -> None:
+    rests = case("oslo", 1.0, rests=True)
+    other_metrics = tuple(replace(metric, fingerprint="new") for metric in rests.metrics)
+    for changed in (replace(rests, fingerprint="new"), replace(rests, metrics=other_metrics)):
+        assert list(find_recovered([changed], history(*[1.0] * 10))) == []

@@ -59,3 +59,29 @@ def test_the_first_entry_is_written(text: str) -> None:
 def test_an_incomplete_entry_is_refused(text: str, quarantine: Quarantine, sentence: str) -> None:
     with pytest.raises(InvalidInputError, match=sentence):
         set_quarantine(text, "b", quarantine, "q.yaml")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "- case: a\n  owner: me\n  expires: 2026-12-31\n  reason: |\n    long\n    - text\n",
+        "- case: a\n  owner: me\n  expires: 2026-12-31\n  reason: >-\n    long\n\n    text\n",
+        "-\n  case: a\n  owner: me\n  reason: x\n  expires: 2026-12-31\n",
+        "-  # the - first\n  case: a\n  owner: me\n  reason: x\n  expires: 2026-12-31   # soon\n",
+        "- {case: a, owner: me, reason: x,\n   expires: 2026-12-31\n  }\n",
+        '- case: a\n  owner: me\n  expires: 2026-12-31\n  reason: "two\n    lines"\n',
+    ],
+)
+@pytest.mark.parametrize("pad", ["", "  "])
+def test_the_lines_of_one_entry_are_replaced_whatever_its_layout(entry: str, pad: str) -> None:
+    entry = "".join(f"{pad}{line}" if line.strip() else line for line in entry.splitlines(keepends=True))
+    above = f"# first\n{pad}- {{case: z, owner: me, reason: x, expires: 2026-12-31}}\n"
+    below = f"{pad}- case: b\n{pad}  owner: me\n{pad}  reason: x\n{pad}  expires: 2026-12-31\n"
+    written = ["- case: a", "  owner: me", "  reason: new", "  expires: 2027-01-31"]
+    quoted = [line.replace(": ", ': "', 1) + '"' for line in written[:3]] + written[3:]
+    new = "".join(f"{pad}{line}\n" for line in quoted)
+    quarantine = Quarantine("me", "new", "2027-01-31")
+    for before, after in (("", ""), ("", below), (above, ""), (above, below)):
+        text = before + entry + after
+        assert set_quarantine(text, "a", None, "q.yaml") == before + after
+        assert set_quarantine(text, "a", quarantine, "q.yaml") == before + new + after

@@ -24,6 +24,7 @@ from evalgate.core.types import (
     RunMetric,
 )
 from evalgate.datasets.results_io import dump_record, load_record
+from evalgate.gating.comparison import flag_regressions
 from evalgate.gating.verdict import decide_verdict
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.html.reporter import HtmlReport
@@ -127,14 +128,29 @@ def test_every_report_tells_a_drop_in_the_metrics_own_numbers(report: Reporter) 
 def test_a_drop_is_compared_in_the_metrics_own_numbers() -> None:
     assert LOST.verdict.status == "fail"
     assert (LOST.metrics[0].baseline, LOST.metrics[0].delta, LOST.metrics[0].range) == (4.0, -1.0, (1.0, 5.0))
-    plainly = replace(LOST.metrics[0], judgement=None, delta=-0.4)
-    evidence = GateInput((plainly,), LOST.cases, LOST.totals)
-    assert (
-        decide_verdict(evidence, GATE)
-        .reasons[0]
-        .endswith("regressed by 0.40 (4.00 → 3.60); allowed is less than 0.40.")
-    )
-    assert decide_verdict(replace(evidence, metrics=(replace(plainly, delta=-0.39),)), GATE).status == "pass"
+    plainly = replace(LOST.metrics[0], judgement=None)
+    for delta, status in ((-0.4, "fail"), (-0.39, "pass")):
+        metrics = flag_regressions([replace(plainly, delta=delta)], GATE, {})
+        verdict = decide_verdict(GateInput(metrics, LOST.cases, LOST.totals), GATE)
+        assert verdict.status == status
+        if status == "fail":
+            expected = "regressed by 0.40 (4.00 → 3.60); allowed is less than 0.40."
+            assert verdict.reasons[0].endswith(expected)
+
+
+def test_a_drop_of_scores_out_of_range_has_the_limit_of_its_criterion() -> None:
+    before, now = [[1.4] * 10] * 5, [[1.2] * 10] * 5
+    sentence = "m regressed by 0.80 (6.60 → 5.80); allowed is less than 0.60."
+    for own, reasons in ((0.5, None), (0.15, (sentence,))):
+        found = judged(FIVE, before, now, 0.25, own)
+        (metric,) = found.metrics
+        assert metric.judgement is None
+        assert metric.regressed == bool(reasons)
+        assert found.verdict.status == ("fail" if reasons else "pass")
+        assert reasons is None or found.verdict.reasons == reasons
+        # `decide` of the library has the record, and not the criteria.
+        evidence = GateInput(found.metrics, found.cases, found.totals, found.comparison)
+        assert decide_verdict(evidence, GateConfig()).status == found.verdict.status
 
 
 def test_a_crash_is_the_worst_score_of_the_range() -> None:

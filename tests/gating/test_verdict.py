@@ -19,6 +19,7 @@ from evalgate.core.types import (
     Outcome,
     Status,
 )
+from evalgate.gating.comparison import flag_regressions
 from evalgate.gating.verdict import decide_verdict
 from evalgate.metrics.aggregation import compute_totals, summarize_metrics
 from tests.builders import RESPONSE, TRAJECTORY, a_case_result, a_run_result
@@ -68,7 +69,7 @@ def not_run(eval_id: str) -> CaseResult:
 def with_delta(delta: float, *cases: CaseResult) -> GateInput:
     found = evidence(*cases)
     metrics = tuple(replace(m, baseline=0.9, delta=delta, compared=1) for m in found.metrics)
-    return replace(found, metrics=metrics)
+    return replace(found, metrics=flag_regressions(metrics, POLICY, {}))
 
 
 def beside_baseline(

@@ -3,7 +3,12 @@
 import pytest
 
 from evalgate.statistics.parameters import MetricRule, Parameters
-from evalgate.statistics.power import StoredRun, measure_gate_sensitivity, simulate_trials
+from evalgate.statistics.power import (
+    StoredRun,
+    measure_gate_sensitivity,
+    simulate_procedure,
+    simulate_trials,
+)
 from evalgate.statistics.threshold_test import Flakiness, measure_flakiness
 from tests.statistics.suites import runs
 
@@ -53,6 +58,25 @@ def test_fixed_runs_are_played_as_such() -> None:
     found = simulate_trials(history(10, "1" * 10), RULES, Parameters(runs=3), repeats=5)
 
     assert found.runs_per_case == 3
+
+
+def test_suspects_of_fixed_runs_are_followed_up_as_the_gate_does() -> None:
+    stored = history(40, "1" * 10)
+    found = {
+        follow_up: simulate_procedure(
+            ["m"],
+            RULES,
+            stored,
+            lambda case: {"m": float(case != "c0")},
+            Parameters(runs=3, follow_up=follow_up),
+        )
+        for follow_up in (False, True)
+    }
+
+    assert found[False].verdict == "pass"
+    assert found[False].runs_per_case["c0"] == 3
+    assert found[True].verdict == "fail"
+    assert found[True].runs_per_case["c0"] > 3
 
 
 def test_cases_without_stored_runs_are_left_out() -> None:

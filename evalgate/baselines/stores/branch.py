@@ -10,7 +10,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import field, replace
 from datetime import UTC, datetime
@@ -91,18 +91,19 @@ class BranchStore:
         self,
         when: str,
         time: datetime | None,
-        find_commit: Callable[[PrivateRepository], tuple[str, int]],
+        find_commit: Callable[[PrivateRepository, Collection[str]], tuple[str, int]],
     ) -> Baseline:
         """Read the baseline as it was at `time`, or the one that `when` names.
 
         A save is a commit on the branch. With a `time`, the last save until then is read. Without it, `when`
-        is the beginning of a save's hash, else a commit of the agent: of the 20 saves after this commit, the
-        first with a gate run of the commit is read, else the last save until the commit.
+        names a save or a commit of the agent: of the 20 saves after this commit, the first with a gate run of
+        the commit is read, else the last save until the commit.
 
         Args:
-            when: beginning of a save's hash, or tag or commit of the agent. With a `time`, only a name.
-            time: last moment that counts; None: `when` decides.
-            find_commit: returns hash and time (Unix seconds) of the agent's commit that `when` names.
+            when: name of a save or a commit in error messages.
+            time: last moment that counts; None: `find_commit` decides.
+            find_commit: is given the hashes of all saves, the newest first, and returns hash and time (Unix
+                seconds) of the save or of the agent's commit that `when` names.
 
         Raises:
             GitError: git cannot fetch the branch.
@@ -110,18 +111,17 @@ class BranchStore:
         """
         with self._open_repository() as repository:
             states = self._list_saves(repository)
-            chosen = [commit for commit, _ in states if time is None and commit.startswith(when)]
-            if time is None and not chosen:
-                agent, latest = find_commit(repository)
+            saves = [commit for commit, _ in states]
+            named, latest = ("", int(time.timestamp())) if time else find_commit(repository, saves)
+            chosen = [named] if named in saves else []
+            if named and not chosen:
                 later = [commit for commit, seconds in reversed(states) if seconds >= latest][:_LATER_SAVES]
                 chosen = [
                     commit
                     for commit in later
                     if (found := self._read_baseline(repository, commit)) is not None
-                    and any(source.commit == agent for source in found.sources)
+                    and any(source.commit == named for source in found.sources)
                 ]
-            else:
-                latest = int(time.timestamp()) if time else 0
             chosen = chosen or [commit for commit, seconds in states if seconds <= latest]
             baseline = self._read_baseline(repository, chosen[0]) if chosen else None
         if baseline is None:

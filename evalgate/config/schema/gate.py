@@ -23,7 +23,7 @@ DEFAULT_BASELINE = ".evalgate/baseline.json"
 class StatisticsConfig(ConfigSection):
     """Fine tuning of the comparison with the baseline; docs/statistics.md explains each setting."""
 
-    alpha: Annotated[float, Strict()] = Field(default=0.05, gt=0, lt=0.5)
+    alpha: Annotated[float, Strict()] = Field(default=0.05, ge=1e-9, lt=0.5)
     """Chance that luck alone closes the gate by a mean."""
     doubt_alpha: Annotated[float, Strict()] = Field(default=0.10, gt=0, le=1)
     """Chance that luck alone makes a run inconclusive, or closes the gate, by a mean: over all metrics

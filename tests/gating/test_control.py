@@ -1,0 +1,76 @@
+"""Verdicts after control runs of the base commit."""
+
+from evalgate.config.schema.budget_criteria import BudgetLimits
+from evalgate.config.schema.gate import GateConfig
+from evalgate.core.score_ranges import get_score_range
+from evalgate.core.types import (
+    Baseline,
+    BaselineCase,
+    BaselineRun,
+    BaselineSource,
+    CaseMetric,
+    CaseResult,
+    ControlComparison,
+    Criterion,
+    RunMetric,
+)
+from evalgate.gating.comparison import RunComparison, ScoredRuns, compare_runs
+from evalgate.gating.control import apply_control
+from evalgate.gating.score_tables import StatisticalPolicy
+from evalgate.gating.significance import decide_metrics
+from evalgate.statistics.parameters import Parameters
+from tests.builders import a_case_result, a_run_result
+
+TOKENS = "budget/tokens"
+RUNS = 20
+CASES = 5
+
+
+def a_budgeted_case(name: str, tokens: float) -> CaseResult:
+    made = tuple(
+        a_run_result(run=run, metrics=(RunMetric(TOKENS, tokens, "passed"), RunMetric("m", 1.0, "passed")))
+        for run in range(1, RUNS + 1)
+    )
+    metrics = (
+        CaseMetric(TOKENS, tokens, 1e9, "passed", fingerprint="t", range=get_score_range(TOKENS)),
+        CaseMetric("m", 1.0, 0.5, "passed", fingerprint="m"),
+    )
+    return a_case_result(name, metrics=metrics, runs=made)
+
+
+def compare_tokens(limits: BudgetLimits, tokens: float) -> tuple[RunComparison, ScoredRuns]:
+    """Compare cases that used 100 tokens in every stored run."""
+    run = BaselineRun(0, "answered", {TOKENS: 100.0, "m": 1.0}, 1.0)
+    names = [f"case_{at}" for at in range(CASES)]
+    stored = tuple(
+        BaselineCase("travel", name, "passed", "f00d", {TOKENS: "t", "m": "m"}, (run,) * RUNS)
+        for name in names
+    )
+    baseline = Baseline(stored, (BaselineSource("2026-11-20T00:00:00Z"),))
+    policy = StatisticalPolicy(
+        Parameters(runs=RUNS),
+        criteria={
+            TOKENS: Criterion(metric=TOKENS, threshold=1e9, range=get_score_range(TOKENS)),
+            "m": Criterion(metric="m", threshold=0.5),
+        },
+        budgets={TOKENS: limits},
+        case_runs=10,
+    )
+    cases = tuple(a_budgeted_case(name, tokens) for name in names)
+    scored = ScoredRuns(cases, RUNS, policy, decide_metrics(cases, baseline, policy))
+    return compare_runs(scored, baseline, GateConfig()), scored
+
+
+def test_control_runs_do_not_clear_a_budget() -> None:
+    drifted = ControlComparison("c0ffee", "drifted", (), ())
+    for limits, tokens in (
+        (BudgetLimits(max_increase=0.5, p95=50), 100.0),
+        (BudgetLimits(max_increase=0.5), 200.0),
+        (BudgetLimits(p95=50), 100.0),
+    ):
+        before, scored = compare_tokens(limits, tokens)
+        budget = before.metrics[0]
+        assert budget.regressed
+        assert budget.judgement is not None
+        assert budget.judgement.verdict == "fail"
+        assert apply_control(before, scored, drifted) == before
