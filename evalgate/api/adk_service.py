@@ -172,6 +172,7 @@ class LocalEvalService:
         *,
         eval_set_results_manager: EvalSetResultsManager | Any = None,
         session_id_supplier: Callable[[], str] = _create_session_id,
+        user_simulator_config: Mapping[str, Any] | None = None,
     ) -> None:
         """Create a service.
 
@@ -181,11 +182,14 @@ class LocalEvalService:
             eval_set_results_manager: Manager in which `evaluate` stores the results of each eval set; None:
                 they are not stored.
             session_id_supplier: Supplier of the session id if the agent's framework gives none.
+            user_simulator_config: The simulated user, as in `EvalConfig`; None: scenarios have the status
+                FAILURE.
         """
         self._agent = root_agent
         self._eval_sets = eval_sets_manager
         self._results = eval_set_results_manager
         self._create_session_id = session_id_supplier
+        self._user = user_simulator_config
 
     async def perform_inference(self, inference_request: InferenceRequest) -> AsyncIterator[InferenceResult]:
         """Hold a conversation for each case, and yield its result as soon as the conversation is over.
@@ -194,7 +198,7 @@ class LocalEvalService:
 
         Raises:
             NotFoundError: there is no such eval set or case.
-            InvalidInputError: the eval set cannot be used.
+            InvalidInputError: the eval set or `user_simulator_config` cannot be used.
             EvalgateError: the agent cannot be set up.
         """
         request = inference_request
@@ -213,7 +217,9 @@ class LocalEvalService:
         cases = [case for case in found.eval_cases if not wanted or case.eval_id in wanted]
         eval_set = _load_cases(request.eval_set_id, cases)
         at_once = request.inference_config.parallelism
-        async for eval_id, run in iter_conversations(eval_set, self._agent, concurrency=at_once):
+        # Without criteria: nothing is scored here.
+        rules = parse_adk_config({"criteria": {}, "user_simulator_config": self._user}, Path.cwd())
+        async for eval_id, run in iter_conversations(eval_set, self._agent, rules=rules, concurrency=at_once):
             yield self._build_inference(request, eval_id, run)
 
     def _build_inference(self, request: InferenceRequest, eval_id: str, run: RunResult) -> InferenceResult:

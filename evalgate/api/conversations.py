@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 from evalgate.api.evaluation_plan import EvaluationOptions, build_evaluation_plan
+from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
 from evalgate.core import types
 from evalgate.core.protocols import ProgressListener
 from evalgate.core.types import EvalSet, RunResult
@@ -14,21 +16,23 @@ async def hold_conversations(
     eval_sets: Sequence[EvalSet],
     agent: object,
     *,
+    rules: Thresholds | None = None,
     concurrency: int | None = None,
     progress: ProgressListener | None = None,
 ) -> types.Record:
     """Run every case once in the current event loop and return a record without scores.
 
-    `concurrency` limits the conversations at once; None: the default. A thresholds file in the working folder
-    applies, except for its criteria. Secrets are not removed from the record, because evaluators score
-    exactly the texts of the agent.
+    `rules` apply, except for their criteria; None: the defaults. The thresholds file of the working folder is
+    not read. `concurrency` limits the conversations at once; None: the default. Secrets are not removed from
+    the record, because evaluators score exactly the texts of the agent.
 
     Raises:
         InvalidInputError: an eval set, the agent or the concurrency is wrong.
         EvalgateError: the agent cannot be set up.
         CancelledError: the call was cancelled.
     """
-    options = EvaluationOptions(runs=1, concurrency=concurrency, scores=False)
+    rules = rules or Thresholds(DEFAULT_CONFIG, Path.cwd())
+    options = EvaluationOptions(rules=rules, runs=1, concurrency=concurrency, scores=False)
     plan = build_evaluation_plan(list(eval_sets), agent, options).drop_baseline()
     with prepare_run(plan, progress or SilentProgress()) as gate_run:
         await gate_run.make_runs()
@@ -50,7 +54,7 @@ class _QueueProgress(SilentProgress):
 
 
 async def iter_conversations(
-    eval_set: EvalSet, agent: object, *, concurrency: int | None = None
+    eval_set: EvalSet, agent: object, *, rules: Thresholds | None = None, concurrency: int | None = None
 ) -> AsyncIterator[tuple[str, RunResult]]:
     """Run every case once, and yield the id of a case and its run as soon as the run is over.
 
@@ -59,7 +63,7 @@ async def iter_conversations(
     """
     progress = _QueueProgress()
     held = asyncio.ensure_future(
-        hold_conversations([eval_set], agent, concurrency=concurrency, progress=progress)
+        hold_conversations([eval_set], agent, rules=rules, concurrency=concurrency, progress=progress)
     )
     held.add_done_callback(lambda _: progress.runs.put_nowait(None))
     try:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any, Literal, cast
 
 from evalgate.core.errors import InvalidInputError
@@ -156,11 +157,14 @@ def _build_rubrics(prefix: str, drafts: Sequence[DraftRubric], old: Sequence[Rub
     ids = {draft.rubric_id for draft in drafts}
     for number, draft in enumerate(drafts, start=1):
         known = old[draft.source] if draft.source is not None and draft.source < len(old) else None
-        stem = "turn_rubric" if prefix else "rubric"
-        free = next(f"{stem}_{at}" for at in range(number, number + 10**6) if f"{stem}_{at}" not in ids)
-        base = known or Rubric(free, "")
+        base = known or Rubric("", "")
         text, metric = restore_text(draft.text, base.text), restore_line(draft.metric, base.metric)
-        rubric_id = restore_line(draft.rubric_id, base.rubric_id) or base.rubric_id
+        typed = restore_line(draft.rubric_id, base.rubric_id)
+        rubric_id = typed if typed.strip() else base.rubric_id
+        if not rubric_id:
+            stem = "turn_rubric" if prefix else "rubric"
+            rubric_id = next(name for at in count(number) if (name := f"{stem}_{at}") not in ids)
+            ids.add(rubric_id)
         changed = replace(base, rubric_id=rubric_id, text=text, metric=metric)
         found.append(known if known == changed else changed)
     return found

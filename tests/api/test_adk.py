@@ -16,6 +16,7 @@ import pytest
 from evalgate.api import adk
 from evalgate.api.record import Record
 from evalgate.core.errors import InvalidInputError
+from tests.openai_server import Completion, OpenAIServer
 
 AGENT = """
 class Agent:
@@ -569,6 +570,28 @@ class TestService:
         request = adk.InferenceRequest(app_name="app", eval_set_id="missing")
         with pytest.raises(adk.NotFoundError, match="Eval set with id missing not found"):
             [each async for each in service.perform_inference(request)]
+
+    async def test_a_thresholds_file_is_not_read(self, sets: adk.EvalSetsManager, folder: Path) -> None:
+        (folder / "evalgate.yaml").write_text("version: 1\nrunz: 3\n")
+        made = await self.infer(adk.LocalEvalService(self.answer, sets), eval_case_ids=["right"])
+        assert made["right"].status.name == "SUCCESS"
+
+    async def test_a_scenario_is_played_by_the_configured_user(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        sets = adk.InMemoryEvalSetsManager()
+        sets.create_eval_set("app", "suite")
+        scenario = {"starting_prompt": "Hi", "conversation_plan": "Ask for a sum."}
+        sets.add_eval_case("app", "suite", adk.EvalCase(eval_id="c", conversation_scenario=scenario))
+        config = {"model": "openai/u", "max_allowed_invocations": 2}
+        with OpenAIServer(script=lambda body: Completion(f"{body['model']}?")) as server:
+            monkeypatch.setenv("OPENAI_API_KEY", "a-planted-key")
+            monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+            service = adk.LocalEvalService(self.answer, sets, user_simulator_config=config)
+            made = await self.infer(service)
+        said = [turn.user_content.parts[0].text for turn in made["c"].inferences or ()]
+        assert said == ["Hi", "u?"]
+
+        made = await self.infer(adk.LocalEvalService(self.answer, sets))
+        assert "`user_simulator_config`" in (made["c"].error_message or "")
 
     async def test_conversations_are_yielded_as_they_end(self, sets: adk.EvalSetsManager) -> None:
         release = asyncio.Event()

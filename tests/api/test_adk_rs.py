@@ -235,6 +235,15 @@ class TestRunner:
             ("c1", "app", "ada", {"unit": "C"}, "3"),
         ]
 
+    async def test_a_thresholds_file_is_not_read(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "evalgate.yaml").write_text("version: 1\nrunz: 3\n")
+        runner = EvalRunner(lambda text: "Hello", "app", "user", [ResponseMatch()])
+        (result,) = (await runner.run_set(a_set([a_turn()]))).results
+        assert result.overall_status == "PASSED"
+
     async def test_an_own_evaluator_sees_what_the_agent_did(self) -> None:
         seen = []
 

@@ -230,8 +230,9 @@ async def test_unreachable_agent_leaves_the_rest_not_run() -> None:
         (
             EvalCase("s", scenario=Scenario("hi", "plan")),
             (
-                "the case is a scenario; it needs a simulated user, which is not configured: name its model in "
-                "the `user` section of the thresholds file, or with --simulated-user PROVIDER/MODEL"
+                "the case is a scenario; it needs a simulated user, which is not configured: name its model "
+                "with --simulated-user PROVIDER/MODEL, in the `user` section of the thresholds file, or in Google "
+                "ADK's `user_simulator_config`"
             ),
         ),
         (EvalCase("e"), "the case has no turns"),

@@ -329,6 +329,22 @@ def test_a_form_that_was_not_touched_changes_nothing(name: str, tmp_path: Path) 
         assert (built, errors) == (case, {})
 
 
+@pytest.mark.parametrize("typed", ["", " "])
+@pytest.mark.parametrize(("name", "held"), [("adk", '"kind"'), ("trpc", '"r"')])
+def test_added_rubrics_without_an_id_get_free_ones(name: str, held: str, typed: str, tmp_path: Path) -> None:
+    path = _write_project(tmp_path, FILES[name].replace(held, '"rubric_2"'))
+    file = open_eval_set(path, "x")
+    case = file.eval_set.cases[0]
+    form = _send_form(case)
+    for number in (1, 2):
+        form |= {f"r{number}.text": (f"Is {number}.",), f"r{number}.metric": (case.rubrics[0].metric,)}
+        form |= {f"r{number}.id": (typed,), f"r{number}.source": ("",)}
+    built, errors = build_case(read_draft(form), case)
+    edited = edit_eval_set(file, [built, *file.eval_set.cases[1:]]).eval_set.cases[0]
+    assert errors == {}
+    assert [rubric.rubric_id for rubric in edited.rubrics] == ["rubric_2", "rubric_3", "rubric_4"]
+
+
 @pytest.mark.parametrize(("held", "typed"), [("1", "true"), ("[0]", "[0.0]")])
 @pytest.mark.parametrize("name", [name for name in FILES if name != "trace"])
 def test_the_type_of_a_number_is_a_change(name: str, held: str, typed: str, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from evalgate.agents.workers.agent_thread import run_in_gate_loop
@@ -71,6 +72,7 @@ class BackgroundEvaluation(Generic[T]):
         self._results[key] = Future()
         self._made[key] = 0
         if self._done.done():
+            self._thread.join()  # until then it may set the same results
             self._settle_all()
         self._send(key)
         return self._results[key].result()
@@ -89,15 +91,18 @@ class BackgroundEvaluation(Generic[T]):
 
     def cancel(self) -> None:
         """Stop the evaluation and the agent; unfinished conversations are dropped."""
-        loop, task = self._started.result()
-        if not self._done.done():
-            loop.call_soon_threadsafe(task.cancel)
+        _, task = self._started.result()
+        self._call_in_loop(task.cancel)
         self._thread.join()
 
     def _send(self, key: CaseKey | None) -> None:
+        self._call_in_loop(self._requests.put_nowait, key)
+
+    def _call_in_loop(self, function: Callable[..., object], *args: object) -> None:
+        """Call a function in the loop of the evaluation, unless the evaluation is over."""
         loop, _ = self._started.result()
-        if not self._done.done():
-            loop.call_soon_threadsafe(self._requests.put_nowait, key)
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(function, *args)
 
     # --- called in the thread of the evaluation -------------------------------------------------------------
 
@@ -111,11 +116,11 @@ class BackgroundEvaluation(Generic[T]):
         made = self._made[key] = self._made.get(key, 0) + 1
         # With `runs: auto`, and while a case is run alone, the end of all its runs is known only afterwards.
         if gate_run is not None and gate_run.plan.runs == made:
-            self._settle(key)
+            self._settle(key, self._results[key])
 
-    def _settle(self, key: CaseKey) -> None:
-        if self._gate_run is not None and not self._results[key].done():
-            self._results[key].set_result(self._gate_run.evaluation.build_case_result(self._indices[key]))
+    def _settle(self, key: CaseKey, result: Future[CaseResult]) -> None:
+        if self._gate_run is not None and not result.done():
+            result.set_result(self._gate_run.evaluation.build_case_result(self._indices[key]))
 
     def _settle_all(self) -> None:
         """Set the missing results of cases: from their runs, or to the error that ended the evaluation."""
@@ -124,7 +129,7 @@ class BackgroundEvaluation(Generic[T]):
             if result.done():
                 continue
             if error is None:
-                self._settle(key)
+                self._settle(key, result)
             else:
                 result.set_exception(error)
 
@@ -148,10 +153,11 @@ class BackgroundEvaluation(Generic[T]):
             evaluation, agent, strategy = gate_run.evaluation, gate_run.agent, gate_run.strategy
             async with evaluation.start_agent(agent):
                 if self._all_at_once:
+                    first = dict(self._results)  # a case that is repeated meanwhile gets another result
                     await evaluation.make_runs(agent, strategy)
-                    for key in self._results:
-                        self._settle(key)
+                    for key, result in first.items():
+                        self._settle(key, result)
                 while (asked := await self._requests.get()) is not None:
                     await evaluation.make_case_runs(agent, strategy, self._indices[asked])
-                    self._settle(asked)
+                    self._settle(asked, self._results[asked])
             return self._conclude(gate_run)

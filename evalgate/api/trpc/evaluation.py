@@ -102,12 +102,13 @@ class AgentEvaluator:
             raise InvalidInputError(f"`eval_case_ids` must be a list of ids of cases, not {eval_case_ids!r}")
         start = time.monotonic_ns()
         metrics = self._load_metrics(eval_set_id)
-        request = InferenceRequest(self._app_name, eval_set_id, list(eval_case_ids))
         results: list[EvalCaseResult] = []
         service = self._service
         async with service.keep_agent() if isinstance(service, LocalService) else nullcontext():
             for run_id in range(1, self._num_runs + 1):
-                results += await self._run_once(request, metrics, run_id)
+                # Callbacks may change a request, so each run gets its own.
+                request = InferenceRequest(self._app_name, eval_set_id, list(eval_case_ids))
+                results += await self._run_once(request, EvaluateConfig(list(metrics)), run_id)
         names = dict.fromkeys(result.eval_id for result in results)
         cases = [aggregate_case(name, [each for each in results if each.eval_id == name]) for name in names]
         summary = build_summary(cases, self._num_runs)
@@ -131,14 +132,14 @@ class AgentEvaluator:
         return metrics
 
     async def _run_once(
-        self, request: InferenceRequest, metrics: list[EvalMetric], run_id: int
+        self, request: InferenceRequest, config: EvaluateConfig, run_id: int
     ) -> list[EvalCaseResult]:
         phase = "inference"
         try:
             inferences = await self._service.inference_async(request)
             phase = "evaluate"
             result = await self._service.evaluate_async(
-                EvaluateRequest(self._app_name, request.eval_set_id, inferences, EvaluateConfig(metrics))
+                EvaluateRequest(self._app_name, request.eval_set_id, inferences, config)
             )
         except CallbackError as error:
             where = f"collect eval case results: run evaluation: run {run_id} {phase}"

@@ -30,8 +30,9 @@ def create_scripted_user(case: EvalCase, run: int) -> ScriptedUser:
         return ScriptedUser([turn.user for turn in case.turns])
     if case.scenario is not None:
         sentence = (
-            "the case is a scenario; it needs a simulated user, which is not configured: name its model in "
-            "the `user` section of the thresholds file, or with --simulated-user PROVIDER/MODEL"
+            "the case is a scenario; it needs a simulated user, which is not configured: name its model "
+            "with --simulated-user PROVIDER/MODEL, in the `user` section of the thresholds file, or in "
+            "Google ADK's `user_simulator_config`"
         )
         raise SimulatedUserError(Failure("unsupported", sentence))
     raise SimulatedUserError(Failure("unsupported", "the case has no turns"))

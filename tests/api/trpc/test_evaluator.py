@@ -989,6 +989,26 @@ class TestCallbacks:
         assert [case.eval_case_id for case in result.eval_cases] == ["two"]
         assert log == [{"first": 1}] * 4 + [{}] * 4
 
+    def test_a_changed_request_holds_for_its_run_only(self) -> None:
+        seen: list[tuple[list[str], list[str]]] = []
+
+        def drop_case(context: trpc.Context, args: trpc.BeforeInferenceSetArgs) -> None:
+            args.request.eval_case_ids.pop()
+
+        def add_metric(context: trpc.Context, args: trpc.BeforeEvaluateSetArgs) -> None:
+            metrics = args.request.evaluate_config.eval_metrics
+            metrics.append(a_metric(metric_name="added", evaluator_name="final_response_avg_score"))
+            cases = [result.eval_case_id for result in args.request.inference_results]
+            seen.append((cases, [metric.metric_name for metric in metrics]))
+
+        callbacks = trpc.Callbacks()
+        callbacks.register_before_inference_set("drop", drop_case)
+        callbacks.register_before_evaluate_set("add", add_metric)
+        names = ["one", "two", "three"]
+        evaluator = build(lambda text: "a", *map(a_case, names), callbacks=callbacks, num_runs=2)
+        assert evaluator.evaluate(SET, eval_case_ids=names).overall_status == "passed"
+        assert seen == [(["one", "two"], ["final_response_avg_score", "added"])] * 2
+
     def test_an_error_names_component_and_number(self) -> None:
         callbacks, calls = trpc.Callbacks(), list[str]()
 
