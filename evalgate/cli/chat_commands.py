@@ -234,8 +234,8 @@ class ChatTerminal:
             self._unsent = ""
             self._replay(len(self.chat.turns))
         elif self.chat.turns:
-            self._replay(len(self.chat.turns) - 1)
-            self.printer.print_line("Your last message was taken back.")
+            if self._replay(len(self.chat.turns) - 1):
+                self.printer.print_line("Your last message was taken back.")
         else:
             self.printer.print_line("There is no message to take back.")
 

@@ -112,6 +112,7 @@ def _join_path(folder: Path, value: str) -> str:
     parts = list(folder.parts)
     while value.startswith(("./", "../")) or value in {".", ".."}:
         step, _, value = value.partition("/")
+        value = value.lstrip("/")  # `.//evals`, as of `$FOLDER/./evals` with a slash too many
         if step == ".." and parts and parts[-1] != "..":
             parts.pop()
         elif step == "..":

@@ -338,7 +338,8 @@ def _build_adapter(script: str, function: str, provider: JsonObject) -> str:
 def _find_kind(path: Path, workspace: Workspace) -> str | None:
     from evalgate.datasets.foreign_datasets import detect_dataset
 
-    if path.suffix.lower() not in _DATA_SETS or path.stat().st_size > _LARGEST_DATA_SET:
+    # A link to nothing is no file, and a folder may be full of such links.
+    if path.suffix.lower() not in _DATA_SETS or not path.is_file() or path.stat().st_size > _LARGEST_DATA_SET:
         return None
     try:
         dataset = detect_dataset(path, workspace.format_path(path))

@@ -12,6 +12,7 @@ from evalgate.core.types import EvalCase
 from evalgate.datasets.case_review import (
     Review,
     accept_cases,
+    check_names,
     describe_case,
     drop_cases,
     format_case_json,
@@ -51,6 +52,7 @@ def review_cases(
 def _apply_decisions(review: Review, accept: Sequence[str], drop: Sequence[str], accept_all: bool) -> Review:
     if both := sorted(set(accept) & set(drop)):
         raise InvalidInputError(f"{both[0]!r} is to be accepted and dropped: decide")
+    check_names(review, (*accept, *drop))  # before anything is changed
     if drop:
         drop_cases(review, drop)
         review = _reopen(review)

@@ -54,7 +54,7 @@ def accept_cases(review: Review, names: Iterable[str]) -> None:
     Raises:
         InvalidInputError: a name belongs to no observed case, or the notes cannot be written.
     """
-    _save_changes(review, [_accept_notes(review, _check_names(review, names))])
+    _save_changes(review, [_accept_notes(review, check_names(review, names))])
 
 
 def drop_cases(review: Review, names: Iterable[str]) -> None:
@@ -66,7 +66,7 @@ def drop_cases(review: Review, names: Iterable[str]) -> None:
         InvalidInputError: a name belongs to no observed case, no case would be left, or a file cannot be
             written.
     """
-    wanted = _check_names(review, names)
+    wanted = check_names(review, names)
     left = [case for case in review.file.eval_set.cases if case.eval_id not in wanted]
     if not left:
         raise InvalidInputError(
@@ -152,7 +152,12 @@ def _describe_event(event: Event) -> str:
     return f"says: {event.text}" if isinstance(event, Message) else ""
 
 
-def _check_names(review: Review, names: Iterable[str]) -> set[str]:
+def check_names(review: Review, names: Iterable[str]) -> set[str]:
+    """Return the names as a set.
+
+    Raises:
+        InvalidInputError: a name belongs to no observed case; with a problem for each such name.
+    """
     known = [case.eval_id for case in review.open_cases]
     wanted = set(names)
     if unknown := sorted(wanted - set(known)):

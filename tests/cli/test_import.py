@@ -347,6 +347,22 @@ def test_every_format_can_be_written(tmp_path: Path, to: str) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "options", [("--all", "--accept", "typo"), ("--drop", "{first}", "--accept", "typo")]
+)
+def test_a_review_with_an_unknown_name_decides_nothing(tmp_path: Path, options: tuple[str, ...]) -> None:
+    write_traces(tmp_path, LATE, SENT)
+    invoke(tmp_path, "import", "traces.json")
+    before = {path.name: path.read_bytes() for path in (tmp_path / OUT).parent.iterdir()}
+    first = load(tmp_path).cases[0].eval_id
+    done = CliRunner().invoke(
+        cli, ["review", OUT, *[each.format(first=first) for each in options], "-C", str(tmp_path)]
+    )
+    assert isinstance(done.exception, InvalidInputError)
+    assert "'typo' is no observed case" in str(done.exception)
+    assert {path.name: path.read_bytes() for path in (tmp_path / OUT).parent.iterdir()} == before
+
+
 def test_conversations_that_the_format_cannot_hold_are_left_out(tmp_path: Path) -> None:
     silent = [Turn("Bye", "")]
     write_traces(tmp_path, LATE, silent, SENT)

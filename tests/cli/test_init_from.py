@@ -220,6 +220,14 @@ def test_options_of_tool_correctness_are_read(options: str, criterion: object, t
     assert (found.criteria, found.lost) == (criterion, ())
 
 
+def test_a_link_to_nothing_is_passed_over(tmp_path: Path) -> None:
+    write(tmp_path, {"data/goldens.json": json.dumps(GOLDENS), "agent.py": WITH_CALLS})
+    (tmp_path / "data/gone.json").symlink_to("nowhere.json")
+    done = init(tmp_path, "--from", ".", "--agent", "python:agent.py:answer")
+    assert done.code == 0, done.err
+    assert config(tmp_path)["eval_sets"] == ["evals/goldens.evalset.json"]
+
+
 def test_tool_correctness_of_both_kinds_is_kept(tmp_path: Path) -> None:
     from evalgate.datasets.deepeval_metrics import read_metrics
 

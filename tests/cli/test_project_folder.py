@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from evalgate.cli.project_folder import _join_path
 from evalgate.config.loader import find_project
 from tests.cli.test_cli import AGENT, eval_set
 from tests.commands import evalgate
@@ -34,6 +35,19 @@ def repository(tmp_path: Path) -> Path:
     (root / "agents/agent.py").write_text(AGENT)
     (root / "evals/demo.evalset.json").write_text(eval_set("hello there", "good bye"))
     return root
+
+
+@pytest.mark.parametrize(
+    ("value", "joined"),
+    [
+        ("a.json", "sub/a.json"),
+        (".//evals/a.json", "sub/evals/a.json"),
+        ("..//evals/a.json", "evals/a.json"),
+        ("/a.json", "/a.json"),
+    ],
+)
+def test_a_slash_too_many_makes_no_absolute_path(value: str, joined: str) -> None:
+    assert _join_path(Path("sub"), value) == joined
 
 
 @pytest.mark.parametrize(
