@@ -70,7 +70,10 @@ class EvalSetsManager(ABC):
 
     @abstractmethod
     def _lock(self, app_name: str) -> AbstractContextManager[object]:
-        """Return a context manager; within its block no other code changes the app's eval sets."""
+        """Return a context manager; within its block no other thread changes the app's eval sets.
+
+        Another process can change eval sets in a bucket all the same, as a bucket has no locks.
+        """
 
     def get_eval_set(self, app_name: str, eval_set_id: str) -> Any:
         """Return an eval set; None if there is no such set.

@@ -64,11 +64,11 @@ def hash_record(record: Record) -> str:
 def add_run(
     before: Baseline | None, record: Record, source: BaselineSource, *, keep: int = DEFAULT_KEEP
 ) -> Baseline:
-    """Return the baseline with one more gate run, or `before` itself if it has a source with this digest.
+    """Return the baseline with one more gate run; return `before` itself if it has the digest of `source`.
 
     If the fingerprint of a case changed, its older runs are dropped. If a metric of a case changed, the
-    older runs lose the scores of this metric. A record may be older than the newest stored run of a case;
-    then it adds no runs to the case if the case or one of its metrics changed.
+    older runs lose the scores of this metric. A record that is older than a stored run of a case never
+    replaces its data: if the case or one of its metrics changed, the record adds no runs to the case.
 
     Of each eval set only the newest `keep` gate runs are kept, by their time; then cases without runs are
     dropped. Breaks are marked in the cases of the record (`mark_breaks`). If `before` is None, the baseline

@@ -278,9 +278,10 @@ def _list_own_files(plan: "Plan", path: str) -> Iterator[str]:
 
 
 def _list_eval_sets(plan: "Plan", names: Iterable[str]) -> Mapping[str, str]:
-    """Return the path in the plan of each eval set of a suite, by the path that the suite gives.
+    """Map the path of each eval set of a suite, as the suite gives it, to the path that the plan gives.
 
-    The two paths differ if the suite names a link and the plan names the link's target.
+    The two paths differ if the suite names a link and the plan names the link's target. An eval set that
+    the plan lacks keeps its path.
     """
     folder = plan.workspace.folder
     planned = {os.path.realpath(folder / each.eval_set.path): each.eval_set.path for each in plan.suites}

@@ -104,7 +104,7 @@ class CaseRunner:
             create_user: Function that creates the user of a run.
             throttle: Limits of how fast and how often cases are begun.
             stop_reason: Function that prevents a retry by returning a failure. It is called before each
-                retry, except before a retry alone in a worker.
+                retry, except the one that follows the death of a worker.
             create_trace: Function that creates the trace of a run; None: runs keep none.
         """
         self._agent = agent

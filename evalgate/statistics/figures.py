@@ -119,11 +119,11 @@ def compare_percentile(
 
 @cache
 def _find_bounds(n: int, alpha: float) -> tuple[int, int]:
-    """Return the ranks (1-based) of the figures that bound the percentile from below and from above.
+    """Return the ranks (1-based) of the figures that bound the 95th percentile from below and from above.
 
-    The first rank is 0 if the lower bound is below all figures. The figure of rank r is at most the
-    percentile if at least r figures are at most the percentile; their number is binomial. `n` is the number
-    of figures, at least `count_needed_runs(alpha)`.
+    Each bound is wrong with a chance of at most `alpha`: the number of figures at or below the percentile is
+    binomial, and the figure of rank r is one of them if there are at least r. The first rank is 0 if no
+    figure is low enough to be a bound. `n` is the number of figures, at least `count_needed_runs(alpha)`.
     """
     reached, below, above = 0.0, 0, n
     for rank in range(n):

@@ -48,7 +48,7 @@ class ChatState:
     failure: Failure | None
     """Reason why the last message has no reply."""
     unsent: str
-    """The message without a reply."""
+    """The last message if its turn failed; "" if not."""
     is_cut_off: bool
     failed_trace: tuple[TraceSpan, ...]
     """Steps of the last turn if the turn failed; () if it did not, or if turns keep no trace."""

@@ -74,8 +74,8 @@ class AnswerCollector:
     def get_response(self) -> str | None:
         """Return the text of the response; None if the agent gave none.
 
-        The text that the agent returned, or gave as `response` in an answer, comes first, then the joined
-        texts that it yielded, then the final message that it reported.
+        Only the first of these that exists is returned: the text that the agent returned, or gave as
+        `response` in an answer; the joined texts that it yielded; the final message that it reported.
         """
         if self._response is not None:
             return self._response

@@ -83,7 +83,8 @@ _TOOL_RESULT = (
     *("tool_response", "output.value", "traceloop.entity.output", "langfuse.observation.output"),
 )
 _MESSAGE_EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message")
-_MOST_MESSAGES = 10_000
+_MOST_LISTED = 10_000
+_DEEPEST = 40
 
 
 def find_conversation_id(span: Span) -> str:
@@ -310,10 +311,24 @@ def _read_indexed(attributes: Mapping[str, Any], prefix: str, role: str) -> list
     if prefix in attributes and isinstance(decode_json(attributes[prefix]), list):
         return read_messages(attributes[prefix], role)
     tree: dict[str, Any] = {}
-    start = f"{prefix}."
-    for name in sorted([key for key in attributes if key.startswith(start)])[:_MOST_MESSAGES]:
-        _insert_value(tree, name[len(prefix) + 1 :].split("."), attributes[name])
+    for name, path in sorted(list_paths(attributes, prefix).items()):
+        _insert_value(tree, path, attributes[name])
     return read_messages(list(_iter_lists(tree)), role) if tree else []
+
+
+def list_paths(attributes: Mapping[str, Any], prefix: str) -> dict[str, list[str]]:
+    """Return the keys below `prefix` in the names of attributes, such as `["0", "message", "role"]`, by name.
+
+    Only the first 10,000 names count, and the first 40 keys of each.
+    """
+    start = f"{prefix}."
+    names = [name for name in attributes if name.startswith(start)][:_MOST_LISTED]
+    return {name: name.removeprefix(start).split(".")[:_DEEPEST] for name in names}
+
+
+def is_list_index(key: str) -> bool:
+    """Return True for a decimal number of at most nine digits."""
+    return key.isascii() and key.isdecimal() and len(key) < 10
 
 
 def _insert_value(tree: dict[str, Any], path: list[str], value: object) -> None:
@@ -327,13 +342,13 @@ def _insert_value(tree: dict[str, Any], path: list[str], value: object) -> None:
 
 def _iter_lists(tree: dict[str, Any]) -> Iterator[Any]:
     """Yield the values of a tree with numbers as keys, in the order of the numbers."""
-    for key in sorted((key for key in tree if key.isdecimal()), key=int):
+    for key in sorted(filter(is_list_index, tree), key=int):
         yield _build_lists(tree[key])
 
 
 def _build_lists(found: object) -> object:
     if not isinstance(found, dict):
         return found
-    if found and all(key.isdecimal() for key in found):
+    if found and all(map(is_list_index, found)):
         return list(_iter_lists(found))
     return {key: _build_lists(value) for key, value in found.items()}

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from evalgate.agents.tracing.attribute_names import is_list_index, list_paths
 from evalgate.agents.tracing.run_trace import RunTrace
 from evalgate.agents.tracing.trace_formats import Span
 from evalgate.core.types import SpanKind, TraceSpan, Usage
@@ -70,7 +71,6 @@ _ANSWER_EVENTS = ("gen_ai.choice", "gen_ai.content.completion")
 _CONTENT = (*_REQUESTS, *_OTHER_REQUESTS, *_RESPONSES, *_OTHER_RESPONSES, *_ARGUMENTS, *_RESULTS, *_SETTINGS)
 _CONTENT_PREFIXES = tuple(f"{name}." for name in (*_LISTED_REQUESTS, *_LISTED_RESPONSES, "llm.tools"))
 _MOST_TOKENS = 2**53
-_MOST_MESSAGES = 10_000
 
 
 def convert_spans(spans: Iterable[Span], began: int) -> list[TraceSpan]:
@@ -211,10 +211,8 @@ def _read_listed(span: Span, prefixes: Sequence[str]) -> object:
     Only the first of `prefixes` that begins an attribute counts. Return None if there is no such attribute.
     """
     for prefix in prefixes:
-        names = [name for name in span.attributes if name.startswith(f"{prefix}.")][:_MOST_MESSAGES]
         tree: dict[str, Any] = {}
-        for name in names:
-            *path, last = name[len(prefix) + 1 :].split(".")[:40]
+        for name, (*path, last) in list_paths(span.attributes, prefix).items():
             inner = tree
             for key in path:
                 below = inner.setdefault(key, {})
@@ -230,7 +228,7 @@ def _read_listed(span: Span, prefixes: Sequence[str]) -> object:
 def _build_lists(tree: object) -> object:
     if not isinstance(tree, dict):
         return tree
-    if tree and all(key.isascii() and key.isdecimal() and len(key) < 10 for key in tree):
+    if tree and all(map(is_list_index, tree)):
         return [_build_lists(tree[key]) for key in sorted(tree, key=int)]
     found = {key: _build_lists(value) for key, value in tree.items()}
     # OpenInference wraps each message, and each call in it, in an object with one key.

@@ -13,6 +13,7 @@ from evalgate.core.types import JsonObject
 from evalgate.documents.strict_json import filter_objects
 
 _SNIFFED = 64 * 1024  # a recording may be of any kind and any size, and most are no traces
+_TOO_LATE = 10**20  # as a float of seconds, it can be reckoned with
 _MARKS = (b'"resourceSpans"', b'"traceID"')
 
 
@@ -124,7 +125,7 @@ def _build_span(found: dict[str, Any], program: dict[str, object]) -> Span:
 
 def _read_error(status: object) -> str:
     """Return the message of an OTLP status with the code `ERROR`, or "error" if it has none."""
-    if _get_field(status, "code") not in {2, "STATUS_CODE_ERROR"}:
+    if _get_field(status, "code") not in (2, "STATUS_CODE_ERROR"):
         return ""
     return str(_get_field(status, "message") or "error")
 
@@ -187,13 +188,13 @@ def _iter_jaeger_spans(trace: dict[str, Any]) -> Iterator[Span]:
     for span in filter_objects(trace.get("spans")):
         process = processes.get(str(span.get("processID"))) if isinstance(processes, dict) else None
         tags = process.get("tags") if isinstance(process, dict) else None
-        start, took = _read_int(span.get("startTime")), _read_int(span.get("duration"))
+        start, took = read_microseconds(span.get("startTime")), read_microseconds(span.get("duration"))
         references, tags_of_span = (
             filter_objects(span.get("references")),
             _read_jaeger_tags(span.get("tags")),
         )
         is_error = (
-            tags_of_span.get("error") in {True, "true"} or tags_of_span.get("otel.status_code") == "ERROR"
+            tags_of_span.get("error") in (True, "true") or tags_of_span.get("otel.status_code") == "ERROR"
         )
         yield Span(
             trace_id=str(span.get("traceID") or ""),
@@ -202,8 +203,8 @@ def _iter_jaeger_spans(trace: dict[str, Any]) -> Iterator[Span]:
                 (str(each.get("spanID")) for each in references if each.get("refType") == "CHILD_OF"), ""
             ),
             name=str(span.get("operationName") or ""),
-            start=start * 1_000,  # Jaeger counts microseconds
-            end=(start + took) * 1_000,
+            start=start,
+            end=start + took,
             attributes=tags_of_span,
             resource=_read_jaeger_tags(tags),
             events=tuple(_iter_jaeger_events(span)),
@@ -222,8 +223,11 @@ def _read_jaeger_tags(tags: object) -> dict[str, object]:
     return {str(tag.get("key")): tag.get("value") for tag in filter_objects(tags)}
 
 
-def _read_int(found: object) -> int:
-    return found if isinstance(found, int) and not isinstance(found, bool) else 0
+def read_microseconds(found: object) -> int:
+    """Return a number of microseconds in nanoseconds; 0 for any other value, and from 10^20 on."""
+    if not isinstance(found, int) or isinstance(found, bool) or abs(found) >= _TOO_LATE:
+        return 0
+    return found * 1_000
 
 
 def is_trace_file(path: Path) -> bool:

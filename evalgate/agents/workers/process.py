@@ -224,7 +224,10 @@ class AgentProcess(asyncio.SubprocessProtocol):
             self._stdin.close()
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal to all processes of the group, even if the first has ended; none before the start."""
+        """Send a signal to the agent's process and its group; do nothing before the start.
+
+        The rest of the group gets the signal even if the agent's process has ended.
+        """
         if self._transport is None:
             return
         try:

@@ -128,7 +128,7 @@ class AgentSession(Protocol):
         ...
 
     async def end(self) -> SessionResult:
-        """Close the conversation and return its final data."""
+        """Return the final data of the conversation; no turn may follow."""
         ...
 
 

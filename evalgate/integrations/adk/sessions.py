@@ -1,6 +1,5 @@
 """Sessions saved by Google ADK (`adk run --save_session`, or its web UI's export), as conversations."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from evalgate.core.types import CaseTurn, EvalCase, EvalSet, SessionInput, Trace
 from evalgate.documents.strict_json import read_json
 
 _ENDING = ".session.json"
+_TOO_LATE = 1e15  # seconds
 
 
 def has_sessions(path: Path) -> bool:
@@ -114,7 +114,7 @@ def read_session_spans(document: Document) -> tuple[TraceSpan, ...]:
         return ()
     began = previous = times[0]
     turn, root = -1, -1
-    calls: dict[str, float] = {}
+    calls: dict[str, list[float]] = {}
     for event, time in zip(events, times, strict=True):
         start, end = previous - began, time - began
         if event.get("author") == "user" and get_event_text(event):
@@ -132,16 +132,23 @@ def read_session_spans(document: Document) -> tuple[TraceSpan, ...]:
 
 def _read_time(event: object) -> float | None:
     time = event.get("timestamp") if isinstance(event, dict) else None
-    return float(time) if isinstance(time, int | float) and math.isfinite(time) else None
+    if not isinstance(time, int | float) or not abs(time) < _TOO_LATE:  # NaN is not below it
+        return None
+    return float(time)
 
 
 def _build_steps(
-    event: Mapping[str, Any], identity: str, turn: int, start: float, end: float, calls: dict[str, float]
+    event: Mapping[str, Any],
+    identity: str,
+    turn: int,
+    start: float,
+    end: float,
+    calls: dict[str, list[float]],
 ) -> Iterator[TraceSpan]:
     """Yield the steps that end with an event: from `start` to `end`, in seconds of the session.
 
-    `calls` holds the start of each open tool call, by the call's id or else the tool's name. The calls in the
-    event are added to `calls`; the calls that have a result in the event are removed.
+    `calls` holds the starts of open tool calls, the oldest first, by the call's id or else the tool's name.
+    The calls in the event are added to `calls`; the calls that have a result in the event are removed.
     """
     content = event.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
@@ -153,7 +160,8 @@ def _build_steps(
         result = part.get("functionResponse") or part.get("function_response")
         if isinstance(result, dict):
             name = str(result.get("name") or "")
-            called = calls.pop(str(result.get("id") or name), start)
+            open_calls = calls.get(str(result.get("id") or name))
+            called = open_calls.pop(0) if open_calls else start
             times = called, max(0.0, end - called)
             yield TraceSpan(
                 f"{identity}.{at}",
@@ -168,7 +176,7 @@ def _build_steps(
             continue
         is_model = True
         if isinstance(call, dict):
-            calls[str(call.get("id") or call.get("name") or "")] = end
+            calls.setdefault(str(call.get("id") or call.get("name") or ""), []).append(end)
     if is_model or not found:
         kind: Literal["model", "other"] = "model" if found else "other"
         yield TraceSpan(

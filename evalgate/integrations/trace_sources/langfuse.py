@@ -40,7 +40,7 @@ _OBSERVATIONS_PER_PAGE = 1000
 _SCORES_PER_PAGE = 100
 _OBSERVATIONS = "/api/public/v2/observations"
 _TRACES_PER_REQUEST = 50  # their ids go into the address
-_LABELS = frozenset({"NUMERIC", "BOOLEAN", "CATEGORICAL"})
+_LABELS = ("NUMERIC", "BOOLEAN", "CATEGORICAL")
 """Types of scores that say how good an answer was; `TEXT` and `CORRECTION` are texts of people."""
 
 
@@ -65,9 +65,10 @@ class LangfuseReader:
             yield TraceInfo(get_text(row, "traceId"), feedback=dict(_iter_scores(scores)))
             return
         if "traceId" in row or "trace_id" in row:
-            yield _build_span(row, get_text(row, "traceId", "trace_id"))
+            trace_id = get_text(row, "traceId", "trace_id")
+            yield _build_span(row, trace_id)
             if row.get("isRootObservation") in (True, "true"):
-                yield _build_info(row, get_text(row, "traceId"))
+                yield _build_info(row, trace_id)
             return
         trace_id = get_text(row, "id")
         for observation in get_list(row, "observations"):
@@ -128,7 +129,7 @@ def _iter_scores(row: Mapping[str, Any]) -> Iterable[tuple[str, float | str]]:
             value = score.get("value")
             label = value if isinstance(value, str) else score.get("stringValue")
             if isinstance(value, int | float):
-                yield get_text(score, "name"), float(value)
+                yield get_text(score, "name"), value
             elif isinstance(label, str):
                 yield get_text(score, "name"), label
     for name, values in scores.items() if isinstance(scores, dict) else ():

@@ -9,6 +9,7 @@ from evalgate.agents.tracing.trace_formats import (
     SpanEvent,
     is_jaeger,
     read_jaeger_spans,
+    read_microseconds,
     read_otlp_json,
 )
 from evalgate.integrations.trace_sources.api_client import ApiClient, TraceQuery
@@ -63,17 +64,16 @@ class ZipkinReader:
         return {"traceId", "id"} <= row.keys() and bool({"localEndpoint", "duration", "tags"} & row.keys())
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
-        """Return the span. Zipkin counts in microseconds."""
+        """Return the span."""
         tags = get_dict(row, "tags")
-        start, took = row.get("timestamp"), row.get("duration")
-        begin = start * 1000 if isinstance(start, int) else 0
+        begin = read_microseconds(row.get("timestamp"))
         yield Span(
             trace_id=get_text(row, "traceId"),
             span_id=get_text(row, "id"),
             parent_id=get_text(row, "parentId"),
             name=get_text(row, "name"),
             start=begin,
-            end=begin + (took * 1000 if isinstance(took, int) else 0),
+            end=begin + read_microseconds(row.get("duration")),
             attributes=tags,
             resource={"service.name": get_text(get_dict(row, "localEndpoint"), "serviceName")},
             error=str(tags.get("error") or ""),

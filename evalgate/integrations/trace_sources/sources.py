@@ -202,7 +202,8 @@ def _iter_json_rows(
     except RecursionError:
         raise InvalidInputError([Problem(shown_as, 1, 1, "the JSON nests too deep")]) from None
     except ValueError as error:
-        lines = text.splitlines()
+        # Not splitlines(): it also splits at U+2028, which a JSON text may contain.
+        lines = text.rstrip().split("\n")
         position = (error.lineno, error.colno) if isinstance(error, json.JSONDecodeError) else (1, 1)
         message = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         is_lines = len(lines) > 1 and lines[0].rstrip().endswith("}") and lines[0].lstrip().startswith("{")

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from evalgate.agents.tracing.attribute_names import convert_span
 from evalgate.agents.tracing.genai import SpanTranscript, read_transcript
+from evalgate.agents.tracing.span_steps import convert_spans
 from evalgate.agents.tracing.trace_formats import Span, SpanEvent
 from evalgate.core.types import Event, Message, Reply, ToolCall, ToolResult, Usage
 
@@ -160,6 +162,20 @@ def test_attributes_of_other_types_are_ignored(text: str) -> None:
         {"gen_ai.operation.name": "chat", "gen_ai.output.messages": text, "gen_ai.usage.input_tokens": -1},
     )
     assert read_transcript([span]) == SpanTranscript(Reply(), None, "")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [f"{'9' * 5_000}.message.role", f"0.{'a.' * 5_000}x", f"{'0.' * 5_000}0", "٣.message.role", ".", ""],
+    ids=["digits", "keys", "numbers", "other_digits", "dot", "nothing"],
+)
+@pytest.mark.parametrize("prefix", ["llm.input_messages", "llm.output_messages", "gen_ai.prompt"])
+def test_any_name_of_a_listed_attribute_is_read(prefix: str, name: str) -> None:
+    first = {f"{prefix}.0.message.role": "user", f"{prefix}.0.message.content": "Rain?"}
+    attributes = {"openinference.span.kind": "LLM", **first, f"{prefix}.{name}": "user"}
+    span = build_span(1, 2, attributes)
+    assert isinstance(read_transcript([convert_span(span)]), SpanTranscript)
+    assert convert_spans([span], 0)[0].kind == "model"
 
 
 def test_a_text_is_the_response_or_a_message_and_never_both() -> None:

@@ -18,6 +18,8 @@ from evalgate.core.types import (
     ToolResult,
     UserMessage,
 )
+from evalgate.documents.strict_json import read_json
+from evalgate.integrations.adk.sessions import read_session_spans
 from evalgate.integrations.recordings import read_recording
 from tests.agents.http.test_adk_server import EVENTS, REPLY, event
 
@@ -85,6 +87,22 @@ def test_turn_with_a_model_error_has_no_response(tmp_path: Path) -> None:
     (turn,) = recorded.cases[0].turns
     assert turn.expected == Reply(None, REPLY.events)
     assert [type(each) for each in turn.expected.events] == [Message, ToolCall, ToolResult]
+
+
+def test_open_calls_of_one_tool_without_ids_end_in_their_order(tmp_path: Path) -> None:
+    call = {"functionCall": {"name": "look", "args": {}}}
+    result = {"functionResponse": {"name": "look", "response": {}}}
+    events = [USER, event(call), event(call), event(result, author="look"), event(result, author="look")]
+    timed = [{**each, "timestamp": 10.0 + at} for at, each in enumerate(events)]
+    path = saved(tmp_path, "x.json", {**SESSION, "events": timed})
+    spans = read_session_spans(read_json(path, "x.json"))
+    assert [(s.start_s, s.duration_s) for s in spans if s.kind == "tool"] == [(1.0, 2.0), (2.0, 2.0)]
+
+
+@pytest.mark.parametrize("time", [10**400, 1e300, None, "1", [], {}])
+def test_an_event_with_an_impossible_time_gives_no_steps(tmp_path: Path, time: object) -> None:
+    path = saved(tmp_path, "x.json", {**SESSION, "events": [{**USER, "timestamp": time}]})
+    assert read_session_spans(read_json(path, "x.json")) == ()
 
 
 @pytest.mark.parametrize(

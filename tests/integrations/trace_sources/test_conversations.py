@@ -13,9 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from evalgate.agents.tracing.span_steps import convert_spans
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import CaseTurn, Event, Message, ToolCall, ToolResult
 from evalgate.integrations.trace_sources.conversations import ObservedConversation, build_conversations
+from evalgate.integrations.trace_sources.langfuse import LangfuseReader
 from evalgate.integrations.trace_sources.sources import read_trace_file
 from tests.integrations.trace_sources.exports import (
     FILES,
@@ -184,6 +186,49 @@ def test_broken_lines_are_told_and_the_others_read(tmp_path: Path) -> None:
         "spans.jsonl:3:1",
     ]
     assert len(batch.traces) == 3
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\x85"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_text_with_another_line_separator_is_part_of_its_line(tmp_path: Path, mark: str, end: str) -> None:
+    line = json.dumps(json.loads(to_otlp(list_steps(TURNS))), ensure_ascii=False)
+    whole = [line.replace("lookup_order", f"lookup{mark}{number}") for number in (1, 2)]
+    path = tmp_path / "traces.jsonl"
+    path.write_bytes(end.join([*whole, ""]).encode())
+    batch = read_trace_file(path, "traces.jsonl")
+    assert (batch.rows, batch.problems) == (2, ())
+
+
+HOSTILE_VALUES = [[], {}, [1], {"x": []}, "é", -1, 10**400, 1.5, True, None]
+
+
+@pytest.mark.parametrize("value", HOSTILE_VALUES, ids=lambda value: str(value)[:8])
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "a", "status": {"code": "?"}}]}]}]},
+        {"data": [{"spans": [{"traceID": "a", "tags": [{"key": "error", "value": "?"}]}]}]},
+        {"data": [{"spans": [{"traceID": "a", "startTime": "?", "duration": "?"}]}]},
+        {"traceId": "a", "id": "b", "timestamp": "?", "duration": "?"},
+        {"traceId": "a", "type": "SPAN", "startTime": "?", "isRootObservation": "?", "scores": "?"},
+        {"id": "a", "timestamp": "?", "sessionId": "s", "scores": [{"dataType": "?", "value": 1}]},
+        {"id": "a", "timestamp": 1, "sessionId": "s", "scores": [{"name": "n", "value": "?"}]},
+    ],
+    ids=["otlp_status", "jaeger_error", "jaeger_time", "zipkin_time", "observation", "score_type", "score"],
+)
+def test_a_value_of_any_type_is_left_out(tmp_path: Path, row: object, value: object) -> None:
+    path = tmp_path / "traces.json"
+    path.write_text(json.dumps(row).replace('"?"', json.dumps(value)))
+    batch = read_trace_file(path, "traces.json")
+    assert batch.problems == ()
+    for trace in batch.traces:
+        convert_spans(trace.spans, 0)
+    build_conversations(batch.traces)
+
+
+def test_a_root_observation_in_snake_case_has_the_facts_of_its_trace() -> None:
+    row = {"trace_id": "t1", "type": "SPAN", "id": "a", "isRootObservation": True, "session_id": "s"}
+    assert {item.trace_id for item in LangfuseReader().read_row(row)} == {"t1"}
 
 
 JSON = st.recursive(
