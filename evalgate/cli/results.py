@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def results() -> None:
     """List, show and compare the results of earlier runs.
 
-    `evalgate run` keeps the newest 20 in .evalgate/history, or as many as `--keep-results` says. Where the
+    `evalgate run` keeps the newest 20 in .evalgate/history, or as many as `--keep-results` says. If the
     variable CI is set, it keeps none by default.
     """
 
@@ -66,7 +66,7 @@ def diff(
     """Compare two kept results, by default the newest two.
 
     B is compared with A. Each is an id from `evalgate results list`, the beginning of one, or a number: 1 is
-    the newest. If only one is given, the other one is the newest of the others, and A is the older of both.
+    the newest. If only one is given, it is compared with the newest other result, and A is the older of both.
     Nothing is run. Ends with the exit code of the comparison.
     """
     from evalgate.cli.compare import compare_results, write_comparison_page
@@ -130,6 +130,6 @@ def _format_list(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield f"{number:>3}  {row['id']}  {row['verdict']:<12}  {counts}  {to_one_line(row['agent'], 500)}"
         for metric in row["metrics"]:
             known = get_score_range(metric["name"].partition(" ")[0])
-            score, threshold = known.format(metric["score"]), known.format(metric["threshold"])
+            score, threshold = known.format_pair(metric["score"], metric["threshold"])
             name = to_one_line(metric["name"], 500)
             yield f"     {name} {score} (threshold {threshold})"

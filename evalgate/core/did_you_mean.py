@@ -7,7 +7,7 @@ SIMILAR = 0.6
 NEARLY_EQUAL = 0.8
 """Share from which a name is taken for a misspelling if unknown names are no error by themselves.
 
-For an input `threshold` of the action, `treshold` is one, and `path` or `github-token` is none."""
+`treshold` is a misspelling of the action's input `threshold`; `path` is a misspelling of no input."""
 
 
 def did_you_mean(name: str, candidates: Iterable[str], *, cutoff: float = SIMILAR) -> str:

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 _MOST_DIGITS = 7
-"""Most decimals that are added to show a difference; then the number is cut and ends in "…"."""
+"""Most decimals of a number that must differ from another; beyond them it is cut and ends in "…"."""
 
 _LAST_BITS = 12
 """Decimals to which two sums of the same numbers agree, in any order of the numbers."""
@@ -42,8 +42,8 @@ def compute_sequential_mean(values: Sequence[float]) -> float:
 def compute_exact_mean(values: Iterable[float]) -> float:
     """Return the mean of at least one finite value, summed exactly and rounded once.
 
-    It is that of `statistics.mean`, which some engines use. Another function may differ in the last bit, and
-    the last bit can decide at a threshold.
+    Some engines use `statistics.mean`, and so does this function. Another one may differ in the last bit,
+    which can decide at a threshold.
     """
     import statistics
 
@@ -67,29 +67,66 @@ def format_score(value: float | None, *, beside: float | None = None, digits: in
     """Return `value` with at least `digits` decimals, and enough to differ visibly from `beside`.
 
     Compared with 0.8, 0.7999999 is "0.7999999", never "0.80". If seven decimals do not show the difference,
-    the number is cut instead of rounded: 0.7999999999999999 is "0.7999999…". None is "–".
+    the number is cut instead of rounded: 0.7999999999999999 is "0.7999999…". If both would be cut to the same
+    text, all digits are shown. None is "–".
     """
     if value is None:
         return "–"
-    text = _rounded(value, digits)
-    if beside is not None and value != beside and text == _rounded(beside, digits):
-        needed = digits
-        while needed < _MOST_DIGITS and _rounded(value, needed) == _rounded(beside, needed):
-            needed += 1
-        if _rounded(value, needed) != _rounded(beside, needed):
-            text = _rounded(value, needed)
-        elif round(value, _MOST_DIGITS) != value and math.isfinite(value):
-            whole, _, decimals = f"{value:.20f}".partition(".")
-            return f"{whole}.{decimals[:_MOST_DIGITS]}…"
-    return text[1:] if text.startswith("-") and float(text) == 0 else text  # no "-0.00"
+    if beside is None or value == beside:
+        return _rounded(value, digits)
+    for needed in range(digits, max(digits, _MOST_DIGITS) + 1):
+        if (text := _rounded(value, needed)) != _rounded(beside, needed):
+            return text
+    text = _cut_decimals(value, digits)
+    return text if text != _cut_decimals(beside, digits) else repr(value)
+
+
+def format_score_pair(value: float, limit: float) -> tuple[str, str]:
+    """Return a score and its limit as texts that compare as the numbers do.
+
+    The limit has all its decimals: 0.333 is never "0.33".
+    """
+    text = format_limit(limit, beside=value)
+    return text if value == limit else format_score(value, beside=limit), text
+
+
+def format_drop_pair(drop: float, limit: float) -> tuple[str, str]:
+    """Return a difference of two means and its limit, which are equal if only rounding errors differ."""
+    return format_score_pair(limit if abs(drop - limit) < _NOISE else drop, limit)
+
+
+def format_limit(limit: float, *, beside: float | None = None) -> str:
+    """Return the limit of a score with all its decimals, two or more, as people wrote it.
+
+    The last bits are left out, unless only they tell it from `beside`.
+    """
+    known = round(limit, _LAST_BITS)
+    if beside is not None and beside != limit and round(beside, _LAST_BITS) == known:
+        return format_score(limit, beside=beside)
+    return _trim_zeros(_rounded(known, _LAST_BITS), 2)
 
 
 def _rounded(value: float, digits: int) -> str:
-    """Return `value` with `digits` decimals, ignoring the last bits of a mean.
+    """Return `value` with `digits` decimals, ignoring the last bits of a mean; zero has no sign.
 
     0.975 and 0.9750000000000001 are the same sum, added in another order: both are shown as 0.98.
     """
-    return f"{round(value, _LAST_BITS):.{digits}f}"
+    text = f"{round(value, _LAST_BITS):.{digits}f}"
+    return text[1:] if text.startswith("-") and float(text) == 0 else text
+
+
+def _cut_decimals(value: float, digits: int) -> str:
+    """Return `value` with seven decimals or fewer, and "…" for those that are left out."""
+    if round(value, _MOST_DIGITS) == value or not math.isfinite(value):
+        return _trim_zeros(_rounded(value, _MOST_DIGITS), digits)
+    whole, _, decimals = f"{value:.20f}".partition(".")
+    return f"{whole}.{decimals[:_MOST_DIGITS]}…"
+
+
+def _trim_zeros(text: str, digits: int) -> str:
+    """Return a number without the zeros at its end, but with at least `digits` decimals."""
+    whole, _, decimals = text.partition(".")
+    return f"{whole}.{decimals.rstrip('0').ljust(digits, '0')}" if decimals else text
 
 
 def format_delta(delta: float | None, *, beside: float | None = None, digits: int = 2) -> str:
@@ -119,14 +156,22 @@ def format_figure(value: float | None, *, beside: float | None = None) -> str:
     """
     if value is None or value >= LARGEST_FIGURE:
         return "–"
-    value = round(value, _LAST_BITS)
+    exact, value = value, round(value, _LAST_BITS)
+    other = None if beside is None else round(beside, _LAST_BITS)
     digits = 0 if value >= 100 or value == int(value) else 2 - math.floor(math.log10(abs(value)))
     digits = min(max(digits, 0), _LAST_BITS)
     text = f"{value:,.{digits}f}"
-    while beside is not None and value != beside and digits < _LAST_BITS and text == f"{beside:,.{digits}f}":
+    while other is not None and exact != beside and text == f"{other:,.{digits}f}":
+        if digits == _LAST_BITS:
+            return f"{exact:,}"
         digits += 1
         text = f"{value:,.{digits}f}"
     return text
+
+
+def format_figure_pair(value: float, limit: float) -> tuple[str, str]:
+    """Return a figure and its limit as texts that compare as the numbers do."""
+    return format_figure(value, beside=limit), format_figure(limit, beside=value)
 
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -134,9 +179,10 @@ _SMALLEST_SPAN = 0.1
 
 
 def format_sparkline(values: Sequence[float]) -> str:
-    """Return one bar for each of at least one value.
+    """Return a text with one bar (`▁` to `█`) for each of at least one value.
 
-    The scale ends at the largest value and spans at least 0.1.
+    The largest value has the highest bar. The bars cover a range of at least 0.1, so that small differences
+    look small.
     """
     low, high = min(values), max(values)
     span = max(high - low, _SMALLEST_SPAN)

@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evalgate.core.formatting import LARGEST_FIGURE, format_delta, format_figure, format_score
+from evalgate.core.formatting import (
+    LARGEST_FIGURE,
+    format_delta,
+    format_figure,
+    format_figure_pair,
+    format_limit,
+    format_score,
+    format_score_pair,
+)
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
@@ -40,7 +48,10 @@ class Range(NamedTuple):
         return -score if self.lower_is_better else score
 
     def clamp(self, score: float) -> float:
-        """Return the score; if only rounding put it outside of the range, return the end of the range."""
+        """Return the score; if it is outside of the range by at most 1e-9, return the end of the range.
+
+        For a budget, return 0 for a figure of at most 1e-9, and any other figure unchanged.
+        """
         if self.low <= score <= self.high:
             return score  # as nearly always
         if self.low - _ROUNDING <= score < self.low:
@@ -56,13 +67,27 @@ class Range(NamedTuple):
         return share if self == UNIT_RANGE else self.low + share * (self.high - self.low)
 
     def format(self, score: float | None, *, beside: float | None = None) -> str:
-        """Format a score of this range, or its threshold, with enough digits to differ from `beside`.
+        """Format a score of this range with enough digits to differ from `beside`.
 
         None, and a figure of a budget that stands for no limit, are "–".
         """
         if self.lower_is_better:
             return format_figure(score, beside=beside)
         return format_score(score, beside=beside)
+
+    def format_limit(self, limit: float, *, beside: float | None = None) -> str:
+        """Format the threshold of a score or the limit of a figure, so that it differs from `beside`."""
+        if self.lower_is_better:
+            return format_figure(limit, beside=beside)
+        return format_limit(limit, beside=beside)
+
+    def format_pair(self, score: float | None, limit: float | None) -> tuple[str, str]:
+        """Format a score and its limit; the texts compare as the numbers do. None is "–"."""
+        if score is None or limit is None:
+            return self.format(score), self.format(None) if limit is None else self.format_limit(limit)
+        if self.lower_is_better:
+            return format_figure_pair(score, limit)
+        return format_score_pair(score, limit)
 
     def format_delta(self, delta: float | None) -> str:
         """Format the difference of two scores of this range, with its sign; None is "–"."""

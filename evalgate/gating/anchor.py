@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from evalgate.config.schema.gate import GateConfig
-from evalgate.core.formatting import format_delta, format_score, pluralize
+from evalgate.core.formatting import format_delta, format_drop_pair, format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range
 from evalgate.core.types import (
@@ -167,7 +167,8 @@ def describe_anchor(found: AnchorComparison) -> Iterator[str]:
 
 
 def _format_means(metric: AnchorMetric) -> str:
-    return f"{format_score(metric.baseline)} → {format_score(metric.score, beside=metric.baseline)}"
+    then, now = metric.baseline, metric.score
+    return f"{format_score(then, beside=now)} → {format_score(now, beside=then)}"
 
 
 def _describe_coverage(metric: AnchorMetric) -> str:
@@ -239,16 +240,14 @@ def _iter_sentences(
     *,
     is_cleared: bool,
 ) -> Iterator[str]:
-    drop, limit = metric.baseline - metric.score, metric.max_drop
+    limit = metric.max_drop
+    drop, allowed = format_drop_pair(metric.baseline - metric.score, limit)
     means = f"{_format_means(metric)}{_describe_coverage(metric)}"
     if metric.outcome == "held":
         yield f"{metric.name} {since}: {means}."
         return
     odds = "" if metric.p is None else f", which luck alone does {format_odds(metric.p)}"
-    yield (
-        f"{metric.name} fell by {format_score(drop, beside=limit)} {since}: {means}{odds}; "
-        f"allowed is less than {format_score(limit)}."
-    )
+    yield f"{metric.name} fell by {drop} {since}: {means}{odds}; allowed is less than {allowed}."
     if metric.outcome == "doubtful":
         yield "That is not enough to close the gate."
     elif own is None:

@@ -3,14 +3,21 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from evalgate.core.formatting import compute_mean, format_figure, pluralize, to_sentence
+from evalgate.core.formatting import (
+    compute_mean,
+    format_figure,
+    format_figure_pair,
+    format_score,
+    format_score_pair,
+    pluralize,
+    to_sentence,
+)
 from evalgate.core.types import RatioEstimate, ThresholdEstimate
 from evalgate.statistics.gate_decision import MetricDecision
 
 if TYPE_CHECKING:
     from evalgate.gating.messages import MessageContext
 
-_MOST_DIGITS = 6
 _NOUNS = {"cost_usd": "cost", "latency_s": "latency"}
 
 
@@ -24,12 +31,13 @@ def describe_growth(
         return "No baseline for these figures yet, or no run that passed on both sides; nothing compared."
     own, change = metric.partition("/")[2], growth.change
     noun = _NOUNS.get(own, own.replace("_", " "))
-    ratios = f"{_format_ratio(ratio.value, beside=ratio.max)} ({ratio.low:.2f} to {ratio.high:.2f})"
+    value, limit = format_score_pair(ratio.value, ratio.max)
+    ratios = f"× {value} ({ratio.low:.2f} to {ratio.high:.2f})"
     size = f"over {pluralize(change.cases, 'case')} × {pluralize(growth.rounds, 'run')}"
     found = f"{noun} {ratios} {size}"
     odds = f"luck alone would do this {format_odds(change.p)}"
-    most = f"less than {_format_ratio(ratio.max)}" if ratio.max > 1 else "no increase"
-    power = f"Increases to about {_format_ratio(ratio.notice)} or more are caught reliably."
+    most = f"less than × {limit}" if ratio.max > 1 else "no increase"
+    power = f"Increases to about × {format_score(ratio.notice)} or more are caught reliably."
     more = suggest_more_runs(growth, context)
     sentences = {
         "average_fell": f"{noun} {ratios}, more than luck, {size}; {most} is allowed. {to_sentence(odds)}",
@@ -91,7 +99,7 @@ def describe_percentile(
             f"p95 is not applicable: {needed} runs with a figure are needed to bound it, not {runs}. "
             "Raise `runs`, or use `max`."
         )
-    value, most = format_figure(found.value, beside=limit), format_figure(limit)
+    value, most = format_figure_pair(found.value, limit)
     interval = f"{format_figure(found.low)} to {format_figure(found.high)}"
     size = f"over {pluralize(runs, 'run')}"
     if found.verdict == "fail":
@@ -101,10 +109,3 @@ def describe_percentile(
     if found.verdict == "inconclusive":
         return f"p95 is {value} {size}, within {most}, but not proven to be ({interval})."
     return f"p95 is {value} {size}, within {most} (at most {format_figure(found.high)} at {1 - alpha:.0%})."
-
-
-def _format_ratio(ratio: float, *, beside: float = 0.0) -> str:
-    digits = 2
-    while ratio != beside and digits < _MOST_DIGITS and f"{ratio:.{digits}f}" == f"{beside:.{digits}f}":
-        digits += 1
-    return f"× {ratio:.{digits}f}"

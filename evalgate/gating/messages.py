@@ -6,7 +6,7 @@ Sentences use points, counts and luck, never a p-value. A rounded number never c
 from collections.abc import Callable, Iterable, Iterator
 from math import floor, log10
 
-from evalgate.core.formatting import format_score, join_first, pluralize
+from evalgate.core.formatting import format_score, format_score_pair, join_first, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseComparison, MetricSummary, ThresholdEstimate
 from evalgate.gating.score_tables import is_line_table
@@ -53,6 +53,10 @@ class MessageContext:
         """Format a score in the metric's own range, with enough digits to differ from `beside`."""
         own, other = (None if each is None else self.score(each) for each in (score, beside))
         return format_score(own, beside=other)
+
+    def format_pair(self, score: float, limit: float) -> tuple[str, str]:
+        """Format a score and its limit in the metric's own range; the texts compare as the numbers do."""
+        return format_score_pair(self.score(score), self.score(limit))
 
     def format_difference(self, amount: float) -> str:
         """Return the distance of two scores as text: `5 points`, or `0.20` in another range than 0 to 1."""
@@ -282,8 +286,7 @@ def suggest_more_runs(metric: MetricDecision, context: MessageContext) -> str:
 def _describe_minimum(estimate: ThresholdEstimate, name: str, context: MessageContext) -> str:
     # A value that is below the minimum by rounding errors alone meets it, and is printed as equal.
     is_met = abs(estimate.value - estimate.minimum) < _NOISE
-    value = context.format_score(estimate.minimum if is_met else estimate.value, beside=estimate.minimum)
-    minimum = context.format_score(estimate.minimum)
+    value, minimum = context.format_pair(estimate.minimum if is_met else estimate.value, estimate.minimum)
     if estimate.verdict == "fail":
         highest = context.format_score(estimate.high, beside=estimate.minimum)
         return f"{name}{value} is below the required {minimum}, beyond noise (at most {highest})."
@@ -378,7 +381,7 @@ def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[st
 
 
 def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
-    """Return True if the exact test can call a case broken, or if no stored mean reaches `case_drop`."""
+    """Return False if stored means reach `case_drop`, but the exact test can call no such case broken."""
     high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= parameters.case_drop]
     return not high or any(case.need is not None for case in high)
 
@@ -386,8 +389,7 @@ def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
 def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
     """Yield one sentence about the means that pass although they are below the threshold of a case."""
     below = [
-        f"{metric.label} ({format_score(metric.score, beside=metric.threshold)} < "
-        f"{format_score(metric.threshold)})"
+        f"{metric.label} ({' < '.join(metric.range.format_pair(metric.score, metric.threshold))})"
         for metric in metrics
         if metric.minimum is None and not metric.regressed
         if metric.score is not None and not metric.range.is_met(metric.score, metric.threshold)

@@ -7,7 +7,14 @@ from typing import get_args
 
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.exit_codes import ExitCode
-from evalgate.core.formatting import build_case_quote, format_delta, format_score, join_first, pluralize
+from evalgate.core.formatting import (
+    build_case_quote,
+    format_delta,
+    format_drop_pair,
+    format_score,
+    join_first,
+    pluralize,
+)
 from evalgate.core.sanitize import shorten_text
 from evalgate.core.types import (
     MEASURED_STATUSES,
@@ -206,10 +213,10 @@ def _describe_failures(evidence: GateInput, policy: GateConfig) -> Iterator[str]
         # A minimum that was judged with its interval reports itself with the comparison.
         is_literal = judgement is None or not (judgement.minimum or judgement.reliability)
         if metric.status == "failed" and is_literal:
-            score = metric.range.format(metric.score, beside=metric.minimum)
+            score, minimum = metric.range.format_pair(metric.score, metric.minimum)
             name = "threshold" if metric.min_mean is None else "min_mean"
             missed = "above its max" if metric.range.lower_is_better else f"below its {name}"
-            yield f"{metric.label} is {score}, {missed} {metric.range.format(metric.minimum)}."
+            yield f"{metric.label} is {score}, {missed} {minimum}."
     protected = [case for case in evidence.cases if case.protected and case.status in {"failed", "errored"}]
     if protected:
         yield f"Protected and not passed: {_format_case_share(protected, evidence)}."
@@ -310,13 +317,11 @@ def _describe_regressions(evidence: GateInput, policy: GateConfig) -> Iterator[s
                 yield from (f"{label}: {sentence}" for label, sentence in metric.iter_sentences())
         elif metric.regressed and metric.delta is not None:
             limit, before = compute_drop_limit(metric, policy, evidence.criteria), metric.baseline
-            drop = -metric.delta
-            now = format_delta(-drop) if before is None else format_score(before - drop, beside=before)
-            yield (
-                f"{metric.label} regressed by {format_score(drop, beside=limit)} "
-                f"({format_score(before)} → {now}); allowed is "
-                f"less than {format_score(limit)}."
-            )
+            drop, allowed = format_drop_pair(-metric.delta, limit)
+            after = None if before is None else before + metric.delta
+            then = format_score(before, beside=after)
+            now = format_delta(metric.delta) if after is None else format_score(after, beside=before)
+            yield f"{metric.label} regressed by {drop} ({then} → {now}); allowed is less than {allowed}."
 
 
 def _describe_missing(evidence: GateInput, policy: GateConfig) -> Iterator[str]:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import zip_longest
 from math import comb
 
-from evalgate.core.formatting import compute_mean, format_score, pluralize
+from evalgate.core.formatting import compute_mean, format_score_pair, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import LlmJudged, Metric, RequiresReference
 from evalgate.core.types import (
@@ -341,9 +341,10 @@ def _summarize_reliability(
     found = estimate_reliability(wanted, passed=passed, runs=len(judged))
     if found >= wanted.at_least:
         return _create_case_metric(bound, score, "passed")
+    shown, least = format_score_pair(found, wanted.at_least)
     reason = (
-        f"{wanted.kind} with k = {wanted.k} is {format_score(found, beside=wanted.at_least)}, below "
-        f"{format_score(wanted.at_least)}: {passed} of {pluralize(len(judged), 'run')} passed"
+        f"{wanted.kind} with k = {wanted.k} is {shown}, below {least}: "
+        f"{passed} of {pluralize(len(judged), 'run')} passed"
     )
     return _create_case_metric(bound, score, "failed", reason)
 

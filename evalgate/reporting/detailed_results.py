@@ -5,7 +5,6 @@ import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-from evalgate.core.formatting import format_score
 from evalgate.core.sanitize import disable_commands, to_log_line, truncate_block
 from evalgate.core.types import CaseMetric, CaseResult, Record, Reply, Status, TurnResult
 from evalgate.reporting.findings import describe_faults
@@ -48,10 +47,10 @@ def _list_case(case: CaseResult) -> Iterator[str]:
     if case.agent_failed or (case.status != "passed" and not missed):
         yield from (f"    {to_log_line(fault, 300)}" for fault in describe_faults(case))
     for metric in missed:
-        score = "none" if metric.score is None else metric.range.format(metric.score, beside=metric.threshold)
+        score, threshold = metric.range.format_pair(metric.score, metric.threshold)
         yield (
-            f"    {to_log_line(metric.name, 120)}: {_to_words(metric.status)}, score {score}, "
-            f"threshold {metric.range.format(metric.threshold)}"
+            f"    {to_log_line(metric.name, 120)}: {_to_words(metric.status)}, "
+            f"score {'none' if metric.score is None else score}, threshold {threshold}"
         )
         rows = [_build_row(turn, metric) for run in case.runs for turn in run.turns]
         if rows:
@@ -62,10 +61,11 @@ def _build_row(turn: TurnResult, metric: CaseMetric) -> tuple[str, ...]:
     """Return the row of an invocation; the score is "" if the metric has no score for this turn."""
     found = next((each for each in turn.metrics if each.name == metric.name), None)
     score = None if found is None else found.score
+    text, threshold = metric.range.format_pair(score, metric.threshold)
     return (
         _to_words("not_evaluated" if found is None else found.status),
-        "" if score is None else format_score(score, beside=metric.threshold),
-        format_score(metric.threshold),
+        "" if score is None else text,
+        threshold,
         *build_invocation_cells(turn),
     )
 

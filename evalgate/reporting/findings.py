@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from evalgate.core.formatting import format_figure, pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.score_ranges import UNIT_RANGE, UNLIMITED, Range
+from evalgate.core.score_ranges import UNLIMITED
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
     NON_AGENT_OUTCOMES,
@@ -211,12 +211,12 @@ def explain_not_evaluated(case: CaseResult) -> str:
 
 def format_score_and_threshold(metric: CaseMetric) -> str:
     """Return `0.50 < 1.00`, with enough digits that the sign is right; `– of 1.00` without a score."""
+    score, threshold = metric.range.format_pair(metric.score, metric.threshold)
     if metric.score is None:
-        return f"– of {format_threshold(metric.threshold, metric.range)}"
+        return f"– of {threshold}"
     above, below = ("≤", ">") if metric.range.lower_is_better else ("≥", "<")
     sign = above if metric.range.is_met(metric.score, metric.threshold) else below
-    score = metric.range.format(metric.score, beside=metric.threshold)
-    return f"{score} {sign} {format_threshold(metric.threshold, metric.range)}"
+    return f"{score} {sign} {threshold}"
 
 
 def get_effective_status(metric: MetricSummary) -> Status:
@@ -259,17 +259,15 @@ def format_run_counts(record: Record) -> str:
     return ", ".join(filter(None, (pluralize(record.effort.spent, "run"), followed, saved)))
 
 
-def format_threshold(threshold: float, score_range: Range = UNIT_RANGE) -> str:
-    """Return a threshold with two decimals or more, and the limit of a budget in the format of its range."""
-    if score_range.lower_is_better:
-        return score_range.format(threshold)
-    text = f"{threshold:.2f}"
-    return text if float(text) == threshold else str(threshold)
+def format_mean(metric: MetricSummary, *, beside: float | None = None) -> str:
+    """Return the mean; it compares with `format_minimum` as the numbers do, and differs from `beside`."""
+    texts = (metric.range.format_pair(metric.score, each)[0] for each in (metric.minimum, metric.threshold))
+    return max(metric.range.format(metric.score, beside=beside), *texts, key=len)
 
 
 def format_minimum(metric: MetricSummary) -> str:
     """Return the minimum of the mean, of each case (`0.50 a case`) or of both, or the limits of a budget."""
-    own = format_threshold(metric.threshold, metric.range)
+    own = metric.range.format_limit(metric.threshold, beside=metric.score)
     if metric.range.lower_is_better:
         return _format_limits(metric, own)
     each = f"{own} a case"
@@ -277,7 +275,7 @@ def format_minimum(metric: MetricSummary) -> str:
         return each
     if metric.min_mean is None:
         return own
-    return f"{format_threshold(metric.min_mean)} ({each})"
+    return f"{metric.range.format_limit(metric.min_mean, beside=metric.score)} ({each})"
 
 
 def _format_limits(metric: MetricSummary, own: str) -> str:

@@ -52,7 +52,8 @@ def describe_missing_variables(
 def _find_variables(failure: Failure) -> Iterator[str]:
     """Yield the environment variables that a failure names.
 
-    If a failure about a key names no variable, yield the variables of each package that its text names.
+    If a failure about a missing or refused API key names no variable, yield the variables that each package
+    in its text reads.
     """
     named = _VARIABLE.findall(failure.message)
     yield from named

@@ -35,6 +35,7 @@ from evalgate.reporting.findings import (
     format_case_counts,
     format_case_name,
     format_change_counts,
+    format_mean,
     format_minimum,
     format_run_counts,
     format_total_cost,
@@ -201,8 +202,7 @@ def build_metric_line(metric: MetricSummary) -> MetricLine:
 
 def _format_metric_score(metric: MetricSummary) -> str:
     """Return the score with enough digits to differ from the thresholds and from another baseline score."""
-    others = [metric.minimum, metric.threshold, *([metric.baseline] if metric.delta else [])]
-    return max((metric.range.format(metric.score, beside=other) for other in others), key=len)
+    return format_mean(metric, beside=metric.baseline if metric.delta else None)
 
 
 def _format_delta(metric: MetricSummary) -> str:

@@ -32,6 +32,7 @@ from evalgate.reporting.findings import (
     explain_delta,
     format_case_counts,
     format_change_counts,
+    format_mean,
     format_minimum,
     format_run_counts,
     format_total_cost,
@@ -363,10 +364,7 @@ def _build_row(metric: MetricSummary) -> tuple[str, ...]:
     return (
         _STATUSES[get_effective_status(metric)][0],
         to_log_line(metric.label, 80),
-        max(
-            (metric.range.format(metric.score, beside=each) for each in (metric.minimum, metric.threshold)),
-            key=len,
-        ),
+        format_mean(metric),
         format_minimum(metric),
         metric.range.format(metric.baseline, beside=metric.score if metric.delta else None),
         metric.range.format_delta(metric.delta),

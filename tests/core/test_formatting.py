@@ -10,7 +10,10 @@ from evalgate.core.formatting import (
     build_case_quote,
     compute_mean,
     format_delta,
+    format_drop_pair,
+    format_figure_pair,
     format_score,
+    format_score_pair,
     join_first,
     pluralize,
 )
@@ -36,6 +39,11 @@ scores = st.floats(0, 1)
         (0.1 + 0.2, 0.3, "0.3000000…"),
         (1e-12, 0.0, "0.0000000…"),
         (-0.0, None, "0.00"),
+        (-0.004, 0.0, "-0.004"),
+        (0.0, -0.004, "0.000"),
+        (1 / 3, math.nextafter(1 / 3, 1), "0.3333333333333333"),
+        (math.nextafter(1 / 3, 1), 1 / 3, "0.33333333333333337"),
+        (0.1254568, math.nextafter(0.1254568, 1), "0.1254568"),
     ],
 )
 def test_a_score_never_looks_equal_to_a_threshold_that_it_misses(
@@ -69,7 +77,63 @@ def test_different_numbers_look_different_and_never_like_noise(value: float, thr
         assert text != other
     if value < threshold:
         assert float(text.rstrip("…")) <= float(other.rstrip("…"))
-    assert len(text.rstrip("…").partition(".")[2]) <= 7
+    assert len(text.rstrip("…").partition(".")[2]) <= 7 or abs(value - threshold) < 2e-7
+
+
+# Numbers with few decimals, and their neighbours: only there do texts of different numbers look alike.
+rounded = st.builds(round, st.floats(-5, 5), st.integers(0, 8))
+near = st.one_of(st.sampled_from([0.0, 1e-16, 1e-13, 1e-9, 1e-7, 0.0004, 0.005]), st.floats(-0.02, 0.02))
+
+
+def read_number(text: str) -> float:
+    """Return the number that a text says; digits behind "…" make it a bit larger, apart from its sign."""
+    value = float(text.rstrip("…").replace(",", ""))
+    return value + (math.copysign(1e-8, -1 if text[0] == "-" else 1) if text.endswith("…") else 0)
+
+
+def compare(one: float, other: float) -> int:
+    return (one > other) - (one < other)
+
+
+@given(st.one_of(rounded, st.floats(-5, 5)), near)
+def test_a_score_and_its_limit_compare_as_the_numbers_do(limit: float, distance: float) -> None:
+    value = limit + distance
+    text, other = format_score_pair(value, limit)
+    assert compare(read_number(text), read_number(other)) == compare(value, limit)
+
+
+@given(st.one_of(rounded, st.floats(0, 1e6), st.floats(0, 1e-6)).map(abs), near.map(abs), st.booleans())
+def test_a_figure_and_its_limit_compare_as_the_numbers_do(
+    limit: float, distance: float, is_relative: bool
+) -> None:
+    value = limit * (1 + distance) if is_relative else limit + distance
+    for one, two in ((value, limit), (limit, value)):
+        text, other = format_figure_pair(one, two)
+        assert compare(read_number(text), read_number(other)) == compare(one, two)
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "texts"),
+    [
+        (0.332, 0.333, ("0.332", "0.333")),
+        (0.333, 0.333, ("0.333", "0.333")),
+        (0.5, 0.333, ("0.50", "0.333")),
+        (-0.004, 0.0, ("-0.004", "0.00")),
+        (0.3, 0.1 * 3, ("0.30", "0.3000000…")),
+    ],
+)
+def test_a_limit_is_shown_with_all_its_decimals(value: float, limit: float, texts: tuple[str, str]) -> None:
+    assert format_score_pair(value, limit) == texts
+
+
+def test_a_figure_has_the_digits_that_tell_it_from_its_limit() -> None:
+    assert format_figure_pair(0.01258, 0.01256) == ("0.01258", "0.01256")
+    assert format_figure_pair(5432, 6000) == ("5,432", "6,000")
+
+
+def test_a_drop_that_rounding_errors_tell_from_its_limit_is_shown_as_the_limit() -> None:
+    assert format_drop_pair(0.95 - 0.9, 0.05) == ("0.05", "0.05")
+    assert format_drop_pair(0.0496, 0.05) == ("0.0496", "0.05")
 
 
 @pytest.mark.parametrize(

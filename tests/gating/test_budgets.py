@@ -12,7 +12,8 @@ import pytest
 import evalgate
 from evalgate import CaseTurn, EvalCase, Record, Reply, UserMessage
 from evalgate.config.cli_overrides import Overrides
-from evalgate.core.types import MetricSummary
+from evalgate.core.types import MetricSummary, ThresholdEstimate
+from evalgate.gating.budget_messages import describe_percentile
 from evalgate.gating.budgets import collect_budget_figures
 from evalgate.gating.score_tables import StatisticalPolicy
 from evalgate.reporting.comment.reporter import CommentReport
@@ -389,3 +390,18 @@ def test_cases_of_another_shard_have_no_row(folder: Path) -> None:
     cases = [replace(case, runs=()) if case.eval_id == "c3" else case for case in record.cases]
     (figures,) = collect_budget_figures(cases, None, StatisticalPolicy()).values()
     assert len(figures.rows) == 11
+
+
+def test_an_increase_and_its_limit_differ_visibly(tmp_path: Path) -> None:
+    budgets = {"budget/cost_usd": {"max_increase": 0.155}}
+    run(tmp_path, charge(0.2), budgets).write(tmp_path)
+    judgement = find(run(tmp_path, charge(0.2 * 1.1551), budgets), "budget/cost_usd").judgement
+    assert judgement is not None
+    assert "× 1.1551 (" in judgement.sentences[0]
+    assert "less than × 1.155 is allowed" in judgement.sentences[0]
+
+
+def test_a_percentile_and_its_limit_differ_visibly() -> None:
+    found = ThresholdEstimate(0.01258, 0.01256, 0.012, 0.013, "inconclusive")
+    text = describe_percentile(found, 60, 59, 0.01256, 0.05)
+    assert text.startswith("p95 is 0.01258 over 60 runs, above the allowed 0.01256,")

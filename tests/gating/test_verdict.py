@@ -251,6 +251,18 @@ PASS, FAIL, NO_VERDICT = ("pass", 0), ("fail", 1), ("error", 3)
             id="a drop of that size, with float noise",
         ),
         pytest.param(
+            with_delta(0.9 - 0.95, scored("a", 0.9)), POLICY, FAIL,
+            "regressed by 0.05 (0.90 → 0.85); allowed is less than 0.05.", id="a drop below it by float noise alone",
+        ),
+        pytest.param(
+            evidence(scored("a", 0.332, 0.333)), POLICY, FAIL,
+            "response_match_score is 0.332, below its threshold 0.333.", id="a threshold with three decimals",
+        ),
+        pytest.param(
+            evidence(scored("a", -0.004, 0.0)), POLICY, FAIL,
+            "response_match_score is -0.004, below its threshold 0.00.", id="a small negative score",
+        ),
+        pytest.param(
             with_delta(-0.049, scored("a", 0.9)), POLICY, PASS, "nothing regressed", id="the allowed drop",
         ),
         pytest.param(with_delta(0.05, scored("a", 0.9)), POLICY, PASS, "nothing regressed", id="better"),

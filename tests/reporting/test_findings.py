@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from evalgate.core.score_ranges import Range
+from evalgate.core.score_ranges import BUDGET_RANGE, UNIT_RANGE, Range
 from evalgate.core.types import (
     AgentInfo,
     CaseChange,
@@ -29,9 +29,10 @@ from evalgate.reporting.findings import (
     explain_not_evaluated,
     format_case_counts,
     format_change_counts,
+    format_mean,
+    format_minimum,
     format_run_counts,
     format_score_and_threshold,
-    format_threshold,
     group_findings,
     list_findings,
 )
@@ -144,6 +145,7 @@ def test_the_reason_why_nothing_was_evaluated() -> None:
         (0.5, 1.0, "0.50 < 1.00"),
         (0.9999, 1.0, "0.9999 < 1.00"),
         (0.8, 0.8, "0.80 ≥ 0.80"),
+        (0.333, 0.333, "0.333 ≥ 0.333"),
         (None, 0.8, "– of 0.80"),
     ],
 )
@@ -151,11 +153,18 @@ def test_a_score_is_compared_with_its_threshold(score: float | None, threshold: 
     assert format_score_and_threshold(CaseMetric("m", score, threshold, "failed")) == text
 
 
+def test_a_figure_and_its_limit_differ_visibly() -> None:
+    metric = CaseMetric("budget/cost_usd", 0.01258, 0.01256, "failed", range=BUDGET_RANGE)
+    assert format_score_and_threshold(metric) == "0.01258 > 0.01256"
+    summary = replace(a_summary("budget/cost_usd", 0.01258, 0.01256), range=BUDGET_RANGE)
+    assert (format_mean(summary), format_minimum(summary)) == ("0.01258", "0.01256")
+
+
 @pytest.mark.parametrize(
-    ("threshold", "text"), [(1.0, "1.00"), (0.8, "0.80"), (0.725, "0.725"), (1e-07, "1e-07")]
+    ("threshold", "text"), [(1.0, "1.00"), (0.8, "0.80"), (0.725, "0.725"), (1e-07, "0.0000001")]
 )
 def test_a_threshold_is_shown_as_written(threshold: float, text: str) -> None:
-    assert format_threshold(threshold) == text
+    assert UNIT_RANGE.format_limit(threshold) == text
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from evalgate.core.types import (
     TurnResult,
 )
 from evalgate.reporting.diff import Difference, DiffLimits, describe_odd_turn, find_differences
-from evalgate.reporting.findings import format_threshold
 from evalgate.reporting.html.case_list import ClippedText, SizeBudget
 from evalgate.reporting.summary_lines import describe_agreement
 
@@ -62,8 +61,8 @@ def build_case_scores(metrics: Sequence[CaseMetric], budget: SizeBudget) -> Iter
         if budget.is_full:
             return
         notes = ", ".join(filter(None, (metric.scope, "" if metric.gates else REPORT_ONLY)))
-        threshold = f"{format_threshold(metric.threshold, metric.range)}{f' ({notes})' if notes else ''}"
-        score = metric.range.format(metric.score, beside=metric.threshold)
+        score, limit = metric.range.format_pair(metric.score, metric.threshold)
+        threshold = f"{limit}{f' ({notes})' if notes else ''}"
         yield ScoreView(
             metric.name,
             metric.status,

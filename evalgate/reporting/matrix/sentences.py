@@ -96,7 +96,8 @@ def describe_comparison(comparison: VariantComparison) -> Iterator[str]:
 
 
 def _describe_score(score: VariantScore) -> str:
-    now, then = format_score(score.score, beside=score.reference), format_score(score.reference)
+    now = format_score(score.score, beside=score.reference)
+    then = format_score(score.reference, beside=score.score)
     between = f"{_format_points(-score.high)} to {_format_points(-score.low)} points"
     limit = f"{100 * score.max_drop:g} points"
     if score.conclusion == "better":

@@ -125,7 +125,7 @@ def _format_score(name: str, metric: CaseMetric | None) -> tuple[str, str, str]:
     if metric is None:
         return name, "", "–"
     status = metric.status.replace("_", "-")
-    return name, status, metric.range.format(metric.score, beside=metric.threshold)
+    return name, status, metric.range.format_pair(metric.score, metric.threshold)[0]
 
 
 def _link_pages(path: str, query: CaseQuery, page: int, last: int) -> Mapping[str, object]:

@@ -13,8 +13,8 @@ from evalgate.core.types import Baseline, CaseKey, Record
 from evalgate.reporting.findings import (
     OUTCOMES,
     count_passed_runs,
+    format_mean,
     format_minimum,
-    format_threshold,
     get_effective_status,
 )
 from evalgate.reporting.summary_lines import (
@@ -81,11 +81,10 @@ def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
             text = json.dumps(dict(each.options), ensure_ascii=False, default=str)
             options.setdefault(each.metric, []).append(text[:_LONGEST_OPTIONS])
     for metric in record.metrics[:_MOST_METRICS]:
-        score = metric.range.format(metric.score, beside=metric.minimum)
         yield (
             metric.label,
             get_effective_status(metric),
-            score,
+            format_mean(metric),
             format_minimum(metric),
             "; ".join(options.get(metric.name, ())),
         )
@@ -131,12 +130,7 @@ def _find_rows(stored: StoredRecord, key: CaseKey) -> Iterator[dict[str, object]
             "passed": f"{passed} of {runs}" if runs > 1 else "",
             "time": format_seconds(sum(run.duration_s for run in case.runs) / max(1, len(case.runs))),
             "metrics": [
-                (
-                    each.name,
-                    each.status,
-                    each.range.format(each.score, beside=each.threshold),
-                    format_threshold(each.threshold, each.range),
-                )
+                (each.name, each.status, *each.range.format_pair(each.score, each.threshold))
                 for each in case.metrics[:_MOST_METRICS]
             ],
             "version": case.fingerprint[:8],
