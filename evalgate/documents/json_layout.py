@@ -14,7 +14,7 @@ def format_indented_json(value: object) -> str:
     """Return the text of `json.dumps(value, indent=2, ensure_ascii=False)`.
 
     Raises:
-        TypeError: the value, or one in it, is no JSON value.
+        TypeError: the value, or a value or key in it, is none of JSON.
     """
     pieces: list[str] = []
     _append_value(value, "\n", pieces.append)
@@ -28,8 +28,8 @@ def _append_value(value: object, newline: str, append: Callable[[str], None]) ->
     elif isinstance(value, dict) and value:
         before = f"{{{inner}"
         for key, item in value.items():
-            name = key if isinstance(key, str) else _SCALARS.encode(key)
-            append(f"{before}{encode_basestring(name)}: ")
+            name = encode_basestring(key) if isinstance(key, str) else _SCALARS.encode({key: 0})[1:-4]
+            append(f"{before}{name}: ")
             _append_value(item, inner, append)
             before = f",{inner}"
         append(f"{newline}}}")

@@ -41,7 +41,7 @@ class DecodedPart:
 
     text: str
     locate: Callable[[TextSpan], TextSpan]
-    """Map a span of `text` to the span of the whole text that encodes it."""
+    """Function that maps a span of `text` to the span of the whole text that encodes it."""
 
 
 def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:

@@ -147,7 +147,7 @@ def find_secrets(environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the secrets in an environment, except those too short or too common to tell from ordinary text.
 
     The secrets are values of variables with the name of a secret, lines of such values, passwords in URLs,
-    and secrets in values that are JSON.
+    and secrets in values that are JSON objects or lists.
     """
     for name, value in environ.items():
         if name not in _WORKING_FOLDERS:
@@ -181,7 +181,7 @@ def _find_value_secrets(name: str, value: str) -> Iterator[str]:
     elif is_secret_name(name) and is_worth_hiding(value) and not _is_column_name(name, value):
         yield value
         yield from _iter_parts(value)
-    elif value[:1] == "{":
+    elif value.startswith(("{", "[")):
         yield from _iter_leaf_secrets(value)
 
 

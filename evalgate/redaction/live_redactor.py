@@ -52,7 +52,7 @@ class CleanCache(Container[int]):
 _T = TypeVar("_T")
 
 _MANY = 32
-"""Values that are searched in full in the time of creating the prefilter."""
+"""Number of values: to search them in full takes as long as to create the prefilter."""
 
 
 class LiveRedactor:
@@ -105,7 +105,10 @@ class LiveRedactor:
         return [changed.get(id(value), value) for value, _ in values]
 
     def _choose_prefilter(self, coming: int) -> "JsonPrefilter | None":
-        """Return the prefilter if the run is so long that creating it pays; `coming` values follow."""
+        """Return the prefilter, or None while the run has too few values for it to save time.
+
+        `coming` is the number of values that are about to be searched.
+        """
         self._seen += coming
         if self._prefilter is None and self._seen >= _MANY:
             from evalgate.redaction.prefilter import JsonPrefilter

@@ -128,8 +128,8 @@ group is the token.
 """
 _MOST_LAYERS = 2
 _MIN_TOKEN_LENGTH = 14
-"""The fewest characters of a word that is a token or names one: `private_key_id` has 14. A private key has a
-word of at least as many."""
+"""The fewest characters of a word that is a token, or is its label as `private_key_id` is (14 characters).
+Each private key has a word of at least 14 characters."""
 
 
 def find_pattern_spans(text: str) -> Iterator[TextSpan]:
@@ -293,9 +293,9 @@ def _iter_values(pattern: re.Pattern[str], text: str) -> Iterator[TextSpan]:
 
 
 def _is_mixed(value: str) -> bool:
-    """Return True for six or more characters with a letter and a digit or an unusual character.
+    """Return True for six or more characters with a letter, and with a digit or an unusual character.
 
-    Return False for a word, a number, a path, and a value with `***`.
+    Usual are letters and `-_./:`. Return False for a word, a number, a path, and a value with `***`.
     """
     if len(value) < 6 or "***" in value or _PLACE.match(value):
         return False
@@ -303,7 +303,10 @@ def _is_mixed(value: str) -> bool:
 
 
 def _is_random(value: str) -> bool:
-    """Return True for 16 characters or more of mixed case with digits that are no digest, UUID or path."""
+    """Return True for 16 or more characters that look random: in both cases, with digits, few repeated.
+
+    Return False for a digest, a UUID and a path.
+    """
     if len(value) < 16 or not _is_mixed(value) or _HEX.fullmatch(value):
         return False
     kinds = (str.islower, str.isupper, str.isdigit)

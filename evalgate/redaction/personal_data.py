@@ -1,6 +1,7 @@
 """Replacement of e-mail addresses, phone numbers and card numbers by placeholders.
 
 Equal values get equal placeholders, so that a case still shows that a tool was called with the user's words.
+Values are equal if they differ only in blanks and marks between digits, or in the case of an e-mail address.
 Only numbers with a valid check digit count as card numbers. Only numbers that are written in the way of phone
 numbers (`+49 …`, `(030) …`, `555-123-4567`) count as phone numbers: an eval set is full of order numbers.
 """
@@ -18,14 +19,15 @@ PersonalKind: TypeAlias = Literal["e-mail address", "phone number", "card number
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}\.)+[A-Za-z]{2,24}(?![\w@])")
 _CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?![\w-])")
 _CARD_NUMBER = re.compile(r"4\d{15}|(?:5[1-5]|2[2-7]|6[045])\d{14}|3[47]\d{13}|3[068]\d{12}")
-"""Numbers as card schemes issue them: one in ten of other numbers has a valid check digit, such as times in
-milliseconds."""
+"""Numbers as card schemes issue them. The check digit alone is not enough: one in ten of other numbers, such
+as times in milliseconds, has a valid one."""
 _PHONE = re.compile(
     r"(?<![\w.+-])(?:\+\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d(?:[ .-]?\d){5,12}"
     r"|\(\d{2,5}\)[ .-]?\d(?:[ .-]?\d){4,9}"
     r"|\d{3}[.-]\d{3}[.-]\d{4})(?![\w-])"
 )
 _DIGIT = re.compile(r"\d")
+_SEPARATOR = re.compile(r"[ ().-]")
 _KEPT_DOMAINS = tuple(f"{mark}example.{end}" for mark in "@." for end in ("com", "org", "net"))
 
 _T = TypeVar("_T")
@@ -37,8 +39,8 @@ class PersonalDataRedactor:
     def __init__(self) -> None:
         self.counts: Counter[PersonalKind] = Counter()
         """Number of different values that were replaced, by kind."""
-        self._ordinals: dict[str, int] = {}
-        """Each replaced value to its number within its kind, counted from 1."""
+        self._ordinals: dict[tuple[PersonalKind, str], int] = {}
+        """Kind and normalized text of each replaced value, to its number within its kind, counted from 1."""
         self._placeholders: set[str] = set()
 
     def redact_tree(self, value: _T) -> _T:
@@ -75,10 +77,11 @@ class PersonalDataRedactor:
 
     def _count_value(self, kind: PersonalKind, found: str) -> int:
         """Return the number of a value within its kind: the next one if the value is new."""
-        if found not in self._ordinals:
+        key = kind, found.lower() if kind == "e-mail address" else _SEPARATOR.sub("", found)
+        if key not in self._ordinals:
             self.counts[kind] += 1
-            self._ordinals[found] = self.counts[kind]
-        return self._ordinals[found]
+            self._ordinals[key] = self.counts[kind]
+        return self._ordinals[key]
 
     def redact_text(self, text: str) -> str:
         """Return the text with placeholders for e-mail addresses, phone numbers and card numbers."""

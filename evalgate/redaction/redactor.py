@@ -30,10 +30,11 @@ from evalgate.redaction.patterns import (
 )
 
 TextRewriter: TypeAlias = Callable[[str, str], str]
-"""Function that returns the replacement of a text; gets the text's key ("" if it has none) and the text."""
+"""Function that gets the key of a text ("" if it has none) and the text, and returns the replacement."""
 
 IsClean: TypeAlias = Callable[[Any], bool]
-"""Returns True if a dataclass, or a list of them, holds no text to rewrite; False if that is uncertain."""
+"""Function that gets a dataclass, or a list of them, and returns True if no text in it is to be rewritten;
+False if that is uncertain."""
 
 
 TOO_DEEP = "… nested too deep"

@@ -126,7 +126,7 @@ def _find_hidden_file(top: Path) -> str:
 
 
 def find_unversioned(folder: Path, paths: frozenset[str]) -> frozenset[str]:
-    """Return the `paths`, relative to `folder`, that git does not track, also paths that do not exist.
+    """Return the `paths`, relative to `folder`, that git does not track. They need not exist.
 
     Raises:
         UnknownChangeError: git fails.

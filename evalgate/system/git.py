@@ -57,7 +57,7 @@ def read_branch(folder: Path, environ: Mapping[str, str]) -> str | None:
 
 
 def read_commit_time(folder: Path) -> datetime | None:
-    """Return when the commit that is checked out was committed, in UTC; None if git knows no commit."""
+    """Return the time of the checked-out commit, in UTC; None if git knows no commit."""
     seconds = run_git(folder, "show", "-s", "--format=%ct", "HEAD")
     return datetime.fromtimestamp(int(seconds), UTC) if seconds.isdecimal() else None
 

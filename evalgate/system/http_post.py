@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from email.message import Message
-from http.client import HTTPException, responses
+from http.client import HTTPException, InvalidURL, responses
 from typing import IO
 from urllib.parse import urlsplit
 
@@ -78,7 +78,7 @@ def post_json(target: HttpTarget, body: object) -> str:
                     raise HttpPostError(_describe_answer(target, error)) from None
                 asked = str(error.headers.get("Retry-After", ""))
                 pause_s = min(float(asked), _LONGEST_PAUSE_S) if asked.isdecimal() else float(attempt)
-        except ValueError as error:
+        except (ValueError, InvalidURL) as error:
             # Of an address or header that cannot be sent: its text would quote the value.
             raise HttpPostError(f"the address or a header cannot be sent ({type(error).__name__})") from None
         except (OSError, HTTPException) as error:

@@ -75,13 +75,20 @@ def list_withheld_variables(source: Mapping[str, str], names: Iterable[str]) -> 
 
 
 def list_environment_notices(source: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
-    """Return one sentence for each of `names` that the agent does not get."""
+    """Return one sentence for each of `names` that gives the agent no variable."""
     notices = []
     for pattern in names:
-        given = build_agent_environment(source, [pattern])
-        if any(name in _NamePatterns([pattern]) for name in given):
+        wanted = _NamePatterns([pattern])
+        if any(name in wanted for name in build_agent_environment(source, [pattern])):
             continue
-        if not pattern.endswith("*") and pattern in _NEVER:
+        withheld = [name for name in source if name in wanted]
+        exact = sorted(name for name in withheld if name in _ONLY_BY_EXACT_NAME)
+        if exact:
+            notices.append(
+                f"the environment variables {pattern} are given to the agent only by their exact names, such "
+                f"as {exact[0]}"
+            )
+        elif withheld or pattern in _NEVER:
             notices.append(f"the environment variable {pattern} is never given to the agent")
         else:
             notices.append(f"the environment variable {pattern}, wanted for the agent, is not set")

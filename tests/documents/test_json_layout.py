@@ -25,3 +25,5 @@ def test_indented_json_is_that_of_the_standard_library(value: object) -> None:
 def test_a_value_that_is_no_json_is_refused() -> None:
     with pytest.raises(TypeError, match="set is not JSON serializable"):
         format_indented_json({"a": [{1}]})
+    with pytest.raises(TypeError, match="not tuple"):
+        format_indented_json({(1, 2): 3})

@@ -171,6 +171,11 @@ PEM = "-----BEGIN KEY-----\nMIIEowIBAAKCAQEA\nQyNTUxOQAAACB7\n-----END KEY-----"
             {"WHERE": "https://0123456789abcdef0123456789abcdef@o1.ingest.sentry.io/1"},
             ["0123456789abcdef0123456789abcdef"],
         ),
+        (
+            {"CONF": '[{"token": "s3cret-value"}, [[{"password": "hunter2!x9"}]]]'},
+            ["hunter2!x9", "s3cret-value"],
+        ),
+        ({"CONF": '["s3cret-value"]', "MARK": "[", "EMPTY": ""}, []),
         ({"DEEP_SECRET": "[" * 100_000}, []),
     ],
 )

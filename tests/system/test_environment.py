@@ -55,8 +55,16 @@ def test_given(names: list[str], given: set[str]) -> None:
 
 def test_names_that_are_not_given_are_told() -> None:
     names = ["OPENAI_*", "PATH", "NOT_SET", "AZURE_*", "GITHUB_OUTPUT", "GITHUB_TOKEN"]
+    names += ["RUNNER_*", "ACTIONS_*", "INPUT_NOT_SET", "GITHUB_OUT*"]
     assert list_environment_notices(SOURCE, names) == (
         "the environment variable NOT_SET, wanted for the agent, is not set",
         "the environment variable AZURE_*, wanted for the agent, is not set",
         "the environment variable GITHUB_OUTPUT is never given to the agent",
+        "the environment variables RUNNER_* are given to the agent only by their exact names, such as RUNNER_TEMP",
+        "the environment variable ACTIONS_* is never given to the agent",
+        "the environment variable INPUT_NOT_SET is never given to the agent",
+        "the environment variable GITHUB_OUT* is never given to the agent",
+    )
+    assert list_environment_notices({}, ["RUNNER_*"]) == (
+        "the environment variable RUNNER_*, wanted for the agent, is not set",
     )
