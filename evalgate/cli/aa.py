@@ -60,7 +60,8 @@ from evalgate.system.workspace import resolve_workspace
 REPEATS = 200
 
 FEWEST_RUNS = 3
-"""Fewest stored runs of a case: with one, both sides are the same run, and no alarm could ever be raised."""
+"""Fewest stored runs of a case: with fewer, both sides would be nearly the same runs, and no alarm could
+occur."""
 
 
 @frozen
@@ -195,8 +196,8 @@ class _Trial:
     def run_trial(self, dice: random.Random) -> _TrialResult:
         """Draw both samples and let the gate decide.
 
-        The sample of the baseline has as many runs of each case as are stored, the other one as many as the
-        gate asks for.
+        The sample of the baseline has as many runs of each case as are stored. The sample of new runs has as
+        many as the gate asks for.
         """
         resampled = (
             replace(before, runs=tuple(dice.choices(before.runs, k=len(before.runs))))
@@ -273,7 +274,10 @@ def _estimate_smallest_drop(
 
 
 def _get_allowance(metric: str, rules: GateRules, of_all: float | None) -> float | None:
-    """Return the allowed drop of a metric as a share of its range."""
+    """Return the allowed drop of a metric, as a share of its range; None if no drop closes the gate.
+
+    `of_all` is the share for metrics without an allowance of their own.
+    """
     criterion = rules.criteria.get(metric)
     if criterion is None or criterion.max_regression is None:
         return of_all

@@ -45,7 +45,7 @@ from evalgate.cli.project_folder import FILE
 def accept(working_directory: str, **options: Any) -> int:
     """Make what the agent did the new expectation of cases.
 
-    CASES are ids, `eval set:id`, `file:id` or globs; a glob means those that failed. The eval sets are
+    CASES are ids, `eval set:id`, `file:id` or globs; a glob selects only failed cases. The eval sets are
     edited in their files, which stay the same otherwise. Prints the changes, and asks before it saves them.
     """
     from evalgate.cli.accept_cases import AcceptOptions, accept_cases

@@ -159,7 +159,7 @@ def _build_changes(
 
 
 def _build_overrides(paths: tuple[str, ...], record: Record) -> Overrides:
-    """Return the eval sets, with the options of the run that affect the content of cases."""
+    """Return overrides with `paths` as eval sets, and the run's options that affect the content of cases."""
     options = dict(iter_option_pairs(record.options))
     return Overrides(
         eval_sets=paths,
@@ -174,7 +174,7 @@ class _AcceptedCase:
     case: EvalCase
     """The case with the new expectation."""
     alternative: JsonObject | None
-    """The new expectation for the notes, if the case itself is to stay."""
+    """The new expectation for the notes; None if the case itself is changed."""
 
 
 def _accept_case(file: EvalSetFile, result: CaseResult, options: AcceptOptions) -> _AcceptedCase:

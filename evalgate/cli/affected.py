@@ -53,7 +53,8 @@ def affected(
     """Print which suites a change concerns, and why. Runs nothing.
 
     A suite is a name under `suites` in the thresholds file, or an eval set of no suite. Compares the files
-    here with the commit that they have in common with REF. If that cannot be told, every suite is concerned.
+    here with the commit that they have in common with REF. If the changed files cannot be
+    determined, every suite is concerned.
     """
     from evalgate.config.cli_overrides import Overrides, SelectionOptions
     from evalgate.gating.affected_suites import build_json, build_matrix, explain_file, format_report

@@ -106,7 +106,12 @@ def _update_store(destination: BaselineTarget, change: Callable[[Baseline | None
 def _read_acceptable_record(
     results: str, destination: BaselineTarget, save_options: SaveOptions, verb: str
 ) -> tuple[Record, BaselineSource]:
-    """Return a record and its source; raise an error if the record is no valid baseline for later runs."""
+    """Return a record and its source; `verb` says in messages what is done with the record, as `added to`.
+
+    Raises:
+        InvalidInputError: the record cannot be read or is no valid baseline for later runs, or the job tests
+            a change that is not merged and `allow_pull_request` is not set.
+    """
     what = describe_unmerged_change(save_options.environ)
     if what and not save_options.allow_pull_request:
         raise InvalidInputError(

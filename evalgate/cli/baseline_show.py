@@ -36,8 +36,8 @@ class DetectableIncrease:
     cases: int
     average: float
     ratio: float | None
-    """Smallest ratio that the gate catches about four times in five; None without `max_increase`, or if
-    every figure is 0."""
+    """Smallest ratio of a run's average to the baseline's that the gate catches about four times in five;
+    None without `max_increase`, or if every figure is 0."""
 
 
 @frozen
@@ -111,7 +111,7 @@ def summarize_baseline(
 def _estimate_increases(
     baseline: Baseline, destination: BaselineTarget, policy: StatisticalPolicy
 ) -> Iterator[tuple[str, DetectableIncrease]]:
-    """Yield every budget with stored figures, with the increase that the gate would catch."""
+    """Yield (name, detectable increase) of each budget with stored figures."""
     criteria = {each.metric: each for each in destination.criteria}
     cases = build_stored_record(baseline, criteria, EMPTY_RECORD).cases
     for figures in collect_budget_figures(cases, baseline, policy).values():
@@ -145,7 +145,7 @@ def _find_breaks(
 def build_score_history(baseline: Baseline, config: Config) -> dict[str, dict[str, Sequence[float | None]]]:
     """Return stored scores as shares of the metric's range, by metric and then by case.
 
-    Budgets and metrics with scores outside their range are left out.
+    A score is None if the metric gave none. Budgets and metrics with scores outside their range are left out.
     """
     found: dict[str, dict[str, Sequence[float | None]]] = {}
     for case in baseline.cases:

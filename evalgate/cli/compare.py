@@ -61,7 +61,10 @@ def write_comparison_page(record: Record, before: str, page: str, *, folder: Pat
 
 
 def _load_replies(workspace: Workspace, what: str) -> Iterator[tuple[CaseKey, tuple[Reply | None, ...]]]:
-    """Yield (key, replies) of each case; of a result, the replies of the run that a page shows first."""
+    """Yield (key, replies) of each case of a baseline or result `what`.
+
+    The replies are those stored in a baseline, or those of the run of a result that a page shows first.
+    """
     record = load_stored_result(workspace, what)
     if record is None:
         yield from ((case.key, case.replies) for case in load_stored_baseline(workspace, what).cases)

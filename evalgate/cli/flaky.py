@@ -119,8 +119,8 @@ def format_flaky_report(
     Args:
         cases: the flakiest first.
         today: first day of the quarantines.
-        of: number of cases in the baseline, including those with too few runs for the table; None: only
-            `cases`.
+        of: number of cases in the baseline, including those with too few runs for the table; None: the
+            number of `cases`.
         changes: sentences about averages that changed their level for good, which is no flakiness, and about
             thresholds that are not known.
     """

@@ -74,7 +74,7 @@ class GenerateResult:
 def choose_out_path(source: str | None) -> str:
     """Return the default path of the generated file, named after the file that is read.
 
-    The folder is the one with eval sets in the thresholds file of `evalgate init`.
+    The folder is `evals`, as in the thresholds file that `evalgate init` writes.
     """
     return f"evals/{Path(source or 'cases').name.partition('.')[0]}.evalset.json"
 

@@ -58,7 +58,7 @@ FLAGS = ("affected", "comment", "check", "report-only", "resume", "html", "print
 """Inputs that are `true` or `false`, and options without a value."""
 
 TOKEN = "token"  # noqa: S105  an input's name
-"""Input that is never put on the command line: the option names its variable instead."""
+"""Secret input that is never put on the command line: `--token-env=INPUT_TOKEN` is passed instead."""
 
 LINES = ("mask", "env-file")
 """Inputs with one option per line."""

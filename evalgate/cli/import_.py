@@ -13,7 +13,7 @@ from evalgate.cli.redacted_output import build_redactor, print_sentence
 from evalgate.core.exit_codes import ExitCode
 
 _MOST_NAMED = 50
-"""Ids of new cases that are printed."""
+"""Greatest number of ids of new cases that are printed."""
 
 
 class _MomentParamType(click.ParamType[datetime]):

@@ -43,7 +43,7 @@ _MOST_NAMED = 10
 _OF_FILE = " trace "
 """Text between the name of a file and the id of a trace in it."""
 _SHORTEST_UNIQUE = 16
-"""Length of the ids of traces that no two exports have by chance."""
+"""Least length of a trace id that counts as unique over all exports."""
 
 
 @frozen

@@ -222,7 +222,10 @@ def _read_scaffold(source: str) -> str:
 
 
 def _update_gitignore(workspace: Workspace) -> InitFile:
-    """Add the files that a run creates to `.gitignore`, unless they are in it or it cannot be read."""
+    """Add the files that a run creates to `.gitignore`, except files that it lists already.
+
+    An unreadable `.gitignore`, or one that lists `.evalgate`, is kept as it is.
+    """
     path = workspace.folder / ".gitignore"
     try:
         text = read_text(path) if path.exists() else ""

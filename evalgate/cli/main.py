@@ -255,8 +255,8 @@ def init(agent: str | None, source: str | None, working_directory: str) -> int:
     """Write a thresholds file, a workflow and a sample agent.
 
     The sample is written only if no agent is given and none is taken over. Existing eval sets are named in
-    the thresholds file, and the files that runs create are added to .gitignore. Existing files are not
-    changed.
+    the thresholds file, and the files that runs create are added to .gitignore. Other existing files are
+    not changed.
     """
     from evalgate.cli.init import ask_for_agent, ask_for_import, write_scaffold
     from evalgate.cli.project_import import read_project, suggest_import

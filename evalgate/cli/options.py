@@ -60,7 +60,7 @@ def add_options(command: _Command, options: Sequence[Callable[[_Command], _Comma
 
 
 _nonempty_option = functools.partial(click.option, callback=require_nonempty)
-"""Option with a value that must not be blank, as that of an unset variable of a CI job."""
+"""Option that rejects a blank value, such as the value of an unset variable in a CI job."""
 
 working_directory = click.option(
     "--working-directory",
@@ -336,7 +336,10 @@ def add_agent_options(command: _Command) -> _Command:
 def build_overrides(
     eval_sets: tuple[str, ...], options: dict[str, Any], selection: "SelectionOptions | None" = None
 ) -> "Overrides":
-    """Return plan or agent options as overrides; `options` holds no others, and loses its `format_name`."""
+    """Return the options of a plan or an agent as overrides.
+
+    `options` must hold no other options. Its key `format_name` is removed. `selection` None: every case.
+    """
     from evalgate.config.cli_overrides import EVERY_CASE, Overrides
 
     name = options.pop("format_name", None)

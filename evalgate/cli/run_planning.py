@@ -92,7 +92,7 @@ class GatePlan:
     """Baseline from which the figures follow; "" if there is none."""
     cases: int
     stored_runs: tuple[int, int] | None
-    """Fewest and most stored runs of a case."""
+    """Fewest and most stored runs of a case; None without a baseline."""
     power: float
     metrics: tuple[MetricPower, ...]
     costs: tuple[DesignCost, ...]

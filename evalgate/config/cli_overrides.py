@@ -22,7 +22,8 @@ class SelectionOptions:
     """Values of `--tag`. A case must have one of the tags without `!` in front, if there are any, and none
     of the tags with `!`."""
     keyword: str | None = None
-    """Expression of names over case ids, eval set ids and tags."""
+    """Value of `-k`: names joined by `and`, `or` and `not`. A name stands for the cases with the name in
+    their id, eval set id or a tag."""
     failed: str | None = None
     """`results.json` with the cases that did not pass, relative to the working folder."""
     sample: int | None = None

@@ -11,6 +11,6 @@ TURN_TIMEOUT = 60.0
 """Time limit of one turn, in seconds."""
 EXECUTOR: Final = "local"
 MAX_REGRESSION = 0.05
-"""Share of the range of a metric's scores."""
+"""Allowed drop of a metric's mean, as a share of the range of the metric's scores."""
 JUDGE_CACHE: Final = "read-write"
 POLICY: Literal["base", "head"] = "base"

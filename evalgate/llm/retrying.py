@@ -143,7 +143,13 @@ class RetryingModel:
         raise _add_attempts(last, attempt)
 
     def _compute_pause(self, failure: JudgeError, attempt: int, paused: float) -> float | None:
-        """Return the seconds before the next attempt, or None for no further attempt."""
+        """Return the seconds before the next attempt; None: no further attempt.
+
+        Args:
+            failure: failure of the last attempt.
+            attempt: number of attempts so far.
+            paused: seconds of all pauses so far.
+        """
         if failure.kind not in RETRYABLE_FAILURES or attempt > self._policy.retries:
             return None
         pause = self._policy.compute_delay(attempt, self._chance(), failure.retry_after)

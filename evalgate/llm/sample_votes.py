@@ -138,7 +138,7 @@ async def _replace_cached_failure(
     parse: Callable[[ModelAnswer], T],
     found: Sample[T] | FailedSample,
 ) -> Sample[T] | FailedSample:
-    """Return `found`; request the sample anew as long as it is a failure from the cache."""
+    """Return `found` if it is no failure from the cache; else request the sample anew until one is not."""
     while isinstance(found, FailedSample) and found.is_cached:
         found = await _take_sample(model, replace(request, attempt=found.attempts + 1), parse)
     return found

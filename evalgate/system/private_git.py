@@ -176,7 +176,7 @@ def _list_known_servers(environ: Mapping[str, str], settings: Iterable[Setting])
 
 
 def _split_address(url: str, folder: Path, known: tuple[str, ...]) -> tuple[str, Setting | None]:
-    """Return the address for git without user and password, and the git setting that holds them.
+    """Return (address for git, git setting): the address has no user and password, and the setting has both.
 
     Every user of the machine can read the arguments of a process, so an argument must not hold a password,
     nor a user name, which may be a token. The setting is None if an address has neither, or is not HTTP. A

@@ -30,14 +30,14 @@ class AgentConfig(BaseModel):
     )
     """Seconds that one turn may take."""
     requests_per_minute: Count | None = Field(default=None, ge=1)
-    """Turns that are begun in any minute, at most."""
+    """Most turns that may begin within one minute; no limit when absent."""
     ramp_up: Annotated[float, Strict()] = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Seconds until `concurrency` conversations may go on at the same time; one at first."""
     retries: Count = Field(default=1, ge=0, le=10)
     """Further attempts at a run of a case when a service that the agent calls was busy or down."""
     env: tuple[EnvironmentName, ...] = ()
-    """Further environment variables for the agent, in addition to the harmless ones; a trailing `*` is a
-    prefix."""
+    """Names of environment variables that the agent gets, in addition to harmless ones such as PATH. `AB*`
+    stands for all names that begin with `AB`; GITHUB_TOKEN, GH_TOKEN and RUNNER_* must be named exactly."""
     env_file: Names = ()
     """Files with lines `NAME=value`, relative to the working directory: variables for the agent, in addition
     to `env`. They replace those of the environment, and those of a later file replace earlier ones."""
@@ -67,8 +67,9 @@ class ExecutorConfig(ConfigSection):
     kind: Literal["local", "ray"] = option_defaults.EXECUTOR
     """`local`: processes of this machine; `ray`: actors of a Ray cluster."""
     address: str | None = Field(default=None, min_length=1)
-    """Of the Ray cluster, as `ray.init` takes it: `auto`, `host:6379`, `ray://host:10001`. That of
-    RAY_ADDRESS when absent, and without either a cluster on this machine, for this run alone."""
+    """Address of the Ray cluster, as `ray.init` takes it: `auto`, `host:6379`, `ray://host:10001`. When
+    absent: the address in the variable RAY_ADDRESS; without the variable, a cluster starts on this machine
+    for this run alone."""
     cpus: Annotated[float, Strict()] = Field(default=1.0, ge=0, le=4_096)
     """CPUs that Ray sets aside for each worker; fewer than one for an agent that only waits."""
     resources: Mapping[str, Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]] = Field(
@@ -80,7 +81,7 @@ class ExecutorConfig(ConfigSection):
     exclude: Names = ()
     """Files in the folder that are not sent, as patterns of a .gitignore; a .gitignore applies as well."""
     start_timeout: Annotated[float, Strict()] = Field(default=300.0, gt=0, allow_inf_nan=False)
-    """Seconds until the cluster is joined, and again until the first worker in it is ready."""
+    """Most seconds to join the cluster. The first worker may take as many seconds again to be ready."""
 
     @model_validator(mode="before")
     @classmethod

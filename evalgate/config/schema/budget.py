@@ -30,7 +30,7 @@ class Tokens:
     input: int = 0
     output: int = 0
     cached_input: int = 0
-    """Those of `input` that the provider had in its own prompt cache."""
+    """Part of the `input` tokens that the provider read from its own prompt cache."""
 
     def __add__(self, other: "Tokens") -> "Tokens":
         return Tokens(
@@ -55,7 +55,7 @@ class Price(BaseModel):
     output: Usd
     """US dollars for a million tokens of output."""
     cached_input: Usd | None = None
-    """None: as `input`."""
+    """US dollars for a million tokens of input from the provider's prompt cache; None: the price `input`."""
     up_to_input_tokens: int | None = Field(default=None, ge=1)
     """The longest prompt that this price is for; None: any."""
     until: date | None = None
@@ -87,7 +87,7 @@ class Price(BaseModel):
 
 
 PriceTable: TypeAlias = Mapping[str, tuple[Price, ...]]
-"""`provider/model` → its prices; the first price that applies to a call counts."""
+"""Prices by `provider/model`; the first price that applies to a call counts."""
 
 
 def compute_cost_usd(table: PriceTable, model: str, tokens: Tokens, day: date) -> float | None:
@@ -121,7 +121,7 @@ class Budget(BaseModel):
     tokens: Annotated[int, Strict()] | None = Field(default=None, ge=1)
     """Input and output tokens."""
     minutes: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Since the run began."""
+    """Minutes since the run began."""
 
 
 NO_BUDGET = Budget.model_construct()
@@ -157,11 +157,11 @@ class MeteredUsage:
         )
 
     def to_paid_usage(self) -> ModelUsage:
-        """Return the usage as that of calls that were sent to a provider."""
+        """Return a `ModelUsage` that counts these calls as sent to a provider."""
         return ModelUsage(self.calls, self.tokens.input, self.tokens.output, self.usd, self.unpriced)
 
     def to_spared_usage(self) -> ModelUsage:
-        """Return the usage as that of calls that a cache spared, with the cost that was spared."""
+        """Return a `ModelUsage` that counts these calls as answered by a cache, and their cost as saved."""
         given, made = self.tokens.input, self.tokens.output
         known_usd, cost_usd = (self.usd, None) if self.unpriced else (0.0, self.usd)
         return ModelUsage(spared=self.calls, spared_usage=Usage(given, made, cost_usd, known_usd=known_usd))
@@ -200,7 +200,7 @@ class UsageMeter:
         return max(0.0, self._began + self._budget.minutes * 60 - self._now())
 
     def add_usage(self, spent: MeteredUsage) -> None:
-        """Add to the usage so far, and call `on_call` if any calls are among it."""
+        """Add `spent` to the usage so far; if `spent` contains calls, then call `on_call`."""
         self._spent += spent
         if spent.calls:
             self.notify_listener()
@@ -211,7 +211,7 @@ class UsageMeter:
             self.on_call()
 
     def explain_exhaustion(self) -> str:
-        """Return why no new work may begin, as a sentence without its full stop; "" while it may."""
+        """Return the limit that is reached, as a sentence without its full stop; "" if new work may begin."""
         budget, spent = self._budget, self._spent
         if budget.usd is not None and spent.usd >= budget.usd:
             return f"the budget of ${budget.usd:,.2f} is spent"

@@ -17,7 +17,7 @@ _REPORTED_ONLY = frozenset({"budget/latency_s"})
 """Budgets that do not gate by default, because their figures depend on the machine."""
 
 _LEAST_PERCENT = 5
-"""Increases from here on are meant as percent."""
+"""Least `max_increase` that is refused, because it is probably meant as a percentage."""
 
 Limit = Annotated[float, Strict(), Field(ge=0, lt=UNLIMITED, allow_inf_nan=False)]
 
@@ -85,7 +85,7 @@ def complete_budgets(criteria: object) -> object:
 
 
 def convert_case_limits(criteria: object) -> object:
-    """Return the raw `criteria` of some cases with `{max: 6}` of a budget as its threshold."""
+    """Return the raw `criteria` of an entry of `cases`; `{max: 6}` of a budget becomes the threshold 6."""
     if not isinstance(criteria, Mapping):
         return criteria
     limits = {

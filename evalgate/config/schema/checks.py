@@ -49,7 +49,10 @@ def _check_pattern(pattern: str) -> str:
 
 Pattern = Annotated[str, AfterValidator(_check_pattern)]
 ReadSchema: TypeAlias = Callable[[str], object]
-"""Function that reads the JSON Schema in a file; it raises ValueError. The context of a validation."""
+"""Function that takes the path of a file and returns the JSON Schema in the file.
+
+It raises ValueError if the file cannot be read. `CheckConditions.model_validate` takes it as `context`.
+"""
 
 
 def _check_schema(schema: object, info: ValidationInfo) -> object:
@@ -99,9 +102,9 @@ class ToolsRule(ConfigSection):
     only: Globs | None = None
     """Tools that may be called, and no others."""
     max: Annotated[Mapping[Tool, Annotated[int, Strict(), Field(ge=0)]], Field(min_length=1)] | None = None
-    """Tool → most calls of it; `*` counts all calls."""
+    """Most calls, by tool; `*` counts all calls."""
     min: Annotated[Mapping[Tool, Annotated[int, Strict(), Field(ge=1)]], Field(min_length=1)] | None = None
-    """Tool → fewest calls of it; `*` counts all calls."""
+    """Fewest calls, by tool; `*` counts all calls."""
     no_failed_calls: Flag = False
     """true: no call may return an error."""
     no_repeats: Flag = False
@@ -185,13 +188,13 @@ class ValueRule(ConfigSection):
     contains: JsonValue = None
     """Part of a text, element of a list, or keys and values of an object."""
     approx: Annotated[float, Strict(), Field(allow_inf_nan=False)] | None = None
-    """Number that is near enough; see `within`."""
+    """Number that the value may differ from by at most `within`; without `within`, not at all."""
     within: Tolerance | None = None
     """Largest distance from `approx`: a number, or a share of the larger of the two as "5%"."""
     one_of: Annotated[tuple[JsonValue, ...], Field(min_length=1)] | None = None
-    """Values of which it must equal one."""
+    """Allowed values: the value must equal one of them."""
     json_schema: Schema | None = None
-    """JSON Schema that it must fit, or the path of a file with it."""
+    """JSON Schema that the value must fit, or the path of a file with the schema."""
     semantic: Annotated[str, Field(min_length=1)] | None = None
     """Statement about the value that the judge must affirm."""
     ignore_case: Flag = False
@@ -314,7 +317,7 @@ class FileRule(TextRule):
     """Conditions on a file that the agent should have written."""
 
     exists: Flag = True
-    """false: there must be no such file, and nothing else can be asked."""
+    """false: the file must not exist, and no other condition may be set."""
 
     @model_validator(mode="after")
     def _check_existence(self) -> Self:
@@ -347,18 +350,19 @@ class Conditions(ConfigSection):
     tools: ToolsRule | None = None
     """The tools that are called, and how often."""
     args: Annotated[Mapping[Tool, ValueRules], Field(min_length=1)] | None = None
-    """Tool (a glob) → path of an argument, as `items[0].sku` → a value, or conditions on it."""
+    """Conditions on arguments: by tool (a glob), then by path of the argument, such as `items[0].sku`. A
+    plain value must be equal."""
     calls: Literal["every", "some", "if_any"] = "every"
-    """Calls that `args` is about. `every`: there is one, and all fit; `some`: one fits; `if_any`:
-    all fit, if there are any."""
+    """Calls of each tool that must have the arguments in `args`. `every`: all calls, and at least one is
+    made; `some`: at least one call; `if_any`: all calls, and none need be made."""
     response: ResponseRule | None = None
     """The final responses."""
     state: ValueRules | None = None
-    """Path of a key of the session's final state → a value, or conditions on it."""
+    """Conditions on the session's final state, by path of a key. A plain value must be equal."""
     files: (
         Annotated[Mapping[Annotated[str, AfterValidator(_check_path)], FileRule], Field(min_length=1)] | None
     ) = None
-    """File below the working folder (a glob) → conditions on it."""
+    """Conditions on files, by path below the working folder (a glob)."""
     turn: Annotated[int, Field(ge=1)] | Literal["last"] | None = None
     """The only turn that counts, from 1, or `last`; the whole conversation when absent."""
 
@@ -411,9 +415,10 @@ class CheckConditions(Conditions):
     """All conditions of a check."""
 
     alternatives: tuple[Conditions, ...] | None = None
-    """Lists of conditions of which one must hold, next to those above: several right ways to the goal."""
+    """Two or more groups of conditions, for several right ways to the goal: all conditions of at least one
+    group must hold, in addition to the check's other conditions."""
     none_of: Annotated[tuple[Conditions, ...], Field(min_length=1)] | None = None
-    """Lists of conditions of which none may hold, next to those above: wrong ways."""
+    """Groups of conditions, for wrong ways: the check fails if all conditions of one group hold."""
 
     @model_validator(mode="after")
     def _require_demands(self) -> Self:

@@ -65,14 +65,15 @@ class CaseRule(ConfigSection):
     tag: Names = ()
     """Tags that they get."""
     weight: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Share in the mean of each metric; 1 when absent."""
+    """Weight of each of these cases in the mean of every metric; 1 if no entry of `cases` sets one."""
     criteria: Annotated[Mapping[str, CaseThreshold], BeforeValidator(convert_case_limits)] = Field(
         default_factory=dict
     )
-    """Metric → the threshold that these cases must reach, in the range of its scores, or an object that says
-    their `min_mean` as well."""
+    """Threshold that these cases must reach, by metric, in the range of the metric's scores; or an object
+    with `threshold` and `min_mean`."""
     protected: Annotated[bool, Strict()] | None = None
-    """The gate closes when one of them fails, regardless of `max_failed_cases`."""
+    """true: the gate closes if one of these cases fails, regardless of `max_failed_cases`. When absent: as an
+    earlier entry of `cases` says, else false."""
 
     @model_validator(mode="after")
     def _require_ids_or_tags(self) -> Self:
@@ -109,7 +110,7 @@ class ToolMockConfig(ConfigSection):
     args: Mapping[str, _Json] | None = None
     """Arguments that the call must have; any when absent."""
     exact: Annotated[bool, Strict()] = False
-    """The call may have no other arguments than `args`."""
+    """true: the call must have the arguments `args` and no others; false: others are allowed."""
     ids: Names = Field(default=(), min_length=1)
     """Cases by `id`, `eval set:id` or `file:id`, globs; every case when absent."""
 
@@ -158,7 +159,7 @@ def _wrap_one_recording(
 
 
 class _OrOneRecording:
-    """Allows, in the JSON Schema, one recording that is not in a list."""
+    """Annotation of a list: its JSON Schema also allows a single recording without a list."""
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -190,7 +191,7 @@ Bound = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 
 
 class AdkCriterionConfig(BaseModel):
-    """A metric's threshold, as unbounded as in Google ADK, and its own options, which the metric checks."""
+    """A criterion as in Google ADK: a threshold, any finite number, and options, which the metric checks."""
 
     model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
@@ -208,13 +209,16 @@ class CriterionSettings(BaseModel):
     model_config = ConfigDict(defer_build=True)
 
     pass_hat_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)
-    """A case passes when k of its runs would all pass, by the unbiased estimate."""
+    """Number k of runs: a case passes if the estimated probability that k runs all pass reaches `at_least`.
+    The estimate from the case's runs is unbiased."""
     pass_at_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)
-    """A case passes when at least one of k of its runs would pass, by the unbiased estimate."""
+    """Number k of runs: a case passes if the estimated probability that at least one of k runs passes reaches
+    `at_least`. The estimate from the case's runs is unbiased."""
     at_least: Unit | None = None
-    """Minimum of that estimate; 1 when absent."""
+    """Minimum of the estimate of `pass_hat_k` or `pass_at_k`; 1 when absent."""
     threshold_rule: Literal["literal", "statistical"] = "literal"
-    """`statistical`: a mean below `min_mean` (else `threshold`) fails only when that is more than noise."""
+    """`literal`: every mean below its minimum fails; see `min_mean`. `statistical`: a mean below `min_mean`,
+    or below `threshold` without `min_mean`, fails only if the difference is more than noise."""
     min_mean: Annotated[float, Strict(), Field(allow_inf_nan=False)] | None = None
     """Minimum of the mean of all cases, taken literally. When absent: `threshold`, unless a comparison with
     a baseline judges the mean."""
@@ -292,8 +296,8 @@ class CustomMetricConfig(ConfigSection):
     timeout: Annotated[float, Strict()] = Field(default=60.0, gt=0, allow_inf_nan=False)
     """Seconds that the score of one run may take."""
     range: tuple[Bound, Bound] | None = None
-    """Its lowest and its highest score, as `[1, 5]`; a score beyond them breaks it. When absent they are 0
-    and 1, and a score may lie beyond."""
+    """Lowest and highest score, as `[1, 5]`; a run with a score outside counts as not scored. When absent: 0
+    and 1, and scores outside are allowed."""
 
     @field_validator("range", mode="before")
     @classmethod

@@ -24,26 +24,29 @@ class StatisticsConfig(ConfigSection):
     """Fine tuning of the comparison with the baseline; docs/statistics.md explains each setting."""
 
     alpha: Annotated[float, Strict()] = Field(default=0.05, ge=1e-9, lt=0.5)
-    """Chance that luck alone closes the gate by a mean."""
+    """Chance that luck alone closes the gate for an unchanged agent, over all metrics together. Means get 0.6
+    of it, as single cases close the gate too."""
     doubt_alpha: Annotated[float, Strict()] = Field(default=0.10, gt=0, le=1)
-    """Chance that luck alone makes a run inconclusive, or closes the gate, by a mean: over all metrics
-    together. 1: every drop of `max_drop` that is not shown to be more than luck is inconclusive."""
+    """Chance that the means of an unchanged agent close the gate or make it inconclusive, over all metrics
+    together; at least `alpha`. 1: every drop of `max_regression` or more that can be luck is inconclusive."""
     case_alpha: Annotated[float, Strict()] = Field(default=0.02, gt=0, lt=0.5)
     """Chance that any unchanged case of the whole suite is called broken."""
     case_drop: Unit = 0.25
     """Smaller drops of one case are never reported."""
     confirm_runs: Count = Field(default=10, ge=1, le=1000)
-    """Most runs that one suspect gets; twice as many where a newly failing case passed once."""
+    """Most runs of a case that may be broken; up to twice as many if a case that newly fails passed once."""
     fail_fast: Annotated[bool, Strict()] = True
     """Stop at a case that is confirmed broken."""
     max_missing: Unit = 0.10
     """Share of runs that may lack a score through no fault of the agent."""
     baseline_keep: Count = Field(default=20, ge=1, le=1000)
-    """Newest runs of a baseline that count, and that it keeps."""
+    """Number of newest stored runs of a case that the comparison uses, and of newest gate runs of an eval set
+    that a baseline keeps."""
     pass_score: Unit = 1.0
-    """From this score on a run is said to have passed."""
+    """Lowest score, as a share of the metric's range, with which messages about a case count a run as passed;
+    `evalgate flaky` uses it for metrics without a threshold."""
     fdr: Annotated[float, Strict()] = Field(default=0.10, gt=0, lt=1)
-    """Share of wrong names in the list of worse cases, with a fixed number of runs."""
+    """Expected share of unchanged cases in the list of worse cases, made with a fixed number of `runs`."""
 
     @model_validator(mode="after")
     def _check_alphas(self) -> Self:
@@ -155,6 +158,6 @@ class GateConfig(ConfigSection):
     max_error_rate: Unit = 0.5
     """Share of cases that may end without a score; beyond it there is no verdict."""
     min_cases: Count = Field(default=1, ge=0)
-    """Fewer evaluated cases are no verdict. 0 lets an empty run pass."""
+    """Least number of evaluated cases; with fewer there is no verdict. 0: a run without any case passes."""
     report_only: Annotated[bool, Strict()] = False
     """Never close: a run that fails or is inconclusive ends with exit code 0, and reports say so."""

@@ -39,11 +39,11 @@ class CacheConfig(BaseModel):
     mode: CacheMode = option_defaults.JUDGE_CACHE
     """`read-write`; `read`: store no new answer; `off`: ask every question again."""
     path: str = ".evalgate/judge-cache.sqlite"
-    """Relative to the thresholds file."""
+    """File of the cache, relative to the thresholds file."""
     max_age_days: Number = Field(default=90.0, gt=0, allow_inf_nan=False)
     """Answers that were not used for so long are removed."""
     max_megabytes: Number = Field(default=200.0, gt=0, allow_inf_nan=False)
-    """Beyond, those that were not asked for the longest are removed."""
+    """Most megabytes (1,000,000 bytes) of answers; above, the answers unused for the longest are removed."""
 
 
 class JudgeFloor(BaseModel):
@@ -54,7 +54,7 @@ class JudgeFloor(BaseModel):
     anchors: Number = Field(default=0.8, ge=0, le=1, allow_inf_nan=False)
     """The share of anchors that must be met; below it there is no verdict."""
     agreement: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
-    """Share of labelled answers with the verdict of people."""
+    """Lowest share of the answers labelled by people on which the judge gives the same verdict; None: any."""
     kappa: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     """Cohen's kappa of the judge and people."""
     tpr: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
@@ -95,7 +95,7 @@ class JudgeConfig(BaseModel):
     temperature: Number | None = Field(default=None, ge=0, le=2, allow_inf_nan=False)
     """Not sent when absent: some models take no other than their own."""
     max_tokens: Count | None = Field(default=None, ge=1)
-    """The longest answer."""
+    """Longest answer, in tokens; not sent when absent."""
     generation: Mapping[str, object] = Field(default_factory=dict)
     """Further parameters of the wire format, as `{top_p: 0.9, seed: 7, reasoning_effort: low}`."""
     timeout: Number = Field(default=60.0, gt=0, allow_inf_nan=False)
@@ -103,7 +103,7 @@ class JudgeConfig(BaseModel):
     retries: Count = Field(default=4, ge=0, le=100)
     """Further attempts at a question when the provider is down, slow or busy."""
     give_up_after: Number = Field(default=300.0, gt=0, allow_inf_nan=False)
-    """Seconds of pauses, in all, after which a question is not asked again."""
+    """Most seconds of pauses between the attempts at one question, in all; then the question fails."""
     concurrency: Count = Field(default=8, ge=1, le=1000)
     """Questions at the same time, over all models of the endpoint."""
     requests_per_minute: Count | None = Field(default=None, ge=1)
@@ -189,7 +189,7 @@ class UserConfig(JudgeConfig):
     prompt: str | None = None
     """A template that the model is asked with instead of ours, relative to the thresholds file."""
     instructions: str | None = None
-    """The same, written here. A template of Google ADK's does."""
+    """Text of such a template, used if there is no `prompt`. A template of Google ADK works unchanged."""
     include_function_calls: bool = False
     """Show the model the agent's tool calls and their results."""
     stories: Literal["played", "first_sentence"] = "played"

@@ -21,7 +21,7 @@ class Provider:
     base_url_variable: str | None = None
     """Variable that holds another base URL."""
     base_url_suffix: str = ""
-    """Follows what `base_url_variable` holds."""
+    """Text appended to the URL in `base_url_variable`, unless the URL already ends with it."""
     schema: Literal["json_schema", "json_object", "none"] = "json_schema"
     """Support of the endpoint for `response_format`."""
     length_parameter: str = "max_tokens"

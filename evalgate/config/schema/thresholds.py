@@ -81,8 +81,8 @@ class SuiteConfig(ConfigSection):
     eval_sets: Names = Field(min_length=1)
     """Files, folders or globs, as the key `eval_sets` of the whole file has them."""
     affects: Patterns = ()
-    """Globs of the files whose change affects the suite, relative to the working folder. Without any, every
-    change does."""
+    """Globs of files, relative to the working folder; a change of such a file affects the suite. Without
+    globs, every change affects the suite, unless runs with `agent.track_files` recorded its files."""
 
 
 class AffectedConfig(ConfigSection):
@@ -133,7 +133,8 @@ class Config(ConfigSection):
     """Files, folders or globs, relative to the working directory; `file.json:case_a,case_b` selects cases.
     The name of a suite stands for its eval sets. When absent: those of all suites."""
     suites: Mapping[SuiteName, SuiteConfig] = Field(default_factory=dict)
-    """Name → eval sets, and the files that concern them: what a change affects can be run alone."""
+    """Suites by name: eval sets, and the files that affect them. Suites that a change affects can be run
+    alone."""
     affected: AffectedConfig = AffectedConfig.model_construct()
     """Files that `evalgate affected` and `run --affected` ignore."""
     agent: AgentConfig | None = None
@@ -149,12 +150,12 @@ class Config(ConfigSection):
     criteria: Annotated[Mapping[str, CriterionConfig], BeforeValidator(complete_budgets)] = Field(
         default_factory=dict
     )
-    """Name of a metric → its threshold, or a section with the threshold and the metric's options."""
+    """Threshold by name of the metric, or a section with the threshold and the metric's options."""
     custom_metrics: Mapping[str, CustomMetricConfig] = Field(default_factory=dict)
-    """Name of a metric, as `criteria` uses it → the function that computes it."""
+    """Functions that compute metrics, by the name that `criteria` uses for the metric."""
     checks: Mapping[CheckName, CheckConfig] = Field(default_factory=dict)
-    """Name → conditions that a run must meet, on the tools that it calls, their arguments, its responses, its
-    state and its files. Each is a metric of its own, `check/name`, that scores 0 or 1."""
+    """Checks by name: conditions on the tools that a run calls, their arguments, the responses, the final
+    state and the files. Each check is a metric of its own, `check/name`, that scores 0 or 1."""
     adk_version: str | None = None
     """Release of Google ADK whose scores are reproduced, as "2.3"; the newest when absent."""
     cases: tuple[CaseRule, ...] = ()
@@ -170,7 +171,7 @@ class Config(ConfigSection):
     budget: Budget = NO_BUDGET
     """Limits of the whole run: agent, judges and simulated users together."""
     prices: Mapping[str, Price] = Field(default_factory=dict)
-    """`provider/model` → its price, before the known ones."""
+    """Prices by `provider/model`; they replace the prices that evalgate knows of these models."""
     format: str | None = None
     """Format of every eval set; detected by each file's content when absent."""
 
@@ -266,10 +267,10 @@ class Thresholds:
 
     @property
     def criteria_with_min_mean(self) -> tuple[Criterion, ...]:
-        """Return the criteria with the minimum of the mean that gates.
+        """Return the criteria, with the `min_mean` that the gate applies.
 
-        In a file of Google ADK or tRPC-Agent-Go that minimum is the threshold, as the tool defines; except
-        for budgets.
+        In a file of Google ADK or tRPC-Agent-Go, `min_mean` becomes the threshold, as in these tools; budgets
+        stay as they are. Criteria of other files are returned unchanged.
         """
         if self.dialect == "evalgate":
             return self.criteria

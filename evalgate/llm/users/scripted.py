@@ -7,7 +7,7 @@ from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
 
 
 class ScriptedUser:
-    """Sends the case's messages without regard to the replies; an `evalgate.core.protocols.User`."""
+    """An `evalgate.core.protocols.User` that sends the messages of a case, with no regard to the replies."""
 
     usage = None
 
