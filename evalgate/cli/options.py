@@ -336,10 +336,7 @@ def add_agent_options(command: _Command) -> _Command:
 def build_overrides(
     eval_sets: tuple[str, ...], options: dict[str, Any], selection: "SelectionOptions | None" = None
 ) -> "Overrides":
-    """Return the options of a plan or an agent as overrides.
-
-    `options` must hold no other options. Its key `format_name` is removed. `selection` None: every case.
-    """
+    """Return `options`, all of a plan or an agent, as overrides; None for `selection` selects every case."""
     from evalgate.config.cli_overrides import EVERY_CASE, Overrides
 
     name = options.pop("format_name", None)

@@ -176,14 +176,14 @@ def _list_known_servers(environ: Mapping[str, str], settings: Iterable[Setting])
 
 
 def _split_address(url: str, folder: Path, known: tuple[str, ...]) -> tuple[str, Setting | None]:
-    """Return (address for git, git setting): the address has no user and password, and the setting has both.
+    """Return (address for git, git setting). The setting holds user and password, the address neither.
 
     Every user of the machine can read the arguments of a process, so an argument must not hold a password,
     nor a user name, which may be a token. The setting is None if an address has neither, or is not HTTP. A
     path as address is relative to `folder`.
 
     A user without a password is sent with an empty one, as git does. But if the address begins with one of
-    `known`, there are other credentials: the setting has only the user, whose password git asks a helper for.
+    `known`, there are other credentials: the setting has only the user, and git asks a helper for the password.
     """
     if not _NETWORK.match(url):
         return str(folder / url.removeprefix("file://")), None
