@@ -183,7 +183,8 @@ def _split_address(url: str, folder: Path, known: tuple[str, ...]) -> tuple[str,
     path as address is relative to `folder`.
 
     A user without a password is sent with an empty one, as git does. But if the address begins with one of
-    `known`, there are other credentials: the setting has only the user, and git asks a helper for the password.
+    `known`, there are other credentials: then the setting has only the user, and git asks a helper for the
+    password.
     """
     if not _NETWORK.match(url):
         return str(folder / url.removeprefix("file://")), None
