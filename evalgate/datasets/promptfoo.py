@@ -189,7 +189,7 @@ def _render_message(prompt: str, variables: Mapping[str, object]) -> str:
         return rendered
     if len(variables) == 1:
         (value,) = variables.values()
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     raise NotCarriedError("no prompt says what its variables become")
 
 

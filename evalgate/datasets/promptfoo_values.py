@@ -32,7 +32,7 @@ def render_template(text: str, variables: Mapping[str, object]) -> str:
             value = value.get(part) if isinstance(value, Mapping) else None
         if value is None:
             raise NotCarriedError(f"no value for `{match[0]}`")
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
     filled = _VARIABLE.sub(fill, text)
     if "{%" in text or "{{" in _VARIABLE.sub("", text):

@@ -28,8 +28,7 @@ _PROTOCOLS = "file:git:http:https:ssh"
 _GITHUB_TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "INPUT_TOKEN")
 _FROM_JOB = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GIT_ASKPASS", "SSH_ASKPASS", "DISPLAY")
 """Variables that a job or a person sets to push; not used on GitHub, where a token serves."""
-_ASKING = frozenset({"GIT_ASKPASS", "SSH_ASKPASS"})
-_CREDENTIALS = (".helper", ".extraheader")
+_SHORTEST_TOKEN = 20
 _HEADERS = r"^http\..*\.extraheader$"
 _CONNECTIONS = r"^http\.(.*\.)?(extraheader|proxy|sslcainfo)$"
 _PERSONS = r"^(credential\..*|http\..*|url\..*\.(push)?insteadof)$"
@@ -116,15 +115,11 @@ def open_private_repository(
     with TemporaryDirectory(prefix="evalgate-git-") as name:
         home = Path(name)
         git_user = None if is_remote else user
-        own = {**_build_git_env(environ), **({} if user is None else {"HOME": name})}
-        settings = list(_read_credentials(folder, environ, is_foreign=user is not None))
-        known = _list_known_servers(own, settings)
-        addresses, given = zip(
-            *(_split_address(each, folder, known) for each in (url, push_url)), strict=True
-        )
-        settings += filter(None, given)
+        addresses, headers = zip(*(_split_address(each, folder) for each in (url, push_url)), strict=True)
+        settings = [*_read_credentials(folder, environ, is_foreign=user is not None), *filter(None, headers)]
         if git_user is not None:
             os.chown(home, *git_user)
+        own = {**_build_git_env(environ), **({} if user is None else {"HOME": name})}
         repository = PrivateRepository(home, addresses[0], addresses[1], own, git_user)
         repository.run_git("init", "--quiet", "--bare", "--template=", ".")
         if git_user is None:
@@ -167,24 +162,13 @@ def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: b
         yield _build_authorization(f"{server}/", "x-access-token", token)
 
 
-def _list_known_servers(environ: Mapping[str, str], settings: Iterable[Setting]) -> tuple[str, ...]:
-    """Return the beginnings of the addresses for which there are credentials; "" stands for all addresses."""
-    keys = [key for key, _ in settings if key.endswith(_CREDENTIALS)]
-    servers = (key.partition(".")[2].rpartition(".")[0].rstrip("/") for key in keys)
-    answers = not _ASKING.isdisjoint(environ) or os.access(Path(environ.get("HOME", ""), ".netrc"), os.R_OK)
-    return (*servers, *([""] if answers else []))
+def _split_address(url: str, folder: Path) -> tuple[str, Setting | None]:
+    """Return the address for git, and the git setting that holds user and password.
 
-
-def _split_address(url: str, folder: Path, known: tuple[str, ...]) -> tuple[str, Setting | None]:
-    """Return (address for git, git setting). The setting holds user and password, the address neither.
-
-    Every user of the machine can read the arguments of a process, so an argument must not hold a password,
-    nor a user name, which may be a token. The setting is None if an address has neither, or is not HTTP. A
-    path as address is relative to `folder`.
-
-    A user without a password is sent with an empty one, as git does. But if the address begins with one of
-    `known`, there are other credentials: then the setting has only the user, and git asks a helper for the
-    password.
+    Every user of the machine can read the arguments of a process. So if an HTTP address has a password, or a
+    user that may be a token, the returned address has neither user nor password. All other addresses are
+    returned as they are, without a setting: git chooses settings and helpers by a plain user name. A path as
+    address is relative to `folder`.
     """
     if not _NETWORK.match(url):
         return str(folder / url.removeprefix("file://")), None
@@ -192,16 +176,17 @@ def _split_address(url: str, folder: Path, known: tuple[str, ...]) -> tuple[str,
         parts = urlsplit(url)
     except ValueError:
         return url, None
-    if parts.scheme not in {"http", "https"} or "@" not in parts.netloc:
+    user = unquote(parts.username or "")
+    if parts.scheme not in {"http", "https"} or (parts.password is None and not _may_be_token(user)):
         return url, None
     host = parts.netloc.rpartition("@")[2]
-    server, user = f"{parts.scheme}://{host}/", unquote(parts.username or "")
-    address = urlunsplit(parts._replace(netloc=host))
-    if parts.password is None and address.startswith(known):
-        setting = (f"credential.{server}.username", user)
-    else:
-        setting = _build_authorization(server, user, unquote(parts.password or ""))
-    return address, setting
+    header = _build_authorization(f"{parts.scheme}://{host}/", user, unquote(parts.password or ""))
+    return urlunsplit(parts._replace(netloc=host)), header
+
+
+def _may_be_token(user: str) -> bool:
+    """Return True if a user name is as long as a token and has a digit; plain names rarely are."""
+    return len(user) >= _SHORTEST_TOKEN and user.isascii() and "@" not in user and any(map(str.isdigit, user))
 
 
 def _build_authorization(url: str, user: str, password: str) -> Setting:

@@ -125,6 +125,15 @@ def test_without_a_prompt_the_only_variable_is_the_message(value: object, text: 
     assert case.turns[0].user.text == text
 
 
+def test_a_date_is_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "promptfooconfig.yaml"
+    path.write_text(
+        "providers: [x]\ntests:\n- vars: {day: 2024-01-01}\n  assert: [{type: contains, value: x}]\n"
+    )
+    project = read_promptfoo(path, path.name)
+    assert "2024-01-01" in project.eval_set.cases[0].turns[0].user.text
+
+
 def test_texts_that_are_transformed_are_not_checked(tmp_path: Path) -> None:
     """As in promptfoo's examples: `output[0].name` is compared, and not what the agent says."""
     kept = {"type": "trajectory:tool-used", "value": "weather"}

@@ -308,20 +308,23 @@ class CompletionAssembler:
                     call[name] = call.get(name, "") + part
 
     def _find_call(self, piece: JsonObject, position: int) -> dict[str, str]:
-        """Return the call that a piece continues; return a new call if there is none, or if the ids differ.
+        """Return the call that a piece continues; return a new call if there is none, or if this is another.
 
         The index alone does not identify a call: some servers send each call as a whole, all with the
-        index 0 or without an index.
+        index 0 or without an index. Nor does the id: some send a new one with each piece. A new call has a
+        name.
         """
         index, id_ = piece.get("index"), piece.get("id")
         key = index if isinstance(index, int) else position
         call = self._open.get(key)
+        function = piece.get("function")
+        has_name = isinstance(function, dict) and bool(function.get("name"))
         is_other = isinstance(id_, str) and id_ and call is not None and call.get("id", id_) != id_
-        if call is None or is_other:
+        if call is None or (is_other and has_name):
             call = self._open[key] = {}
             self._calls.append((key, call))
         if isinstance(id_, str) and id_:
-            call["id"] = id_
+            call.setdefault("id", id_)
         return call
 
 

@@ -226,15 +226,17 @@ def _find_interpreter(program: str) -> str | None:
 
 
 def _read_interpreter(script: Path) -> str | None:
-    """Return the program in the line `#!` of a file, behind `env` if that starts it; None without one."""
+    """Return the Python in the line `#!` of a file, else the program behind `env`; None without a line."""
     try:
         with script.open("rb") as file:
             first = file.readline(4096).decode("utf-8", "replace")
     except OSError:
         return None
     words = first.removeprefix("#!").split() if first.startswith("#!") else []
-    programs = (word for word in words if Path(word).name != "env" and word[:1] != "-" and "=" not in word)
-    return next(programs, None)
+    programs = [word for word in words if Path(word).name != "env" and word[:1] != "-" and "=" not in word]
+    # The Python may stand behind its starter, as in `env -S uv run python`.
+    pythons = (word for word in programs if Path(word).name.startswith("python"))
+    return next(pythons, programs[0] if programs else None)
 
 
 def _find_code(

@@ -251,7 +251,7 @@ async def test_streamed_calls_with_one_index_are_separated_by_id(index: dict[str
 
     calls = sse(
         piece("x", "forecast", '{"city":'),
-        piece("x", None, '"Paris"'),
+        piece("other", None, '"Paris"'),
         piece(None, None, "}"),
         piece("y", "forecast", '{"city":"Rome"}'),
         "[DONE]",

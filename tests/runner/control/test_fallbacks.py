@@ -166,6 +166,7 @@ def test_a_control_never_runs_code_of_the_change(folder: Path, tmp_path: Path) -
         ("#! /usr/bin/env bash", True),
         ("#!/usr/bin/env python3", True),
         ("#!/usr/bin/env -S MODE=fast python3 -u", True),
+        ("#!/usr/bin/env -S uv run python3", True),
         (f"#!{sys.executable}", True),
         ("#!/usr/bin/env node", False),
         ("no script", False),

@@ -222,19 +222,25 @@ class _ChatAssembler:
             _append_texts(legacy, delta["function_call"], "name", "arguments")
 
     def _find_call(self, piece: _Json, position: int) -> _Json:
-        """Return the call that a piece continues; return a new call if there is none, or if the ids differ.
+        """Return the call that a piece continues; return a new call if there is none, or if this is another.
 
         The index alone does not identify a call: some servers send each call as a whole, all with the
-        index 0 or without an index.
+        index 0 or without an index. Nor does the id: some send a new one with each piece. A new call has a
+        name.
         """
         index, id_ = piece.get("index"), piece.get("id")
         key = index if isinstance(index, int) else position
         call = self._calls.get(key)
-        if call is None or (id_ and call["id"] and call["id"] != id_):
+        if call is None or (id_ and call["id"] and call["id"] != id_ and _has_name(piece)):
             call = self._calls[key] = {"id": None}
             self._message["tool_calls"].append(call)
         call["id"] = call["id"] or id_
         return call
+
+
+def _has_name(piece: _Json) -> bool:
+    kinds = (piece.get(kind) for kind in ("function", "custom"))
+    return any(isinstance(each, dict) and bool(each.get("name")) for each in kinds)
 
 
 def _append_texts(whole: _Json, piece: _Json, *keys: str) -> None:

@@ -36,6 +36,15 @@ def test_streamed_calls_with_one_index_are_separated_by_id(index: dict[str, int 
     assert calls == [PARIS, ROME]
 
 
+def test_pieces_of_one_streamed_call_may_have_other_ids() -> None:
+    calls = read_streamed_calls(
+        [build_piece("x", "forecast", "", index=0)],
+        [build_piece("other", None, '{"city":', index=0)],
+        [build_piece("third", None, '"Paris"}', index=0)],
+    )
+    assert calls == [PARIS]
+
+
 def test_streamed_calls_without_ids_are_separated_by_position() -> None:
     paris, rome = (build_piece(None, "forecast", f'{{"city":"{city}"}}') for city in ("Paris", "Rome"))
     assert read_streamed_calls([paris, rome]) == [PARIS._replace(id=None), ROME._replace(id=None)]
