@@ -79,12 +79,13 @@ def flag_regressions(
 ) -> tuple[MetricSummary, ...]:
     """Return the summaries with `regressed` set from the plain means, so that reports need no policy."""
     return tuple(
-        replace(metric, regressed=metric.gates and _has_dropped(metric, policy, criteria))
+        replace(metric, regressed=metric.gates and has_dropped(metric, policy, criteria))
         for metric in metrics
     )
 
 
-def _has_dropped(metric: MetricSummary, policy: GateConfig, criteria: Mapping[str, Criterion]) -> bool:
+def has_dropped(metric: MetricSummary, policy: GateConfig, criteria: Mapping[str, Criterion]) -> bool:
+    """Return True if the mean dropped by the limit or more; False without a mean to compare with."""
     limit = compute_drop_limit(metric, policy, criteria)
     return metric.delta is not None and -metric.delta >= max(limit - _EPSILON, _EPSILON)
 

@@ -186,7 +186,7 @@ class _StoredRuns:
 
     runs: tuple[_StoredRun, ...]
     known: frozenset[str]
-    """Metrics that have not changed since the baseline and have a score in one of the runs."""
+    """Metrics that have not changed since the baseline, if a run has a score of them or crashed."""
 
     @property
     def crashes(self) -> int:
@@ -249,7 +249,8 @@ def _build_stored_runs(case: CaseResult, old: BaselineCase, keep: int) -> _Store
         for run in old.runs[-keep:]
         if run.outcome in AGENT_FAULT_OUTCOMES or any(run.scores.get(name) is not None for name in thresholds)
     )
-    known = frozenset[str]().union(*(run.scored for run in runs))
+    # A crash missed no threshold, but it is a run of every metric.
+    known = frozenset(name for name in thresholds if any(run.crashed or name in run.scored for run in runs))
     return _StoredRuns(runs, known) if runs else None
 
 

@@ -28,7 +28,7 @@ from evalgate.core.types import (
     Verdict,
     VerdictStatus,
 )
-from evalgate.gating.comparison import compute_drop_limit
+from evalgate.gating.comparison import compute_drop_limit, has_dropped
 
 _UNDECIDED: Mapping[str, ExitCode] = {
     "warn": ExitCode.OPEN,
@@ -321,7 +321,10 @@ def _describe_regressions(evidence: GateInput, policy: GateConfig) -> Iterator[s
             after = None if before is None else before + metric.delta
             then = format_score(before, beside=after)
             now = format_delta(metric.delta) if after is None else format_score(after, beside=before)
-            yield f"{metric.label} regressed by {drop} ({then} → {now}); allowed is less than {allowed}."
+            # The comparison may have been made with another limit than that of this policy.
+            exceeds = has_dropped(metric, policy, evidence.criteria)
+            rule = f"; allowed is less than {allowed}" if exceeds else ""
+            yield f"{metric.label} regressed by {drop} ({then} → {now}){rule}."
 
 
 def _describe_missing(evidence: GateInput, policy: GateConfig) -> Iterator[str]:

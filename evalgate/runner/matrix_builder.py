@@ -43,8 +43,6 @@ from evalgate.statistics.variant_comparison import (
 
 _FIGURES: tuple[UsageFigure, ...] = ("cost", "tokens", "duration")
 _ALL_RUNS = 1_000_000
-_LEAST_SECONDS = 0.02
-"""Mean durations that differ by less are not compared: durations of equal agents may differ as much."""
 
 
 _Tables: TypeAlias = Sequence[Mapping[str, GatingMetric]]

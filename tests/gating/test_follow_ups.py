@@ -85,6 +85,19 @@ def test_stored_runs_without_a_score_of_the_metric_prove_nothing() -> None:
     assert found == {0: (None, False), 1: (("open", 1), True), 20: (("broke", 20), False)}
 
 
+def test_a_case_of_which_every_stored_run_crashed_is_run_again() -> None:
+    crashed = BaselineRun(0, "crashed", dict.fromkeys(METRICS), 1.0)
+    old = BaselineCase("travel", "case", "errored", "f00d", dict.fromkeys(METRICS, "m"), (crashed,) * 20)
+    classifier = FailureClassifier(
+        Baseline((old,), (BaselineSource("2026-11-20T00:00:00Z"),)), keep=20, most=10
+    )
+    case = a_case_missing("case", "d", 1)
+    (done,) = classifier.classify_failures([case])
+    assert done.follow_up
+    assert done.follow_up.outcome == "open"
+    assert classifier.plan_follow_ups([case]) == {0: (2,)}
+
+
 def test_a_metric_without_a_stored_score_is_no_new_way_to_fail() -> None:
     stored = BaselineRun(0, "answered", {**dict.fromkeys(METRICS, 1.0), "a": 0.0, "d": None}, 1.0)
     old = BaselineCase("travel", "case", "failed", "f00d", dict.fromkeys(METRICS, "m"), (stored,) * 20)
