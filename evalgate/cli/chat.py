@@ -104,7 +104,7 @@ def _talk(
 
     from evalgate.agents.tracing.span_prices import TraceFactory
     from evalgate.cli.chat_commands import ChatTerminal, SaveOptions, run_cancellable
-    from evalgate.config.schema.budget import merge_own_prices
+    from evalgate.config.schema.prices import merge_own_prices
     from evalgate.core.protocols import ChecksEntry
     from evalgate.runner.chat import Chat
 

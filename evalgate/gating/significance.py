@@ -37,7 +37,7 @@ from evalgate.gating.score_tables import (
     describe_out_of_range_scores,
     is_line_table,
 )
-from evalgate.llm.usage import was_stopped_by_budget
+from evalgate.llm.budget_guard import was_stopped_by_budget
 from evalgate.metrics.aggregation import MetricKey, group_by_metric
 from evalgate.statistics.adaptive_runs import decide_available_runs, estimate_early_stop_bias
 from evalgate.statistics.gate_decision import Decision, MetricDecision, decide_fixed_runs

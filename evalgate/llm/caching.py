@@ -21,10 +21,10 @@ from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter, ValidationError
 
-from evalgate.config.schema.budget import MeteredUsage, Tokens
+from evalgate.config.schema.prices import Tokens
 from evalgate.core.types import ModelUsage
 from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest, merge_parameters
-from evalgate.llm.usage import count_model_usage
+from evalgate.llm.usage import MeteredUsage, count_model_usage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.system.files import check_is_regular
 

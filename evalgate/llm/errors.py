@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias
 
-from evalgate.config.schema.budget import Tokens
+from evalgate.config.schema.prices import Tokens
 
 FailureKind: TypeAlias = Literal[
     "unparsable",

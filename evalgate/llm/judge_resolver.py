@@ -10,19 +10,14 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from pydantic import SecretStr
 
-from evalgate.config.schema.budget import (
-    Price,
-    PriceTable,
-    UsageMeter,
-    compute_cost_usd,
-    merge_own_prices,
-)
 from evalgate.config.schema.judge import CacheConfig, CacheMode, JudgeConfig
+from evalgate.config.schema.prices import Price, PriceTable, compute_cost_usd, merge_own_prices
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import ProvidesJudges
 from evalgate.core.types import JsonObject, ModelUsage
+from evalgate.llm.budget_guard import UsageMeter
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.system.throttling.backoff import REAL_CLOCK, Clock

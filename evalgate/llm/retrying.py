@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from evalgate.config.schema.budget import MeteredUsage, PriceTable, Tokens, UsageMeter, compute_cost_usd
+from evalgate.config.schema.prices import PriceTable, Tokens, compute_cost_usd
 from evalgate.core.formatting import pluralize
 from evalgate.core.types import ModelUsage
+from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest
 from evalgate.llm.errors import RETRYABLE_FAILURES, JudgeError
-from evalgate.llm.usage import count_model_usage
+from evalgate.llm.usage import MeteredUsage, count_model_usage
 from evalgate.system.throttling.backoff import REAL_CLOCK, Clock, RetryPolicy
 from evalgate.system.throttling.rate_limiter import Admission, RateLimiter
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from evalgate.agents.tracing.span_prices import build_price_function
-from evalgate.config.schema.budget_criteria import BudgetLimits
+from evalgate.config.schema.budgets import BudgetLimits
 from evalgate.core.protocols import Metric, MetricContext
 from evalgate.core.score_ranges import UNLIMITED
 from evalgate.core.types import (

@@ -8,12 +8,12 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
-from evalgate.config.schema.budget import MeteredUsage
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, AsyncCloseable, ChecksEntry, ProgressListener
 from evalgate.core.types import NON_AGENT_OUTCOMES, CaseResult, CaseRun, EvalCase, ModelUsage, RunResult
-from evalgate.llm.usage import BudgetGuard, RunUsage, was_stopped_by_budget
+from evalgate.llm.budget_guard import BudgetGuard, was_stopped_by_budget
+from evalgate.llm.usage import MeteredUsage, RunUsage
 from evalgate.metrics.scoring import score_case, score_run
 from evalgate.runner.plan import Plan
 from evalgate.runner.run_strategy import FixedRuns, RunSchedule, RunStrategy

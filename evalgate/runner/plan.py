@@ -15,7 +15,6 @@ from evalgate.agents.factory import AgentSpec, check_executor, describe_sample_a
 from evalgate.config.cli_overrides import Overrides, apply_overrides, apply_user_override
 from evalgate.config.loader import add_env_files
 from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig
-from evalgate.config.schema.budget import UsageMeter
 from evalgate.config.schema.criteria import list_recordings
 from evalgate.config.schema.gate import DEFAULT_BASELINE, GateConfig
 from evalgate.config.schema.judge import UserConfig
@@ -25,6 +24,7 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, CreateUser
 from evalgate.core.types import REPORT_ONLY, Baseline, CaseKey, CaseSelection
+from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.users.scripted import create_scripted_user
 from evalgate.redaction.live_redactor import LiveRedactor
@@ -46,7 +46,6 @@ from evalgate.runner.suites import (
     is_partial_selection,
     plan_suites,
 )
-from evalgate.runner.user_factory import build_user_factory
 from evalgate.system.workspace import Workspace, list_socket_notices, resolve_workspace
 
 if TYPE_CHECKING:
@@ -325,6 +324,10 @@ def _build_users(
     judge_resolver: JudgeResolver,
     base: BaseBranchPolicy,
 ) -> CreateUser:
+    if not any(case.is_simulated for suite in suites for case in suite.eval_set.cases):
+        return create_scripted_user
+    from evalgate.runner.user_factory import build_user_factory
+
     own_rules = {
         suite.eval_set.eval_set_id: (
             replace(suite.rules, config=apply_user_override(suite.rules.config, overrides))

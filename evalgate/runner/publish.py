@@ -39,7 +39,7 @@ from evalgate.reporting.report_files import (
 from evalgate.reporting.results_history import DEFAULT_KEPT, describe_failure, keep_result, open_history
 from evalgate.reporting.terminal import LiveProgress
 from evalgate.system.files import AnchoredFolder
-from evalgate.system.github_runner_files import is_github_actions
+from evalgate.system.pull_requests import is_github_actions
 from evalgate.system.workspace import Workspace, has_working_folder, resolve_workspace
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
 from evalgate.runner.base_branch import BaseBranchPolicy
 from evalgate.runner.metric_binding import adopt_custom_metrics, bind_metrics, build_final_state_metric
-from evalgate.runner.user_factory import add_played_stories
-from evalgate.system.workspace import Workspace, build_agent_environment
+from evalgate.system.agent_environment import build_agent_environment
+from evalgate.system.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -176,11 +176,7 @@ def plan_suites(
     is_part = is_partial_selection(rules, config, workspace)
     _check_runs(rules, config)
     eval_sets = _load_eval_sets(config, workspace, base, given)
-    eval_sets = add_played_stories(_add_tool_mocks(eval_sets, config, rules, base, is_part=is_part), config)
-    if config.session is not None:
-        from evalgate.runner.case_sessions import complete_sessions
-
-        eval_sets = complete_sessions(eval_sets, config.session, workspace.folder, is_part=is_part)
+    eval_sets = _complete_cases(eval_sets, rules, config, workspace, base, is_part=is_part)
     context = MetricContext(config.adk_release, judge_resolver, is_recording=config.is_replay)
     context = replace(context, locate=base.resolve_path, workspace=workspace.folder)
     environment = _build_metric_environment(config, workspace, environ, base)
@@ -201,6 +197,28 @@ def plan_suites(
         )
         suites = (replace(each, metrics=(*each.metrics, *metrics), policies=policies) for each in suites)
     return _complete_suites(_add_case_checks(suites, rules, config, context, environment))
+
+
+def _complete_cases(
+    eval_sets: tuple[EvalSet, ...],
+    rules: Thresholds,
+    config: Config,
+    workspace: Workspace,
+    base: BaseBranchPolicy,
+    *,
+    is_part: bool,
+) -> tuple[EvalSet, ...]:
+    """Return the eval sets with what the thresholds file adds: tool mocks, users of stories, sessions."""
+    eval_sets = _add_tool_mocks(eval_sets, config, rules, base, is_part=is_part)
+    if config.user is not None and config.user.stories == "played":
+        from evalgate.runner.user_factory import play_stories
+
+        eval_sets = play_stories(eval_sets)
+    if config.session is not None:
+        from evalgate.runner.case_sessions import complete_sessions
+
+        eval_sets = complete_sessions(eval_sets, config.session, workspace.folder, is_part=is_part)
+    return eval_sets
 
 
 def _resolve_policies(

@@ -28,10 +28,8 @@ HOW_TO_CONFIGURE = (
 )
 
 
-def add_played_stories(eval_sets: Sequence[EvalSet], config: Config) -> tuple[EvalSet, ...]:
-    """Return the eval sets with stories as simulated conversations, if `user.stories` is `played`."""
-    if config.user is None or config.user.stories != "played":
-        return tuple(eval_sets)
+def play_stories(eval_sets: Sequence[EvalSet]) -> tuple[EvalSet, ...]:
+    """Return the eval sets with their stories as simulated conversations, as `user.stories: played` asks."""
     from evalgate.llm.users.role import apply_story
 
     return tuple(replace(eval_set, cases=map_cases(eval_set.cases, apply_story)) for eval_set in eval_sets)

@@ -18,8 +18,9 @@ from tempfile import TemporaryDirectory
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from evalgate.core.frozen import frozen
+from evalgate.system.agent_environment import build_agent_environment
 from evalgate.system.git import SAFE_SETTINGS, run_git_bytes
-from evalgate.system.workspace import build_agent_environment, open_workspace
+from evalgate.system.workspace import open_workspace
 
 _TIMEOUT_S = 120
 _NETWORK = re.compile(r"(?:https?|ssh|git|git\+ssh)://|(?!-)[\w.@-]+:(?!//)|\[[^]/]+\]:")

@@ -1,6 +1,6 @@
 """Verdicts after control runs of the base commit."""
 
-from evalgate.config.schema.budget_criteria import BudgetLimits
+from evalgate.config.schema.budgets import BudgetLimits
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import (

@@ -5,8 +5,8 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from evalgate.config.schema.budget import load_known_prices
 from evalgate.config.schema.judge import CacheConfig, JudgeConfig
+from evalgate.config.schema.prices import load_known_prices
 from evalgate.config.schema.providers import PROVIDERS, parse_model_name
 from evalgate.core.errors import InvalidInputError
 from evalgate.documents.validation_errors import translate_validation_error

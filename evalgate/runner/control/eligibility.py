@@ -19,9 +19,10 @@ from evalgate.agents.factory import AgentSpec
 from evalgate.gating.environment_files import JOB_FILES, PACKAGE_FILES, matches_pattern
 from evalgate.runner.control.base_commit import ControlUnavailableError
 from evalgate.system import git
+from evalgate.system.agent_environment import build_agent_environment
 from evalgate.system.git_checkout import CommitCheckout
 from evalgate.system.pull_requests import is_known_service
-from evalgate.system.workspace import Workspace, build_agent_environment
+from evalgate.system.workspace import Workspace
 
 _SHARED = frozenset({"PATH", "VIRTUAL_ENV", "HOME", "TMPDIR", "TEMP", "TMP", "PWD"})
 """Variables that may name the folder of the change: the code in these places is checked in other ways."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from evalgate.config.schema.budget import Tokens
 from evalgate.config.schema.judge import JudgeConfig, UserConfig
+from evalgate.config.schema.prices import Tokens
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import SimulatedUserError, User
 from evalgate.core.types import (

@@ -1,4 +1,4 @@
-"""Criteria of budgets: limits of what a run consumes."""
+"""Budgets: limits of what all runs together consume (`budget`), and limits of each run (criteria)."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -20,6 +20,22 @@ _LEAST_PERCENT = 5
 """Least `max_increase` that is refused, because it is probably meant as a percentage."""
 
 Limit = Annotated[float, Strict(), Field(ge=0, lt=UNLIMITED, allow_inf_nan=False)]
+
+
+class Budget(BaseModel):
+    """Limits of a run's usage. None: no limit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    usd: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """US dollars, as far as prices are known."""
+    tokens: Annotated[int, Strict()] | None = Field(default=None, ge=1)
+    """Input and output tokens."""
+    minutes: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Minutes since the run began."""
+
+
+NO_BUDGET = Budget.model_construct()
 
 
 class BudgetLimits(BaseModel):

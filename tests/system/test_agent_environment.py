@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.system.workspace import _ALLOWED, build_agent_environment, list_environment_notices
+from evalgate.system.agent_environment import _ALLOWED, build_agent_environment, list_environment_notices
 
 SOURCE = {
     "PATH": "/bin",

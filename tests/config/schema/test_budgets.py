@@ -4,7 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.config.schema.budget import Budget, MeteredUsage, Tokens, UsageMeter
+from evalgate.config.schema.budgets import Budget
+from evalgate.config.schema.prices import Tokens
+from evalgate.llm.budget_guard import UsageMeter
+from evalgate.llm.usage import MeteredUsage
 
 
 class Hands:
