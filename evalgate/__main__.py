@@ -148,7 +148,9 @@ def entry_point() -> None:
     try:
         interrupts.install_handlers()
         if is_in_github_job:
-            _hold_runner_files()
+            from evalgate.system.github_runner_files import hold_runner_files
+
+            hold_runner_files(os.environ)
         code = _run_isolated(interrupts)
         interrupts.ignores_signals = True
     except BaseException as error:
@@ -169,12 +171,6 @@ def _run_isolated(interrupts: InterruptHandler) -> int:
     ignore_broken_pipes()
     request_isolation()
     return main(interrupts=interrupts)
-
-
-def _hold_runner_files() -> None:
-    from evalgate.system.github_runner_files import hold_runner_files
-
-    hold_runner_files(os.environ)
 
 
 def _release_runner_files() -> None:

@@ -21,8 +21,8 @@ from evalgate.core.types import Baseline, BaselineSource, FailingSince
 from evalgate.gating.budgets import collect_budget_figures
 from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy, list_baseline_scores
 from evalgate.runner.current_thresholds import load_current_limits
-from evalgate.runner.plan import choose_default_runs
 from evalgate.runner.reevaluation import EMPTY_RECORD, build_stored_record
+from evalgate.runner.run_strategy import choose_default_runs
 from evalgate.runner.stored_results import BaselineTarget
 from evalgate.statistics.power import DetectableDrop, estimate_detectable_drops
 

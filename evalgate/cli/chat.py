@@ -81,7 +81,7 @@ def chat(
 
     Shows tool calls with their results as they are known. /help lists the commands of the conversation.
     """
-    from evalgate.runner.case_files import check_target
+    from evalgate.runner.saved_cases import check_target
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("chat needs a terminal; `evalgate record --from -` reads messages from a pipe")

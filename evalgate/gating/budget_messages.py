@@ -16,7 +16,7 @@ from evalgate.core.types import RatioEstimate, ThresholdEstimate
 from evalgate.statistics.gate_decision import MetricDecision
 
 if TYPE_CHECKING:
-    from evalgate.gating.messages import MessageContext
+    from evalgate.gating.verdict_messages import MessageContext
 
 _NOUNS = {"cost_usd": "cost", "latency_s": "latency"}
 
@@ -25,7 +25,7 @@ def describe_growth(
     metric: str, ratio: RatioEstimate | None, growth: MetricDecision, context: "MessageContext"
 ) -> str:
     """Return the sentence about the increase since the baseline; `ratio` is None without a comparison."""
-    from evalgate.gating.messages import format_odds, suggest_more_runs
+    from evalgate.gating.verdict_messages import format_odds, suggest_more_runs
 
     if ratio is None or growth.change is None:
         return "No baseline for these figures yet, or no run that passed on both sides; nothing compared."

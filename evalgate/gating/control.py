@@ -22,8 +22,8 @@ from evalgate.gating.control_suspects import (
     FreshRuns,
     SuspectOutcomes,
 )
-from evalgate.gating.messages import open_broken_sentence
 from evalgate.gating.score_tables import build_pool_name, build_row_name
+from evalgate.gating.verdict_messages import open_broken_sentence
 from evalgate.metrics.aggregation import group_by_metric
 from evalgate.statistics.control_runs import AverageControl, CaseControl, ControlDecision
 from evalgate.statistics.gate_decision import SEVERITY

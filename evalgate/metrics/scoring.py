@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import zip_longest
-from math import comb
 
-from evalgate.core.formatting import compute_mean, format_score_pair, pluralize
+from evalgate.core.formatting import compute_mean
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import LlmJudged, Metric, RequiresReference
 from evalgate.core.types import (
@@ -33,7 +32,6 @@ from evalgate.core.types import (
     MetricResult,
     MetricScore,
     NotApplicable,
-    ReliabilityRule,
     Reply,
     RunMetric,
     RunResult,
@@ -45,17 +43,6 @@ from evalgate.core.types import (
 )
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.usage import UsageTally
-
-
-def estimate_reliability(wanted: ReliabilityRule, *, passed: int, runs: int) -> float:
-    """Estimate pass^k or pass@k, in [0, 1]: exactly 0.0 if no run passed, and 1.0 if every run did.
-
-    `runs` must be at least `wanted.k`, and `passed` at most `runs`.
-    """
-    samples = comb(runs, wanted.k)
-    if wanted.kind == "pass^k":
-        return comb(passed, wanted.k) / samples
-    return (samples - comb(runs - passed, wanted.k)) / samples
 
 
 def validate_result(result: object) -> MetricResult:
@@ -301,7 +288,10 @@ def _summarize_case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> Cas
                     scores.append(metric.score)
     score = compute_mean(scores) if scores else None
     if bound.criterion.reliability is not None and score is not None:
-        return _summarize_reliability(bound, bound.criterion.reliability, judged, score)
+        from evalgate.metrics.pass_at_k import decide_reliability
+
+        status, reason = decide_reliability(bound.criterion.reliability, judged)
+        return _create_case_metric(bound, None if status == "errored" else score, status, reason)
     # Unless the threshold alone decided each run, a case passes if every run did, at any mean.
     passed = None
     if False in [run.literal for run in judged]:
@@ -325,28 +315,6 @@ def _create_case_metric(
         min_mean=criterion.min_mean,
         gates=criterion.gates,
     )
-
-
-def _summarize_reliability(
-    bound: BoundMetric, wanted: ReliabilityRule, judged: Sequence[RunMetric], score: float
-) -> CaseMetric:
-    """Return the case's metric with a status by pass^k or pass@k; the score is still the mean.
-
-    The metric is "errored", without a score, if fewer than k runs have a score.
-    """
-    passed = sum(run.status == "passed" for run in judged)
-    if len(judged) < wanted.k:
-        reason = f"{wanted.kind} with k = {wanted.k} needs as many runs; {len(judged)} have a score"
-        return _create_case_metric(bound, None, "errored", reason)
-    found = estimate_reliability(wanted, passed=passed, runs=len(judged))
-    if found >= wanted.at_least:
-        return _create_case_metric(bound, score, "passed")
-    shown, least = format_score_pair(found, wanted.at_least)
-    reason = (
-        f"{wanted.kind} with k = {wanted.k} is {shown}, below {least}: "
-        f"{passed} of {pluralize(len(judged), 'run')} passed"
-    )
-    return _create_case_metric(bound, score, "failed", reason)
 
 
 def decide_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric | RunMetric]) -> Status:

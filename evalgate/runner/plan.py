@@ -23,7 +23,7 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, CreateUser
-from evalgate.core.types import REPORT_ONLY, Baseline, CaseKey, CaseSelection
+from evalgate.core.types import REPORT_ONLY, CaseKey, CaseSelection
 from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.users.scripted import create_scripted_user
@@ -51,11 +51,8 @@ from evalgate.system.workspace import Workspace, list_socket_notices, resolve_wo
 if TYPE_CHECKING:
     from evalgate.gating.affected_suites import AffectedSuites
     from evalgate.runner.control.base_commit import ControlSource
+    from evalgate.runner.judge_anchors import AnchorSet
     from evalgate.runner.judge_assessment import LabelCheck
-    from evalgate.runner.judge_calibration import AnchorSet
-
-MEASURED_RUNS = 3
-"""Stored runs of a case that are enough to measure its noise, which makes `runs: auto` useful."""
 
 
 @frozen
@@ -66,7 +63,7 @@ class Plan:
     suites: tuple[Suite, ...]
     agent: AgentSpec
     runs: int | Literal["auto"]
-    """Runs of each case. If the user gave no number, `apply_default_runs` decides."""
+    """Runs of each case. If the user gave no number, `run_strategy.apply_default_runs` decides."""
     policy: GateConfig
     baseline: BaselineStore | None
     environ: Mapping[str, str]
@@ -127,31 +124,6 @@ class Plan:
         is_part = self.is_part or suites != self.suites
         return replace(self, suites=suites, policy=_limit_min_cases(self.policy, suites), is_part=is_part)
 
-    def apply_default_runs(self, baseline: Baseline | None) -> "Plan":
-        """Return the plan with `runs: auto` if the user gave no number and the baseline has enough runs.
-
-        Enough are `MEASURED_RUNS` runs of at least half of the cases. The plan of a recording or a
-        deterministic agent is returned unchanged, because one run of these is enough.
-        """
-        repeats_itself = self.agent.settings.kind == "replay" or self.policy.deterministic
-        if self.runs_given or baseline is None or repeats_itself:
-            return self
-        known = {case.key: len(case.runs) for case in baseline.cases}
-        stored = [
-            known.get((suite.eval_set.eval_set_id, case.eval_id), 0)
-            for suite in self.suites
-            for case in suite.eval_set.cases
-        ]
-        deep = sum(runs >= MEASURED_RUNS for runs in stored)
-        held = (
-            f"the baseline holds {MEASURED_RUNS} runs or more of {deep:,} of {pluralize(len(stored), 'case')}"
-        )
-        if choose_default_runs(stored) == "auto":
-            notice = f"`runs: auto` was chosen, as {held}. Say `runs` to choose otherwise."
-            return replace(self, runs="auto", notices=(*self.notices, notice))
-        notice = f"Each case was run once, as {held}. From half of them on `runs: auto` is the default."
-        return replace(self, notices=(*self.notices, notice))
-
     def drop_baseline(self) -> "Plan":
         """Return the plan without a baseline and an anchor, for runs that are not compared."""
         policy = self.policy.model_copy(update={"baseline": None, "anchor": None})
@@ -176,11 +148,6 @@ class Plan:
     def fixed_runs(self) -> int:
         """Return the number of runs that every case gets before any result is known."""
         return 1 if self.runs == "auto" else self.runs
-
-
-def choose_default_runs(stored: Sequence[int]) -> int | Literal["auto"]:
-    """Return the default of `runs`; `stored` holds the number of runs that the baseline has of each case."""
-    return "auto" if 2 * sum(runs >= MEASURED_RUNS for runs in stored) >= len(stored) else 1
 
 
 def build_plan(
@@ -361,7 +328,7 @@ def _read_anchors(
 ) -> "AnchorSet | None":
     if config.judge is None or config.judge.anchors is None:
         return None
-    from evalgate.runner.judge_calibration import read_anchors
+    from evalgate.runner.judge_anchors import read_anchors
 
     metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
     path = rules.base / config.judge.anchors

@@ -15,7 +15,7 @@ from evalgate.llm.users.scripted import create_scripted_user
 
 if TYPE_CHECKING:
     from evalgate.llm.client import ModelAnswer
-    from evalgate.llm.prompting import Prompt
+    from evalgate.llm.prompt_templates import Prompt
     from evalgate.llm.users.simulated import UserFactory
 
 # Simulated users are imported only if a case needs one: most cases are scripted to their end.
@@ -112,7 +112,7 @@ def _build_simulated_user_factory(
 
 
 def _read_prompt(own: UserConfig, rules: Thresholds, locate: PathResolver) -> "Prompt | None":
-    from evalgate.llm.prompting import parse_prompt, read_user_prompt
+    from evalgate.llm.prompt_templates import parse_prompt, read_user_prompt
 
     if own.prompt is not None:
         return read_user_prompt(locate(rules.base / own.prompt), own.prompt, VARIABLES)

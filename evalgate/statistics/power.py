@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types import MetricVerdict
-from evalgate.statistics.adaptive_runs import NextRuns, plan_next_step
+from evalgate.statistics.auto_runs import NextRuns, plan_next_step
 from evalgate.statistics.case_regression import Cell, build_confirmation_plan
 from evalgate.statistics.gate_decision import Decision, decide_fixed_runs
 from evalgate.statistics.mean_difference import compare_means

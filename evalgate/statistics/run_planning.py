@@ -1,6 +1,6 @@
 """Plan how many cases and runs a gate needs to see a drop of a metric's average.
 
-A normal model of the procedure in `adaptive_runs` and `metric_assessment`: the averages of baseline and
+A normal model of the procedure in `auto_runs` and `metric_assessment`: the averages of baseline and
 candidate vary with the runs of each case, and the gate closes if the drop reaches `max_drop` and is more than
 luck. It leaves out that single broken cases close the gate as well.
 """

@@ -17,7 +17,6 @@ from evalgate.core.protocols import Agent
 from evalgate.core.types import Event, Failure, TraceSpan
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.runner.case_files import SavedCases, list_case_ids, save_cases
 from evalgate.runner.chat import (
     AgentSetup,
     Chat,
@@ -27,6 +26,7 @@ from evalgate.runner.chat import (
     choose_case_id,
     resolve_agent_setup,
 )
+from evalgate.runner.saved_cases import SavedCases, list_case_ids, save_cases
 
 PROJECT_AGENT = ""
 """Choice of the thresholds file's agent. Any other choice is the folder of a Google ADK agent."""

@@ -14,7 +14,7 @@ from evalgate.__main__ import main
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import PlanId, RunMetric, Shard, Verdict
 from evalgate.reporting.evaluation_events import iter_requests
-from evalgate.runner.destinations import resolve_destinations, send_record
+from evalgate.runner.notifications import resolve_destinations, send_record
 from tests.builders import a_case_result, a_record, a_run_result
 from tests.ports import free_port
 from tests.receiver import Posted, receiving

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from evalgate.core.errors import InvalidInputError
-from evalgate.llm import prompting
-from evalgate.llm.prompting import (
+from evalgate.llm import prompt_templates
+from evalgate.llm.prompt_templates import (
     compute_fence_mark,
     indent_later_lines,
     list_prompt_variables,
@@ -16,7 +16,7 @@ from evalgate.llm.prompting import (
     read_user_prompt,
 )
 
-NAMES = sorted(path.stem for path in Path(prompting.__file__).with_name("prompts").glob("*.j2"))
+NAMES = sorted(path.stem for path in Path(prompt_templates.__file__).with_name("prompts").glob("*.j2"))
 OURS = {"rubrics", "check", "keywords", "conversation_plan", "stop_signal", "persona", "mark", "plan"}
 """Variables that hold what the author of the case wrote; the others hold what agent, tools or user said."""
 

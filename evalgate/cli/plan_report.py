@@ -22,7 +22,7 @@ from evalgate.runner.cost_estimate import (
     format_time,
     format_tokens,
 )
-from evalgate.runner.plan import MEASURED_RUNS
+from evalgate.runner.run_strategy import MEASURED_RUNS
 from evalgate.runner.stored_results import BaselineTarget, resolve_target
 from evalgate.statistics.run_planning import CaseNoise, DropModel, RunDesign, measure_case_noise
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from evalgate.core.types import CaseComparison, CaseStatus, MetricVerdict, ThresholdEstimate
-from evalgate.gating.messages import MessageContext, describe_metric
-from evalgate.statistics.adaptive_runs import plan_next_step
+from evalgate.gating.verdict_messages import MessageContext, describe_metric
+from evalgate.statistics.auto_runs import plan_next_step
 from evalgate.statistics.gate_decision import Decision, MetricDecision, decide_fixed_runs
 from evalgate.statistics.mean_difference import MeanDifference
 from evalgate.statistics.metric_assessment import RuleCheck

@@ -16,8 +16,7 @@ import json
 import math
 from typing import Any, Callable, Optional
 
-from .errors import UnusableEntryError, summarize_error
-from .metric_arguments import (
+from .custom_metric_arguments import (
     build_actual_invocations,
     build_criterion,
     build_eval_metric,
@@ -25,6 +24,7 @@ from .metric_arguments import (
     build_scenario,
     to_namespace,
 )
+from .errors import UnusableEntryError, summarize_error
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from evalgate.ci.github_actions import OUTPUTS, add_summary, set_outputs
-from evalgate.cli.github_action import FLAGS, INPUTS, TOKEN, build_arguments
+from evalgate.cli.action_inputs import FLAGS, INPUTS, TOKEN, build_arguments
 from evalgate.cli.run import run
 from evalgate.core.errors import InvalidInputError
 from tests.e2e.workspaces import project

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalgate.agents.host.capture.dialects import ChatCompletionsDialect, ModelToolCall
+from evalgate.agents.host.capture.model_apis import ChatCompletionsDialect, ModelToolCall
 
 PARIS = ModelToolCall("forecast", {"city": "Paris"}, "x")
 ROME = ModelToolCall("forecast", {"city": "Rome"}, "y")

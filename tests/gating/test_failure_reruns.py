@@ -10,7 +10,7 @@ from evalgate.core.types import (
     RunMetric,
     Status,
 )
-from evalgate.gating.follow_ups import FailureClassifier
+from evalgate.gating.failure_reruns import FailureClassifier
 from tests.builders import a_case_result, a_run_result
 
 METRICS = "abcd"
@@ -79,7 +79,7 @@ def test_stored_runs_without_a_score_of_the_metric_prove_nothing() -> None:
         classifier = FailureClassifier(baseline, keep=20, most=10)
         case = a_case_missing("case", "d", 4)
         (done,) = classifier.classify_failures([case])
-        again = bool(classifier.plan_follow_ups([case]))
+        again = bool(classifier.plan_reruns([case]))
         found[scored] = (done.follow_up and (done.follow_up.outcome, done.follow_up.baseline_runs), again)
     # Without any score, the metric is like a new one: the failure counts, and needs no further runs.
     assert found == {0: (None, False), 1: (("open", 1), True), 20: (("broke", 20), False)}
@@ -95,7 +95,7 @@ def test_a_case_of_which_every_stored_run_crashed_is_run_again() -> None:
     (done,) = classifier.classify_failures([case])
     assert done.follow_up
     assert done.follow_up.outcome == "open"
-    assert classifier.plan_follow_ups([case]) == {0: (2,)}
+    assert classifier.plan_reruns([case]) == {0: (2,)}
 
 
 def test_a_metric_without_a_stored_score_is_no_new_way_to_fail() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import evalgate
-from evalgate.agents.host.metric_function import as_agent
+from evalgate.agents.host.custom_metric import as_agent
 from evalgate.config.schema.criteria import CustomMetricConfig
 from evalgate.core.protocols import MetricEnvironment
 from evalgate.core.types import (
@@ -32,7 +32,7 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
-from evalgate.metrics.custom import build_custom_metric
+from evalgate.metrics.custom_metric import build_custom_metric
 from tests.builders import a_call, a_case, a_reply, a_turn
 
 FOLDER = Path(__file__).parent / "functions"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalgate.statistics.figures import (
+from evalgate.statistics.budget_figures import (
     CaseFigures,
     compare_percentile,
     count_needed_runs,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalgate.core.errors import InvalidInputError
-from evalgate.runner.judge_calibration import read_anchors
+from evalgate.runner.judge_anchors import read_anchors
 
 ANCHOR = {"metric": "m", "user": "u", "response": "r", "label": True}
 

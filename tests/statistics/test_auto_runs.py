@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from evalgate.statistics.adaptive_runs import NextRuns, decide_available_runs, plan_next_step
+from evalgate.statistics.auto_runs import NextRuns, decide_available_runs, plan_next_step
 from evalgate.statistics.gate_decision import Decision, decide_fixed_runs
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric

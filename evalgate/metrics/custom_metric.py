@@ -41,7 +41,7 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
-from evalgate.metrics.metric_code import read_current_code, strip_python_path, write_metric_code
+from evalgate.metrics.custom_metric_code import read_current_code, strip_python_path, write_metric_code
 
 _WORKER = Path(__file__).resolve().parent.parent / "agents" / "host" / "__main__.py"
 _THREADS = 8

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.core.types import CaseMetric, Criterion, NotApplicable, ReliabilityRule, RunMetric, Status
-from evalgate.metrics.scoring import BoundMetric, estimate_reliability, score_case
+from evalgate.metrics.pass_at_k import estimate_reliability
+from evalgate.metrics.scoring import BoundMetric, score_case
 from tests.builders import a_case, a_run_result
 from tests.cli.test_cli import eval_set, record
 from tests.commands import evalgate

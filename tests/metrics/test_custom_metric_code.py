@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.metrics.metric_code import find_code_roots, hash_metric_code, strip_python_path
+from evalgate.metrics.custom_metric_code import find_code_roots, hash_metric_code, strip_python_path
 from tests.cli.test_cli import eval_set
 from tests.commands import evalgate
 

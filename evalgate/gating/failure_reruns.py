@@ -61,7 +61,7 @@ class FailureClassifier:
         self._keep = keep
         self._most = most
 
-    def plan_follow_ups(self, cases: Sequence[CaseResult]) -> Mapping[int, tuple[int, ...]]:
+    def plan_reruns(self, cases: Sequence[CaseResult]) -> Mapping[int, tuple[int, ...]]:
         """Return the number of the next run of every open case that may be run again.
 
         Keys are indexes in `cases`, values tuples of one run number.
