@@ -1,4 +1,4 @@
-"""Find breaks (cases that passed until a commit and have failed since), and measure how flaky cases are.
+"""Find breaks: cases that passed until a commit and have failed since.
 
 A break is neither luck nor flakiness. A later run is compared only with the runs since the break, so that
 the next change is not blamed for the break. The stored case keeps the commit of its break, because the
@@ -6,107 +6,20 @@ baseline drops the passed runs in time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from math import comb
 from typing import TypeAlias
 
-from evalgate.core.formatting import build_case_quote, join_first, join_quoted, pluralize
-from evalgate.core.frozen import frozen
-from evalgate.core.registry import FINAL_STATE
-from evalgate.core.score_ranges import get_score_range
+from evalgate.baselines.flakiness import Limits, score_run_pass
+from evalgate.core.formatting import build_case_quote, join_first, pluralize
 from evalgate.core.types import (
     Baseline,
     BaselineCase,
     BaselineRun,
     BaselineSource,
-    CaseKey,
     CaseResult,
     FailingSince,
 )
-from evalgate.statistics.threshold_test import Flakiness, measure_flakiness
-
-Limits: TypeAlias = Mapping[str, float | None]
-"""The worst passing score of each metric; None: the metric is only reported, and fails no run."""
-
-
-@frozen
-class BaselineLimits:
-    """The limits that hold for all cases, and the limits of single cases."""
-
-    common: Limits
-    own: Mapping[CaseKey, Limits] = field(default_factory=dict)
-    """By case, only the limits that differ from `common`."""
-    remark: str = ""
-    """Sentence about limits of single cases that are not known; "" if all are known."""
-
-    def get_limits(self, case: CaseKey) -> Limits:
-        """Return the limits that hold for a case."""
-        return {**self.common, **self.own.get(case, {})}
-
-
-def measure_baseline_flakiness(
-    baseline: Baseline, limits: BaselineLimits, pass_score: float
-) -> dict[tuple[str, str], Flakiness]:
-    """Return the flakiness of each case with at least two runs that count, by ids of eval set and case.
-
-    A run passes if the agent answered and every score meets its limit. A metric without a limit must reach
-    `pass_score`, a share of the metric's range from 0 to 1; if a lower score is better, the metric does not
-    count. A metric with the limit None does not count either. An answered run without a score that counts
-    is left out.
-    """
-    history = {
-        case.key: [score_run_pass(run, own, pass_score) for run in case.runs]
-        for case in baseline.cases
-        for own in [limits.get_limits(case.key)]
-    }
-    by_name = measure_flakiness({"\0".join(key): runs for key, runs in history.items()})
-    return {key: by_name["\0".join(key)] for key in history if by_name["\0".join(key)].runs > 1}
-
-
-def score_run_pass(run: BaselineRun, thresholds: Limits, pass_score: float | None) -> float | None:
-    """Return 1.0 for a run that passed, 0.0 for a failed run, None for an answered run that does not count.
-
-    `measure_baseline_flakiness` describes the rule. If `pass_score` is None, a metric that is not in
-    `thresholds` does not count: the case has it no longer.
-    """
-    if run.outcome != "answered":
-        return 0.0
-    met = [
-        known.is_met(score, limit)
-        for name, score in run.scores.items()
-        if score is not None
-        for known in [get_score_range(name)]
-        # A budget that has no limit any more cannot fail: its best figure, 0, is no threshold.
-        for assumed in [None if pass_score is None or known.lower_is_better else known.to_score(pass_score)]
-        for limit in [thresholds.get(name, assumed)]
-        if limit is not None
-    ]
-    return float(all(met)) if met else None
-
-
-def describe_assumed_limits(baseline: Baseline, thresholds: Limits, pass_score: float) -> str:
-    """Return a sentence with the metrics that are not in `thresholds` and have a score below `pass_score`.
-
-    Runs with such a score count as failed. `pass_score` is a share of the metric's range from 0 to 1. Return
-    "" if there is no such metric. Checks, the final session state and budgets are never named.
-    """
-    scores = (item for case in baseline.cases for run in case.runs for item in run.scores.items())
-    names = {
-        name
-        for name, score in scores
-        if score is not None and name not in thresholds and name != FINAL_STATE
-        if not name.startswith("check/")
-        for known in [get_score_range(name)]
-        if not known.lower_is_better and not known.is_met(score, known.to_score(pass_score))
-    }
-    if not names:
-        return ""
-    return (
-        f"No threshold of {join_quoted(sorted(names))} is known here, so runs below "
-        f"`gate.statistics.pass_score` ({pass_score:g}) count as failed. Name the file that has it with "
-        "--thresholds, and the baseline with --to, or write it under `criteria`."
-    )
-
 
 _LUCK = 0.05
 """Failures at the end are a break if luck alone puts all of them there with at most this probability."""

@@ -8,7 +8,8 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from evalgate.baselines.failing_since import BaselineLimits, find_break, format_failing_since
+from evalgate.baselines.failing_since import find_break, format_failing_since
+from evalgate.baselines.flakiness import BaselineLimits
 from evalgate.baselines.history import STALE_DAYS, compute_age_days, describe_staleness
 from evalgate.cli.aa import format_planned_runs
 from evalgate.config.schema.thresholds import Config

@@ -6,12 +6,12 @@ from datetime import date, timedelta
 from itertools import groupby
 from pathlib import Path
 
-from evalgate.baselines.failing_since import (
+from evalgate.baselines.failing_since import find_break, format_failing_since
+from evalgate.baselines.flakiness import (
     BaselineLimits,
+    Flakiness,
     Limits,
     describe_assumed_limits,
-    find_break,
-    format_failing_since,
     measure_baseline_flakiness,
     score_run_pass,
 )
@@ -22,7 +22,6 @@ from evalgate.core.types import Baseline, BaselineCase, FailingSince
 from evalgate.reporting.history.series import build_series, list_change_sentences
 from evalgate.runner.current_thresholds import load_current_limits
 from evalgate.runner.stored_results import resolve_target
-from evalgate.statistics.threshold_test import Flakiness
 
 PROPOSED = 0.1
 """Flip rate from which on a quarantine is proposed: one in ten pairs of runs disagrees."""

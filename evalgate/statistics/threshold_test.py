@@ -1,17 +1,15 @@
 """Compare means and pass^k with a minimum, with intervals that do not collapse at zero variance."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
 from typing import TypeAlias
 
-from evalgate.core.frozen import frozen
 from evalgate.core.types import MetricVerdict, ThresholdEstimate
 from evalgate.statistics.parameters import EPSILON, PassKRule, Require
 from evalgate.statistics.score_pairs import (
     UNIT,
-    Score,
     Thousandths,
     compute_score_mean,
     compute_score_variance,
@@ -79,37 +77,6 @@ def compute_wilson_interval(successes: int, trials: int, alpha: float = 0.025) -
     low = 0.0 if successes == 0 else (middle - reach) / scale
     high = 1.0 if successes == trials else (middle + reach) / scale
     return low, high
-
-
-@frozen
-class Flakiness:
-    """Flakiness of one case over its history."""
-
-    runs: int
-    """Runs that have a score; only these count in the other figures."""
-    passed: int
-    flip_rate: float | None
-    """Chance that two runs of the case disagree, 0 to 0.5 for many runs; None below two runs.
-
-    The unbiased estimate 2·c·(n−c)/(n·(n−1)): it does not depend on the order of the runs.
-    """
-    latest_passes: int
-    """Passed runs in a row at the end: a sign that a quarantined case has recovered."""
-
-
-def measure_flakiness(
-    history: Mapping[str, Sequence[Score]], *, pass_score: float = 1.0
-) -> dict[str, Flakiness]:
-    """Return the flakiness of each case from its runs, the oldest first; only runs with a score count."""
-    return {case: _measure_case_flakiness(runs, pass_score) for case, runs in history.items()}
-
-
-def _measure_case_flakiness(runs: Sequence[Score], pass_score: float) -> Flakiness:
-    passes = [score >= pass_score - EPSILON for score in runs if score is not None and math.isfinite(score)]
-    n, passed = len(passes), sum(passes)
-    rate = 2 * passed * (n - passed) / (n * (n - 1)) if n > 1 else None
-    trailing = next((index for index, good in enumerate(reversed(passes)) if not good), n)
-    return Flakiness(n, passed, rate, trailing)
 
 
 WeightedScores: TypeAlias = tuple[Thousandths, float]

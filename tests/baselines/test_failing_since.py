@@ -5,13 +5,8 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from evalgate.baselines.failing_since import (
-    BaselineLimits,
-    describe_already_failing,
-    drop_runs_before_breaks,
-    mark_breaks,
-    score_run_pass,
-)
+from evalgate.baselines.failing_since import describe_already_failing, drop_runs_before_breaks, mark_breaks
+from evalgate.baselines.flakiness import BaselineLimits, score_run_pass
 from evalgate.baselines.history import add_run, join_baselines, prune_runs, split_baseline
 from evalgate.baselines.serialization import dump_baseline, load_baseline_or_results
 from evalgate.cli.flaky import format_flaky_report, rank_flaky_cases

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from evalgate.__main__ import main
-from evalgate.baselines.failing_since import BaselineLimits
+from evalgate.baselines.flakiness import BaselineLimits
 from evalgate.baselines.serialization import dump_baseline
 from evalgate.core.types import Baseline, BaselineCase, BaselineRun, BaselineSource
 from evalgate.reporting.history.badge import render_badge

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.baselines.failing_since import BaselineLimits
+from evalgate.baselines.flakiness import BaselineLimits
 from evalgate.baselines.history import add_run, select_earlier_runs
 from evalgate.baselines.serialization import dump_baseline
 from evalgate.cli.aa import format_aa_result as aa_text

@@ -3,12 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
-from evalgate.baselines.failing_since import (
-    BaselineLimits,
-    describe_assumed_limits,
-    find_break,
-    score_run_pass,
-)
+from evalgate.baselines.failing_since import find_break
+from evalgate.baselines.flakiness import BaselineLimits, describe_assumed_limits, score_run_pass
 from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range, get_score_range
