@@ -8,7 +8,8 @@ from typing import Any
 import openai
 import pytest
 
-from evalgate.agents.host.errors import classify_transient_error, describe_error
+from evalgate.agents.host.busy_services import classify_transient_error
+from evalgate.agents.host.errors import describe_error
 
 
 class Foreign(Exception):
