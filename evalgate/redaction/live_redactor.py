@@ -68,6 +68,10 @@ class LiveRedactor:
         """Add the secrets of an environment to those that are redacted from now on."""
         self._replace_redactor(self.redactor.add_environment(environ))
 
+    def learn_masks(self, masks: Iterable[str]) -> None:
+        """Add the masks of the user; raise InvalidInputError if one is too short."""
+        self._replace_redactor(self.redactor.add_masks(masks))
+
     def redact_text(self, text: str, *sources: object) -> str:
         """Return `text` without secrets, ready to be shown.
 

@@ -124,6 +124,15 @@ class Redactor:
             return self
         return Redactor(tuple(dict.fromkeys((*self.needles, *needles))))
 
+    def add_masks(self, masks: Iterable[str]) -> "Redactor":
+        """Return a redactor that also knows the masks of the user.
+
+        Raises:
+            InvalidInputError: A mask is shorter than `SHORTEST_MASK`.
+        """
+        needles = _list_needles(_validate_masks(masks))
+        return Redactor(tuple(dict.fromkeys((*self.needles, *needles)))) if needles else self
+
     def add_masks_from_texts(self, *texts: str) -> "Redactor":
         """Return a redactor that also knows the masks that the texts announce with `::add-mask::` lines.
 

@@ -237,12 +237,10 @@ class Evaluation:
         """Return True if every run that the strategy wants was made to its end."""
         if not all(_is_final(run) for runs in self._results for run in runs):
             return False
-        wanted = strategy.plan_first_runs(len(self._case_index))
-        while wanted:
-            if self._select_missing_runs(wanted):
-                return False
-            wanted = strategy.plan_next_runs(self.collect_results())
-        return True
+        first = strategy.plan_first_runs(len(self._case_index))
+        if self._select_missing_runs(first):
+            return False
+        return not self._select_missing_runs(strategy.plan_next_runs(self.collect_results()))
 
     def _plan_missing_runs(self, strategy: RunStrategy, index: int | None = None) -> RunSchedule:
         """Return the missing first runs, or the further runs if no first run is missing.

@@ -103,7 +103,11 @@ class AdaptiveRuns:
         if step.why == "round" and self._has_broken_case(cases):
             return {}
         index = {build_row_name(case): at for at, case in enumerate(cases)}
-        return {index[name]: numbers for name, numbers in step.runs.items()} | wanted
+        # By count: a resumed run may lack a number in between, that of a run which says nothing.
+        return {
+            at: _list_free_numbers(cases[at], len(numbers))
+            for at, numbers in ((index[name], numbers) for name, numbers in step.runs.items())
+        } | wanted
 
     def _has_broken_case(self, cases: Sequence[CaseResult]) -> bool:
         """Return True if a case broke; False if `fail_fast` is off."""
@@ -113,6 +117,12 @@ class AdaptiveRuns:
             return False
         classified = classify_failures(cases, self.baseline, self.policy)
         return any(case.follow_up is not None and case.follow_up.outcome == "broke" for case in classified)
+
+
+def _list_free_numbers(case: CaseResult, count: int) -> tuple[int, ...]:
+    taken = {run.run for run in case.runs}
+    free = (number for number in range(1, len(taken) + count + 1) if number not in taken)
+    return tuple(free)[:count]
 
 
 def _has_failing_average(decision: "Decision") -> bool:
@@ -139,6 +149,8 @@ def apply_default_runs(plan: Plan, baseline: Baseline | None) -> Plan:
         for suite in plan.suites
         for case in suite.eval_set.cases
     ]
+    if not stored:
+        return plan
     deep = sum(runs >= MEASURED_RUNS for runs in stored)
     held = f"the baseline holds {MEASURED_RUNS} runs or more of {deep:,} of {pluralize(len(stored), 'case')}"
     if choose_default_runs(stored) == "auto":
