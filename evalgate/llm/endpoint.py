@@ -102,7 +102,8 @@ def _resolve_base_url(
             f"`judge.base_url` is missing: provider `{name}` has none of its own; give it{or_variable}"
         )
         return ""
-    if url and not _is_valid_url(url):
+    # An empty value of a variable is reported already.
+    if (url or config.base_url == "") and not _is_valid_url(url):
         problems.append(
             "`judge.base_url` must be http:// or https:// with a host, and without a user name, password, "
             "query or fragment"
