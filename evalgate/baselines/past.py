@@ -179,8 +179,8 @@ def _parse_time(text: str) -> datetime | None:
         return None
     try:
         found = datetime.fromisoformat(text)
-    except ValueError:
+        if len(text) == len("2026-09-01"):
+            found = datetime.combine(found, time(23, 59, 59))
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):  # overflow: in UTC the year is 0 or 10000
         return None
-    if len(text) == len("2026-09-01"):
-        found = datetime.combine(found, time(23, 59, 59))
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
