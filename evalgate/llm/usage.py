@@ -1,4 +1,4 @@
-"""Usage of models in a run, and the guard of the budget."""
+"""Count the usage of models in a run, and stop new work when the budget is spent."""
 
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar, Token
@@ -12,13 +12,13 @@ from evalgate.core.types import CaseResult, CaseRun, Failure, ModelUsage, RunRes
 
 
 class UsageTally:
-    """Context manager that counts the model usage of its block, and of the tasks that are started in it."""
+    """Context manager that counts the model usage in its block, and in tasks that the block starts."""
 
     __slots__ = ("_token", "usage")
 
     def __init__(self) -> None:
         self.usage: ModelUsage | None = None
-        """None: no usage was counted."""
+        """Usage so far; None: no usage was counted."""
         self._token: Token[UsageTally | None] | None = None
 
     def __enter__(self) -> Self:
@@ -34,25 +34,25 @@ _TALLY: ContextVar[UsageTally | None] = ContextVar("tally", default=None)
 
 
 def count_model_usage(usage: ModelUsage) -> None:
-    """Count calls in the current tally if there is one."""
+    """Add usage to the innermost `UsageTally` around the caller; do nothing if there is none."""
     if (tally := _TALLY.get()) is not None:
         tally.usage = usage if tally.usage is None else tally.usage + usage
 
 
 BUDGET_SPENT = "budget_spent"
-"""Kind of failure after the budget is spent; `user_budget_spent` if it stopped the simulated user."""
+"""Kind of failure of work that a spent budget stopped; `user_budget_spent` for a simulated user."""
 
 _NAMED = 3  # cases that a sentence names
 
 
 @frozen
 class RunUsage:
-    """Usage of a run since its first start, including work that failed or was repeated."""
+    """Usage of a gate run since its first start, including work that failed or was repeated."""
 
     judged: ModelUsage = field(default_factory=ModelUsage)
     """Usage of judges."""
     spent: MeteredUsage = field(default_factory=MeteredUsage)
-    """Usage of agent, judges and simulated users, which the budget counts."""
+    """Usage that the budget counts: of agent, judges and simulated users."""
 
 
 class BudgetGuard:
@@ -65,16 +65,16 @@ class BudgetGuard:
 
     @property
     def exhausted_budget(self) -> str:
-        """Return a description of the spent budget; "" if none is spent."""
+        """Return a description of the limit that is reached; "" if the budget is not spent."""
         return self._meter.explain_exhaustion()
 
     def stop_reason(self) -> Failure | None:
-        """Return the failure for cases that must not start because the budget is spent; None if they may."""
+        """Return the failure of cases that must not start because the budget is spent; None if it is not."""
         spent = self._meter.explain_exhaustion()
         return Failure(BUDGET_SPENT, f"{spent}, so this case was not run to its end") if spent else None
 
     def get_time_limit(self) -> tuple[float, Failure] | None:
-        """Return the seconds until running cases are stopped, and their failure; None if unlimited."""
+        """Return the seconds until running cases are stopped, and their failure; None without a limit."""
         left, minutes = self._meter.get_seconds_left(), self._meter.budget.minutes
         if left is None:
             return None
@@ -97,7 +97,7 @@ class BudgetGuard:
         self._unpriced += is_unpriced
 
     def iter_notices(self) -> Iterator[str]:
-        """Yield sentences about usage that the budget could not count."""
+        """Yield sentences about usage that the budget could not count: not reported, or of unknown cost."""
         budget = self._meter.budget
         yield from map(to_sentence, self._meter.describe_uncounted_usage())
         if self._silent and (budget.usd or budget.tokens):
@@ -114,8 +114,8 @@ class BudgetGuard:
 def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool, why: str) -> Iterator[str]:
     """Yield at most one sentence about the work that a spent budget prevented.
 
-    `more_wanted` is True if further runs were planned. `why` describes the spent budget, as
-    `UsageMeter.explain_exhaustion` returns it.
+    `more_wanted` is True if further runs were planned. `why` is the description of the spent budget that
+    `UsageMeter.explain_exhaustion` returns.
     """
     undone = [case for case in cases if any(map(was_stopped_by_budget, case.runs))]
     why = to_sentence(why or "the budget is spent").removesuffix(".")
@@ -130,7 +130,7 @@ def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool,
 
 
 def was_stopped_by_budget(run: RunResult) -> bool:
-    """Return True if a spent budget prevented the run, its end, or its judging by a metric that gates."""
+    """Return True if a spent budget prevented or ended the run, or kept a gating metric from judging it."""
     if run.failure is not None and run.failure.kind.removeprefix("user_") == BUDGET_SPENT:
         return True
     return BUDGET_SPENT in [metric.failure for metric in run.metrics if metric.gates]
