@@ -1,8 +1,8 @@
 """Find breaks: cases that passed until a commit and have failed since.
 
-A break is neither luck nor flakiness. A later run is compared only with the runs since the break, so that
-the next change is not blamed for the break. The stored case keeps the commit of its break, because the
-baseline drops the passed runs in time.
+A break is too clear for luck or flakiness. Later runs are compared only with the runs since the break, so
+that the next change is not blamed for the break. The stored case keeps the commit of its break, because the
+baseline drops the passed runs after some time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from evalgate.core.types import (
 )
 
 _LUCK = 0.05
-"""Failures at the end are a break if luck alone puts all of them there with at most this probability."""
+"""Largest probability that luck puts as many failures at the end, at which these failures are a break."""
 
 _FEWEST = 2
 """Fewest failed runs of a break: any case may fail once."""
@@ -35,7 +35,7 @@ Thresholds: TypeAlias = Mapping[tuple[str, str], Limits]
 
 
 def collect_thresholds(cases: Sequence[CaseResult]) -> Thresholds:
-    """Return the thresholds of each case; the threshold of a metric that does not gate is None."""
+    """Return the threshold of each metric of each case; None for a metric that does not gate."""
     return {
         case.key: {each.name: each.threshold if each.gates else None for each in case.metrics}
         for case in cases
@@ -50,10 +50,10 @@ def find_break(
 ) -> FailingSince | None:
     """Return the gate run since which a case fails on the default branch; None if the case did not break.
 
-    A case broke if an older run passed, and every run of its newest gate runs failed: at least two runs, and
-    so many that luck alone would put only failures at the end with a probability of at most 5 %. A break
-    that the case already stores stays as long as every run since the break has failed. Answered runs without
-    a score that counts are left out. `score_run_pass` describes `thresholds` and `pass_score`.
+    A case broke if an older run passed, and all runs of its newest gate runs failed. They must be two runs or
+    more, and so many that luck puts only failures at the end with a probability of at most 5 %. A break that
+    is stored in `case` is kept as long as all runs since this break have failed. Answered runs without a
+    score that counts are left out. `score_run_pass` describes `thresholds` and `pass_score`.
     """
     by_source = _group_outcomes(case.runs, thresholds, pass_score)
     streak = _find_failing_sources(by_source)
@@ -76,11 +76,11 @@ def find_break(
 
 
 def mark_breaks(after: Baseline, before: Baseline, thresholds: Thresholds) -> Baseline:
-    """Return `after` with `failing_since` set for each case in `thresholds`: its break, or None.
+    """Return `after` with `failing_since` set to the break, or None, of each case in `thresholds`.
 
-    `after` holds one more gate run than `before`. A break that `before` knows stays as long as the case is
-    unchanged and fails, even after the baseline dropped the runs that passed. Cases that are not in
-    `thresholds` stay as they are.
+    `after` is `before` with one more gate run. A break that is stored in `before` is kept as long as the case
+    is unchanged and fails, even if the baseline has no passed run of the case any more. Cases that are not
+    in `thresholds` stay as they are.
     """
     known = before.index_cases()
 
@@ -97,10 +97,10 @@ def mark_breaks(after: Baseline, before: Baseline, thresholds: Thresholds) -> Ba
 
 
 def drop_runs_before_breaks(baseline: Baseline, thresholds: Thresholds) -> Baseline:
-    """Return the baseline with `failing_since` set for each case that broke, without runs before the break.
+    """Return the baseline without the runs of broken cases before their break, with `failing_since` set.
 
     All other cases, and cases that are not in `thresholds`, keep their runs and get `failing_since` None.
-    `thresholds` hold all metrics of a case: others that it had once do not count.
+    Metrics of a case that are not in its `thresholds` do not count.
     """
 
     def drop_case_runs(case: BaselineCase) -> BaselineCase:
@@ -116,10 +116,10 @@ def drop_runs_before_breaks(baseline: Baseline, thresholds: Thresholds) -> Basel
 
 
 def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
-    """Yield a sentence for each break on the default branch, with at most five ids of the broken cases.
+    """Yield a sentence for each break on the default branch, with the ids of at most five broken cases.
 
-    Only the `cases` of this run that failed or errored count, and not those that this change altered: the
-    case itself, or a metric that it missed.
+    Only those `cases` of this run count that failed or errored and are unchanged, as are their failed
+    metrics.
     """
     before = baseline.index_cases()
     found: dict[FailingSince, list[str]] = {}
@@ -136,7 +136,7 @@ def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) ->
 
 
 def _fails_as_before(case: CaseResult, old: BaselineCase) -> bool:
-    """Return True if the case failed or errored, and is what it was, as are the metrics that it missed."""
+    """Return True if the case failed or errored, and the case and its failed metrics are unchanged."""
     if case.status not in {"failed", "errored"} or case.fingerprint != old.fingerprint:
         return False
     missed = (metric for metric in case.metrics if metric.gating_status == "failed")
@@ -156,9 +156,9 @@ def format_failing_since(since: FailingSince) -> str:
 def _group_outcomes(
     runs: Sequence[BaselineRun], thresholds: Limits, pass_score: float | None
 ) -> dict[int, list[bool]]:
-    """Return, by index of the source, whether each run passed; the oldest source is first.
+    """Return, by index of the source, True for each passed and False for each failed run.
 
-    Answered runs without a score that counts are left out.
+    The lowest index, of the oldest source, is first. Answered runs without a score that counts are left out.
     """
     found: dict[int, list[bool]] = {}
     for run in runs:
@@ -168,7 +168,7 @@ def _group_outcomes(
 
 
 def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
-    """Return the indexes of all sources after the last source in which a run passed, the oldest first."""
+    """Return the indexes of all sources that follow the last source with a passed run, the oldest first."""
     found: list[int] = []
     for at in reversed(list(by_source)):
         if any(by_source[at]):

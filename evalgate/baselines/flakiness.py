@@ -11,12 +11,12 @@ from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import Baseline, BaselineRun, CaseKey
 
 Limits: TypeAlias = Mapping[str, float | None]
-"""The worst passing score of each metric; None: the metric is only reported, and fails no run."""
+"""By metric, the worst score that passes; None: the metric is only reported, and fails no run."""
 
 
 @frozen
 class BaselineLimits:
-    """The limits that hold for all cases, and the limits of single cases."""
+    """The limits of metrics for all cases, and those that single cases have instead."""
 
     common: Limits
     own: Mapping[CaseKey, Limits] = field(default_factory=dict)
@@ -25,24 +25,25 @@ class BaselineLimits:
     """Sentence about limits of single cases that are not known; "" if all are known."""
 
     def get_limits(self, case: CaseKey) -> Limits:
-        """Return the limits that hold for a case."""
+        """Return the limits of a case: the common ones, replaced by its own."""
         return {**self.common, **self.own.get(case, {})}
 
 
 @frozen
 class Flakiness:
-    """Flakiness of one case over its history."""
+    """Flakiness of one case over its stored runs."""
 
     runs: int
     """Runs that count; the other figures are of these."""
     passed: int
     flip_rate: float | None
-    """Chance that two runs of the case disagree, 0 to 0.5 for many runs; None below two runs.
+    """Chance that one of two random runs of the case passes and the other fails; None below two runs.
 
-    The unbiased estimate 2·c·(n−c)/(n·(n−1)): it does not depend on the order of the runs.
+    It is the unbiased estimate 2·c·(n−c)/(n·(n−1)) for c passed of n runs: 1 for one passed of two runs, and
+    at most 0.5 for many runs. The order of the runs does not matter.
     """
     latest_passes: int
-    """Passed runs in a row at the end: a sign that a quarantined case has recovered."""
+    """Number of passed runs since the last failed one: a sign that a quarantined case has recovered."""
 
 
 def measure_baseline_flakiness(
@@ -50,10 +51,10 @@ def measure_baseline_flakiness(
 ) -> dict[tuple[str, str], Flakiness]:
     """Return the flakiness of each case with at least two runs that count, by ids of eval set and case.
 
-    A run passes if the agent answered and every score meets its limit. A metric without a limit must reach
-    `pass_score`, a share of the metric's range from 0 to 1; if a lower score is better, the metric does not
-    count. A metric with the limit None does not count either. An answered run without a score that counts
-    is left out.
+    A run passes if the agent answered and every score meets its limit. A metric that is not in the limits
+    must reach `pass_score`, a share of the metric's range from 0 to 1; if lower scores are better, it does
+    not count. A metric with the limit None does not count either. An answered run without a score that
+    counts is left out.
     """
     found = {
         case.key: measure_flakiness([score_run_pass(run, own, pass_score) for run in case.runs])
@@ -78,8 +79,8 @@ def measure_flakiness(runs: Sequence[float | None]) -> Flakiness:
 def score_run_pass(run: BaselineRun, thresholds: Limits, pass_score: float | None) -> float | None:
     """Return 1.0 for a run that passed, 0.0 for a failed run, None for an answered run that does not count.
 
-    `measure_baseline_flakiness` describes the rule. If `pass_score` is None, a metric that is not in
-    `thresholds` does not count: the case has it no longer.
+    `measure_baseline_flakiness` describes the rule. If `pass_score` is None, metrics that are not in
+    `thresholds` do not count, because the case does not have them any more.
     """
     if run.outcome != "answered":
         return 0.0
@@ -88,7 +89,7 @@ def score_run_pass(run: BaselineRun, thresholds: Limits, pass_score: float | Non
         for name, score in run.scores.items()
         if score is not None
         for known in [get_score_range(name)]
-        # A budget that has no limit any more cannot fail: its best figure, 0, is no threshold.
+        # A budget without a limit cannot fail: a `pass_score` of 1.0 would be the figure 0.
         for assumed in [None if pass_score is None or known.lower_is_better else known.to_score(pass_score)]
         for limit in [thresholds.get(name, assumed)]
         if limit is not None
@@ -97,7 +98,7 @@ def score_run_pass(run: BaselineRun, thresholds: Limits, pass_score: float | Non
 
 
 def describe_assumed_limits(baseline: Baseline, thresholds: Limits, pass_score: float) -> str:
-    """Return a sentence with the metrics that are not in `thresholds` and have a score below `pass_score`.
+    """Return a sentence about the metrics that have a score below `pass_score`, but no entry in `thresholds`.
 
     Runs with such a score count as failed. `pass_score` is a share of the metric's range from 0 to 1. Return
     "" if there is no such metric. Checks, the final session state and budgets are never named.

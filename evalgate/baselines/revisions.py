@@ -1,9 +1,10 @@
 """Read a baseline as it was at a tag, a commit or a date: `SOURCE@WHEN` of `gate.anchor`.
 
-A file of the repository is read at the tag or commit, or at the last commit until the date. The branch of
-baselines has a commit for each save. For a tag or a commit of the agent, the save with the gate run of this
-commit is read, else the last save until the commit's time; for a date, the last save until the date. A date
-without a time means the end of the day in UTC. WHEN cannot be a branch, because branches move.
+SOURCE is a file of the repository, or a branch that holds only baselines. A file is read at the tag or commit
+WHEN, or at the last commit until the date WHEN. On the branch, each save is a commit. If WHEN is a tag or a
+commit of the agent, the save with the gate run of this commit is read, else the last save until the commit's
+time; if WHEN is a date, the last save until this date. A date without a time means the end of the day in
+UTC. WHEN cannot be the name of a branch, because branches move.
 """
 
 import re
@@ -27,13 +28,13 @@ _TAG = re.compile(r"(?![-/.])(?!.*(?:\.\.|//|@\{|\.lock(?:/|$)))[\w./+-]{1,200}(
 
 
 def open_past_baseline(source: str, when: str, context: StoreContext, tip: str) -> "PastBaseline":
-    """Build the store of the baseline as it was at a tag, a commit or a date; nothing is read yet.
+    """Build the store of the baseline as it was at a tag, a commit or a date, without reading anything.
 
     Args:
         source: A path in the repository, or `branch:NAME`.
         when: The tag, commit or date.
         context: The workspace.
-        tip: The commit that ends the history in which a date is looked up for a path.
+        tip: The commit that ends the history in which a date is looked up, if `source` is a path.
 
     Raises:
         InvalidInputError: `source` has no history or is no valid name of a branch; or `when` is neither a
@@ -68,7 +69,7 @@ class PastBaseline:
     branch: BranchStore | None = None
 
     def read(self) -> Baseline:
-        """Read the baseline.
+        """Read the baseline as it was at `when`.
 
         Raises:
             InvalidInputError: git fails, does not know the tag or commit, or has no commit until the date;
@@ -87,7 +88,7 @@ class PastBaseline:
             self._fail(f"{what}: {str(error).rstrip('.')}")
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Raise InvalidInputError, as the past cannot be changed."""
+        """Raise InvalidInputError, because an older baseline cannot be changed."""
         del change
         raise InvalidInputError(f"{self.source}@{self.when}: an older baseline cannot be changed")
 
@@ -110,7 +111,7 @@ class PastBaseline:
         return load_baseline_or_results(data, f"{self.source}@{self.when}")
 
     def _fetch_file(self) -> bytes:
-        """Return the file's content at a tag or commit that only the remote has; b"" without such a file."""
+        """Return the file at a tag or commit that only the remote has, as bytes; b"" if there is no file."""
         path = run_git(self.context.folder, "rev-parse", "--show-prefix") + self.source
         with open_private_repository(self.context.folder, "origin", self.context.environ) as repository:
             commit, _ = self._find_commit(repository)
@@ -121,9 +122,9 @@ class PastBaseline:
     def _find_commit(self, repository: PrivateRepository, saves: Collection[str] = ()) -> tuple[str, int]:
         """Return hash and time (Unix seconds) of the commit that `when` names.
 
-        A tag of this name comes first, in the checkout or at the host. Else `when` is a hash or its
-        beginning: of one of `saves`, of a commit in the checkout, or of one at the host. What only the host
-        has is fetched into `repository`.
+        A tag of this name, in the checkout or at the host, is taken first. Otherwise `when` is the hash, or
+        its beginning, of one of `saves` or of a commit in the checkout, or the whole hash of a commit at the
+        host. A commit that only the host has is fetched into `repository`.
 
         Raises:
             InvalidInputError: there is no such tag.
@@ -158,9 +159,9 @@ class PastBaseline:
 
 
 def _find_local_commit(folder: Path, name: str) -> str:
-    """Return the hash of the commit that a tag or the beginning of a hash names in the checkout.
+    """Return the hash of the commit in the checkout that `name` names: a tag, or the beginning of a hash.
 
-    Return "" if there is no such commit, or if several objects begin with the hash.
+    Return "" if there is no such commit, or if several hashes begin with `name`.
     """
     found = find_commit(folder, f"refs/tags/{name}")
     if found or not _COMMIT.fullmatch(name):
@@ -170,16 +171,16 @@ def _find_local_commit(folder: Path, name: str) -> str:
 
 
 def _parse_time(text: str) -> datetime | None:
-    """Return a date or time in UTC, for a date alone the last second of the day; None for other texts.
+    """Parse a date or time in ISO 8601, and return it in UTC; None for other texts.
 
-    A time without a zone is taken as UTC.
+    A date alone is the last second of this day. A time without a zone is taken as UTC.
     """
     if not _DATE.fullmatch(text):
         return None
     try:
         found = datetime.fromisoformat(text)
-    except ValueError:
+        if len(text) == len("2026-09-01"):
+            found = datetime.combine(found, time(23, 59, 59))
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):  # overflow: in UTC the year is 0 or 10000
         return None
-    if len(text) == len("2026-09-01"):
-        found = datetime.combine(found, time(23, 59, 59))
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)

@@ -10,7 +10,7 @@ from evalgate.core.types import CaseResult, CaseRun, Failure, RunResult
 from evalgate.llm.usage import MeteredUsage
 
 BUDGET_SPENT = "budget_spent"
-"""Kind of failure after the budget is spent; `user_budget_spent` if it stopped the simulated user."""
+"""Kind of failure of work that a spent budget stopped; `user_budget_spent` for a simulated user."""
 
 _NAMED = 3  # cases that a sentence names
 
@@ -95,16 +95,16 @@ class BudgetGuard:
 
     @property
     def exhausted_budget(self) -> str:
-        """Return a description of the spent budget; "" if none is spent."""
+        """Return a description of the limit that is reached; "" if the budget is not spent."""
         return self._meter.explain_exhaustion()
 
     def stop_reason(self) -> Failure | None:
-        """Return the failure for cases that must not start because the budget is spent; None if they may."""
+        """Return the failure of cases that must not start because the budget is spent; None if it is not."""
         spent = self._meter.explain_exhaustion()
         return Failure(BUDGET_SPENT, f"{spent}, so this case was not run to its end") if spent else None
 
     def get_time_limit(self) -> tuple[float, Failure] | None:
-        """Return the seconds until running cases are stopped, and their failure; None if unlimited."""
+        """Return the seconds until running cases are stopped, and their failure; None without a limit."""
         left, minutes = self._meter.get_seconds_left(), self._meter.budget.minutes
         if left is None:
             return None
@@ -127,7 +127,7 @@ class BudgetGuard:
         self._unpriced += is_unpriced
 
     def iter_notices(self) -> Iterator[str]:
-        """Yield sentences about usage that the budget could not count."""
+        """Yield sentences about usage that the budget could not count: not reported, or of unknown cost."""
         budget = self._meter.budget
         yield from map(to_sentence, self._meter.describe_uncounted_usage())
         if self._silent and (budget.usd or budget.tokens):
@@ -144,8 +144,8 @@ class BudgetGuard:
 def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool, why: str) -> Iterator[str]:
     """Yield at most one sentence about the work that a spent budget prevented.
 
-    `more_wanted` is True if further runs were planned. `why` describes the spent budget, as
-    `UsageMeter.explain_exhaustion` returns it.
+    `more_wanted` is True if further runs were planned. `why` is the description of the spent budget that
+    `UsageMeter.explain_exhaustion` returns.
     """
     undone = [case for case in cases if any(map(was_stopped_by_budget, case.runs))]
     why = to_sentence(why or "the budget is spent").removesuffix(".")
@@ -160,7 +160,7 @@ def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool,
 
 
 def was_stopped_by_budget(run: RunResult) -> bool:
-    """Return True if a spent budget prevented the run, its end, or its judging by a metric that gates."""
+    """Return True if a spent budget prevented or ended the run, or kept a gating metric from judging it."""
     if run.failure is not None and run.failure.kind.removeprefix("user_") == BUDGET_SPENT:
         return True
     return BUDGET_SPENT in [metric.failure for metric in run.metrics if metric.gates]

@@ -1,4 +1,4 @@
-"""Prompt templates of evalgate (`prompts/`) and of users, and the mark that fences off an agent's text."""
+"""Load prompt templates of evalgate (`prompts/`) and of users, and fence off the agent's text in prompts."""
 
 import hashlib
 import re
@@ -25,7 +25,8 @@ _DIGITS = 16
 def compute_fence_mark(*texts: str) -> str:
     """Return 16 hexadecimal digits that occur in none of the texts; equal texts have equal marks.
 
-    The author of a text cannot close the fence early, because the mark depends on every character of it.
+    A prompt puts lines with the mark around the texts. The author of a text cannot write such a line to close
+    the fence early, because the mark depends on every character of the text.
     """
     number = 0
     while True:
@@ -37,13 +38,13 @@ def compute_fence_mark(*texts: str) -> str:
 
 
 def indent_later_lines(text: str) -> str:
-    """Return the text with every line but the first indented, so that none looks like a heading."""
+    """Indent every line but the first by two blanks, so that no line of the text looks like a heading."""
     return "\n  ".join(text.splitlines())
 
 
 _FOLDER = Path(__file__).with_name("prompts")
 _MARK = "mark"
-"""Name of the variable with the fence mark, which every prompt has; see `compute_fence_mark`."""
+"""Name of the variable of every prompt that holds the mark of `compute_fence_mark`."""
 
 
 @frozen
@@ -54,37 +55,38 @@ class Prompt:
 
     @property
     def version(self) -> str:
-        """Return the first 12 hexadecimal digits of the template's SHA-256."""
+        """Return a hash of the template: the first 12 hexadecimal digits of its SHA-256."""
         return hashlib.sha256(self.source.encode()).hexdigest()[:12]
 
     def render_text(self, **values: object) -> str:
-        """Return the prompt with `values` filled in. They are inserted as text, never as templates.
+        """Return the prompt with `values` filled in, as texts and never as templates.
 
         The variable `mark` is computed from the values; lines with the mark separate them from the prompt.
 
         Raises:
-            jinja2.TemplateError: the template uses a variable without a value, or does what is not allowed.
+            jinja2.TemplateError: the template uses a variable without a value, or breaks a rule of the
+            sandbox.
         """
         mark = compute_fence_mark(*map(str, values.values()))
-        # Compiled only once: Jinja's own cache has templates of a loader, but none that come from a text.
+        # Compiled only once by our own cache: Jinja's cache holds only templates that a loader has read.
         return _compile_template(self.source).render(**values, **{_MARK: mark})
 
 
 @cache
 def load_prompt(name: str) -> Prompt:
-    """Load evalgate's own prompt of that name, from `prompts/`."""
+    """Load the prompt `prompts/NAME.j2` of evalgate."""
     return Prompt((_FOLDER / f"{name}.j2").read_text("utf-8"))
 
 
 def list_prompt_variables(name: str) -> frozenset[str]:
-    """Return the names of all variables of one of evalgate's own prompts, also `mark`."""
+    """Return the names of all variables, also `mark`, of the prompt `prompts/NAME.j2` of evalgate."""
     from jinja2.meta import find_undeclared_variables
 
     return frozenset(find_undeclared_variables(_create_environment().parse(load_prompt(name).source)))
 
 
 def read_user_prompt(path: Path, shown_as: str, variables: Collection[str]) -> Prompt:
-    """Read and check the prompt in a user's file.
+    """Read a prompt from a user's file, and check it.
 
     `variables` are the names that the prompt may use besides `mark`. `shown_as` names the file in messages.
 
@@ -129,7 +131,7 @@ def parse_prompt(source: str, shown_as: str, variables: Collection[str]) -> Prom
 def _find_unknown_variables(
     template: "Template", source: str, shown_as: str, variables: Collection[str]
 ) -> Iterator[Problem]:
-    """Yield a problem for each unknown variable, with its position."""
+    """Yield a problem, with its position, for each use of a variable that is not in `variables`."""
     from jinja2 import nodes
     from jinja2.meta import find_undeclared_variables
 
@@ -144,7 +146,7 @@ def _find_unknown_variables(
 
 
 def _find_imports(template: "Template", shown_as: str) -> Iterator[Problem]:
-    """Yield a problem for each tag that refers to another file, because no other file is loaded."""
+    """Yield a problem for each tag that includes, imports or extends another file."""
     from jinja2 import nodes
 
     for found in template.find_all((nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)):
@@ -152,7 +154,7 @@ def _find_imports(template: "Template", shown_as: str) -> Iterator[Problem]:
 
 
 def find_template_variables(source: str) -> frozenset[str]:
-    """Return the names of the variables of a user's template.
+    """Return the names of the variables that a user's template uses.
 
     Raises:
         ValueError: the source is no template.
@@ -175,7 +177,8 @@ def _compile_template(source: str) -> "CompiledTemplate":
 def _create_environment() -> "ImmutableSandboxedEnvironment":
     """Return the Jinja2 environment of all prompts.
 
-    It is sandboxed: a pull request may change a template, and the process that renders it holds keys.
+    The environment is a sandbox, because a pull request may change a template, and the process that renders
+    it holds keys.
     """
     from jinja2 import StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment

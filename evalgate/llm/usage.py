@@ -10,13 +10,13 @@ from evalgate.core.types import ModelUsage, Usage
 
 
 class UsageTally:
-    """Context manager that counts the model usage of its block, and of the tasks that are started in it."""
+    """Context manager that counts the model usage in its block, and in tasks that the block starts."""
 
     __slots__ = ("_token", "usage")
 
     def __init__(self) -> None:
         self.usage: ModelUsage | None = None
-        """None: no usage was counted."""
+        """Usage so far; None: no usage was counted."""
         self._token: Token[UsageTally | None] | None = None
 
     def __enter__(self) -> Self:
@@ -32,7 +32,7 @@ _TALLY: ContextVar[UsageTally | None] = ContextVar("tally", default=None)
 
 
 def count_model_usage(usage: ModelUsage) -> None:
-    """Count calls in the current tally if there is one."""
+    """Add usage to the innermost `UsageTally` around the caller; do nothing if there is none."""
     if (tally := _TALLY.get()) is not None:
         tally.usage = usage if tally.usage is None else tally.usage + usage
 
@@ -79,9 +79,9 @@ class MeteredUsage:
 
 @frozen
 class RunUsage:
-    """Usage of a run since its first start, including work that failed or was repeated."""
+    """Usage of a gate run since its first start, including work that failed or was repeated."""
 
     judged: ModelUsage = field(default_factory=ModelUsage)
     """Usage of judges."""
     spent: MeteredUsage = field(default_factory=MeteredUsage)
-    """Usage of agent, judges and simulated users, which the budget counts."""
+    """Usage that the budget counts: of agent, judges and simulated users."""

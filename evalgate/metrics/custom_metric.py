@@ -1,7 +1,8 @@
-"""Custom metrics: Python functions of the user, run in a process of their own.
+"""Run custom metrics, which are Python functions of the user, in a process of their own.
 
-The process is the agent host, which runs a copy of the files as they were read. An exception, `sys.exit`, a
-hang, a segfault or a result that is no score cannot harm evalgate itself: each becomes a `MetricFailure`.
+The process is an agent host (`agents/host/`). It runs a copy of the metric's files, which were read before
+the agent started. An exception, `sys.exit`, a hang, a segfault or a result that is no score cannot harm
+evalgate itself: each becomes a `MetricFailure`.
 """
 
 import json
@@ -49,7 +50,7 @@ _SHOWN_FILES = 5
 
 
 class CustomMetric:
-    """A metric that calls the user's function in a process, from the first case until `aclose`."""
+    """A metric that calls a function of the user, in a process that lives from the first case to `aclose`."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class CustomMetric:
         self._pool: WorkerPool | None = None
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the function's result, or a failure if the function fails or a score is out of its range.
+        """Return the function's result, or a `MetricFailure` if it fails or gives a score out of its range.
 
         The first call starts the process.
         """
@@ -85,7 +86,7 @@ class CustomMetric:
         return self._add_file_hint(self._check_range(_parse_result(json.loads(reply.response or "{}"))))
 
     def _add_file_hint(self, result: MetricResult) -> MetricResult:
-        """Return the result; a failure about a missing file gets a hint if the metric runs from a copy."""
+        """Return the result; add a hint about copied files to a failure that is about a missing file."""
         if not isinstance(result, MetricFailure) or "FileNotFoundError" not in result.reason:
             return result
         hint = "The metric runs from a copy of its module's folder: keep the files that it reads in there"
@@ -94,7 +95,7 @@ class CustomMetric:
         return MetricFailure(f"{result.reason}. {hint}.") if self._code.files else result
 
     def _check_range(self, result: MetricResult) -> MetricResult:
-        """Return the result, or a failure if its score or that of a turn is outside the declared range."""
+        """Return the result, or a failure if the score, or the score of a turn, is outside the `range`."""
         if self._config.range is None or not isinstance(result, MetricScore):
             return result
         low, high = self._config.range
@@ -141,7 +142,11 @@ class CustomMetric:
         return LaunchSpec(argv, environment.folder, env, environment.uid, environment.gid)
 
     async def _ask_worker(self, pool: WorkerPool, case: EvalCase, request: str) -> Reply:
-        """Ask the worker; ask once more, alone, if another case's crash lost the request."""
+        """Ask the worker; if the crash of another case lost the request, ask once more, without other cases.
+
+        Raises:
+            AgentError, AgentUnreachableError, SessionLostError: the function failed or gave no answer.
+        """
         try:
             return await self._ask_worker_once(pool, case, request, alone=False)
         except SessionLostError:
@@ -177,7 +182,7 @@ def build_custom_metric(
     environment: MetricEnvironment,
     code: MetricCode | None = None,
 ) -> CustomMetric:
-    """Return the metric of an entry in `custom_metrics`. No process is started yet.
+    """Build the metric of an entry in `custom_metrics`, without starting its process.
 
     If `code` is None, the files of the metric are read now.
     """
@@ -185,7 +190,7 @@ def build_custom_metric(
 
 
 def _describe_failure(failure: Failure) -> str:
-    """Return the agent host's message as a message about the metric: the host calls all code an agent."""
+    """Return the message of a failure with "the metric" for "the agent", as the agent host calls all code."""
     message = failure.message.replace("the agent", "the metric").removesuffix(" (turn 1)")
     return f"the metric gave {message}" if message.startswith("no answer") else message
 

@@ -1,4 +1,4 @@
-"""The code of custom metrics: read before the agent starts, and written where the metric's process runs it.
+"""Read the code of custom metrics before the agent starts, and write it into the folder that is run.
 
 The digest of the code decides whether scores of two runs are comparable.
 """
@@ -20,15 +20,15 @@ from evalgate.system.committed_files import CodeFiles, FolderFiles
 _DIGITS = 16
 _MOST_OF_FILE = 8 * 1024 * 1024
 _MOST_OF_FOLDER = 32 * 1024 * 1024
-"""Most bytes of all files below the module's folder that are copied; `_MOST_OF_FILE` limits each of them.
+"""Most bytes in all of the files that are copied only because they are below the module's folder.
 
-Imported files are always copied."""
+`_MOST_OF_FILE` limits each of these files. Imported files are always copied."""
 
 
 def write_metric_code(code: MetricCode, folder: Path) -> str:
     """Write the files of a metric, and a manifest of their digests, into an empty folder.
 
-    All users can read the metric's files, and none can write them.
+    All users can read the metric's files, and none can write to them.
 
     Returns:
         SHA-256 of the manifest, in hexadecimal. With it the metric's process detects changes by an agent
@@ -49,7 +49,7 @@ def write_metric_code(code: MetricCode, folder: Path) -> str:
 
 
 def read_current_code(environment: MetricEnvironment, entry: str) -> MetricCode:
-    """Read the code of an entry point with the environment's reader, or from its folder if it has none.
+    """Read the code of an entry point with `environment.read_code`, or from `environment.folder` without one.
 
     Later changes of the files do not affect the result.
     """
@@ -72,15 +72,15 @@ def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[s
 
     The digest covers the module and the files of the workspace that it imports, directly or indirectly. It
     does not cover installed packages, imports by a computed name, or data files: nothing is executed, so
-    only `import` statements are followed. Two kinds of files are read without being covered: files that are
-    found only in `roots`, and each `__init__.py` that runs only because a module is in its package.
+    only `import` statements are followed. Two kinds of imported files are read, but are not covered: files
+    that are found only in `roots`, and each `__init__.py` that runs only because a module is in its package.
 
-    The digest is "" if the module is found only in `roots`. If it is not found at all, the code has no
-    files.
+    The digest is "" if the module is found only in `roots`. If the module is not found at all, the digest is
+    "", and the code has no files.
 
     Args:
         entry: Entry point of the metric, as `package.module:function` or `path/to/file.py:function`.
-        home: Path of the workspace; an absolute path in `entry` begins with it.
+        home: Path of the workspace; an absolute path in `entry` must begin with this path.
         files: Files of the workspace, or of the same folder at a commit.
         roots: Further folders of the workspace in which Python looks for modules.
     """
@@ -99,10 +99,10 @@ def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[s
 
 
 def find_code_roots(home: Path, python_path: str) -> tuple[str, ...]:
-    """Return the folders below the workspace in which Python looks: those of PYTHONPATH, and `src`.
+    """Return the folders below the workspace in which Python looks for modules.
 
-    The paths are relative to the workspace. `src` is where an editable installation of the workspace's own
-    package points to.
+    They are those of PYTHONPATH, and `src`, to which an editable installation of the workspace's own package
+    usually points. The paths are relative to the workspace.
     """
     paths = (os.path.relpath(home / each, home) for each in python_path.split(os.pathsep) if each)
     inner = (each for each in paths if each != "." and not _leads_outside(each))
@@ -110,13 +110,16 @@ def find_code_roots(home: Path, python_path: str) -> tuple[str, ...]:
 
 
 def strip_python_path(home: Path, python_path: str) -> str:
-    """Return PYTHONPATH without the workspace and the folders below it, which an agent can write to."""
+    """Return PYTHONPATH without the workspace and the folders in it, because an agent can write to these."""
     entries = [each for each in python_path.split(os.pathsep) if each]
     return os.pathsep.join(each for each in entries if _leads_outside(os.path.relpath(home / each, home)))
 
 
 def _leads_outside(path: str) -> bool:
-    """Return True if a relative path leaves the folder that it begins in; `..lib` is a name inside."""
+    """Return True if a normalized relative path begins with `..`, so that it leaves its starting folder.
+
+    The name `..lib` does not leave the folder.
+    """
     return path == os.pardir or path.startswith(os.pardir + os.sep)
 
 
@@ -133,7 +136,7 @@ class _CodeReader:
         """True unless the entry's module was found only in one of the further roots."""
 
     def find_entry(self, entry: str, home: Path) -> str:
-        """Return the file of the module that an entry names; "" if it is not found in the workspace.
+        """Return the file of the module that an entry names, relative to `home`; "" if it is not found.
 
         Set `found_in_workspace`.
         """
@@ -148,9 +151,9 @@ class _CodeReader:
         return ""
 
     def find_imported_files(self, first: str, *, with_packages: bool) -> frozenset[str]:
-        """Return `first` and all files that it imports, directly or indirectly.
+        """Return the path `first` and the paths of all files that it imports, directly or indirectly.
 
-        `with_packages` adds the `__init__.py` files of the packages that contain them.
+        `with_packages` adds the `__init__.py` of each package that contains one of these files.
         """
         found, open_ = {first}, [first]
         while open_:
@@ -166,9 +169,9 @@ class _CodeReader:
         return frozenset(found)
 
     def read_folder(self, folder: str) -> tuple[str, ...]:
-        """Read the files below a folder that are not read yet, except files that exceed a limit of size.
+        """Read the files below a folder that are not read yet; return the sorted paths of those too large.
 
-        Return the sorted paths of these exceptions.
+        `_MOST_OF_FILE` and `_MOST_OF_FOLDER` are the limits.
         """
         sizes = {
             path: size for path, size in self._files.list_folder(folder).items() if path not in self.contents
@@ -182,7 +185,10 @@ class _CodeReader:
         return tuple(sorted(sizes.keys() - set(kept)))
 
     def _find_imports(self, path: str, content: bytes) -> Iterator[str]:
-        """Yield the files of the workspace that the import statements of a file name."""
+        """Yield the paths of the modules that a file imports, as far as they are in the workspace.
+
+        Yield nothing if the file has a syntax error.
+        """
         try:
             tree = ast.parse(content)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -217,7 +223,7 @@ class _CodeReader:
         return _to_text(folder)
 
     def _find_packages(self, path: str) -> Iterator[str]:
-        """Yield the `__init__.py` of each package that contains a module: Python runs them first."""
+        """Yield the `__init__.py` of each package that contains a module; Python runs these files first."""
         folder = PurePosixPath(path).parent
         while folder.parts and self._files.is_file(str(folder / "__init__.py")):
             yield str(folder / "__init__.py")

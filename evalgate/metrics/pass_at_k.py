@@ -8,7 +8,7 @@ from evalgate.core.types import ReliabilityRule, RunMetric, Status
 
 
 def estimate_reliability(rule: ReliabilityRule, *, passed: int, runs: int) -> float:
-    """Estimate pass^k or pass@k, in [0, 1]: exactly 0.0 if no run passed, and 1.0 if every run did.
+    """Estimate pass^k or pass@k, in [0, 1]: exactly 0.0 if no run passed, and exactly 1.0 if all did.
 
     `runs` must be at least `rule.k`, and `passed` at most `runs`.
     """

@@ -1,9 +1,9 @@
-"""Decide with `runs: auto`: measure once, follow up cases that look broken, and correct for stopping early.
+"""Plan the next runs of `runs: auto` (AUTO), and decide once no further run is needed.
 
-AUTO stops after the first round with a good average. A good average is good in part by luck, so averages at
-which AUTO stopped are too high. `estimate_early_stop_bias` computes how much too high the average of an
-unchanged agent is, given the round in which AUTO stopped; the caller subtracts that amount. The averages
-are taken as normal; their variances come from the runs of each case, pooled over both sides.
+AUTO runs every case once in each round, and stops after the first round with a good average. A good average
+is good in part by luck, so averages at which AUTO stopped are too high. `estimate_early_stop_bias` estimates
+by how much, if the agent did not change; the caller subtracts this amount. The averages are assumed to be
+normal; their variances come from the runs of each case, pooled over baseline and candidate.
 
 `plan_next_step` is pure and holds no state. At each call it recomputes the next step from all runs made so
 far, so an interrupted run goes on from the same point, and the same scores give the same answer.
@@ -24,17 +24,17 @@ from evalgate.statistics.score_pairs import GatingMetric, Pair, Score, Thousandt
 from evalgate.statistics.threshold_test import compute_normal_quantile
 
 _MOST_ROUNDS = 10  # later stops add less than a tenth of a point, and the time grows with each
-_REACH = 6.0  # standard deviations; what lies beyond weighs nothing
-_STEPS = 60  # of the sums so far
-_NODES = 13  # of the baseline's error
+_REACH = 6.0  # standard deviations: how far sums reach below 0, and the width of all baseline errors
+_STEPS = 60  # sums that are distinguished after each round
+_NODES = 13  # errors of the baseline that are distinguished
 _NORMAL = NormalDist()
 
 
 def estimate_early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: int) -> float:
-    """Return how much too high the average is, 0 or more, if AUTO stopped after exactly `rounds` rounds.
+    """Estimate by how much the average is too high, 0 or more, if AUTO stopped after exactly `rounds` rounds.
 
-    The agent is assumed unchanged, and AUTO to go on while the drop is at least half of `max_drop`. Return 0
-    if the runs of no case differ, or if `rounds` is above 10.
+    Assume that the agent did not change, and that AUTO goes on while the drop is at least half of `max_drop`.
+    Return 0 if `rounds` is above 10, or if in every case all runs of both sides have the same score.
     """
     total = math.fsum(pair.weight for pair in pairs)
     spreads = [
@@ -54,18 +54,17 @@ def estimate_early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: 
 
 
 def _generate_baseline_errors(deviation: float) -> Iterator[tuple[float, float]]:
-    """Yield (weight, value) of possible differences between the baseline's average and its true average."""
+    """Yield (normal density, error) for 13 errors of the baseline's average, within 3 times `deviation`."""
     for at in range(_NODES):
         z = _REACH * (at / (_NODES - 1) - 0.5)
         yield _NORMAL.pdf(z), z * deviation
 
 
 def _compute_stop_moments(deviation: float, limit: float, rounds: int) -> tuple[float, float]:
-    """Return the chance p that AUTO stops after exactly `rounds` rounds, and p times the expected sum.
+    """Return the chance p that AUTO stops after exactly `rounds` rounds, and p times the mean sum then.
 
-    The sum adds up the averages of the rounds; it is expected on condition that AUTO stops there. The
-    average of a round has the mean 0 and the standard deviation `deviation`. AUTO goes on while the sum
-    after k rounds is at most k times `limit`.
+    The sum adds up the averages of all rounds so far. Each round's average has the mean 0 and the standard
+    deviation `deviation`. After k rounds AUTO goes on if the sum is at most k times `limit`.
     """
     reached = [(1.0, 0.0)]
     for done in range(1, rounds):
@@ -82,7 +81,10 @@ def _compute_stop_moments(deviation: float, limit: float, rounds: int) -> tuple[
 def _propagate_sums(
     reached: Sequence[tuple[float, float]], deviation: float, most: float, rounds: int
 ) -> list[tuple[float, float]]:
-    """Return (weight, sum) pairs after one more round, the `rounds`-th; sums above `most` are left out."""
+    """Return (probability, sum) pairs after round number `rounds`, from the pairs `reached` before it.
+
+    A sum adds up the averages of all rounds so far. Sums above `most` are left out, because AUTO stops there.
+    """
     lowest = min(-_REACH * deviation * math.sqrt(rounds), most - deviation)
     step = (most - lowest) / _STEPS
     found = []
@@ -108,18 +110,18 @@ Step: TypeAlias = NextRuns | Decision
 
 
 def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Step:
-    """Return the next runs to make, or the decision.
+    """Return the next runs to make, or the decision if none are needed.
 
     If a `NextRuns` is returned, make its runs, append their scores to `candidate` of their cases (None for a
     run without a score), and call again, at most `max_runs + confirm_runs` times. With fixed `runs` there is
-    one round of so many runs, and only suspects get further runs.
+    a single round, in which every case gets this number of runs; only suspects get further runs.
 
-    The averages after k rounds use the first k runs of every case. So a follow-up run of a suspect counts
-    only once every case has as many runs; otherwise a case that failed would get more chances than a case
-    that passed. Another round follows while a drop is at least half of `max_drop` and not futile, or while a
-    minimum, pass^k or a required proof is undecided. No round follows after `max_runs` rounds, after a failed
-    average, minimum or pass^k, or with `fail_fast` after a case broke. A metric that is compared exactly
-    needs no further round.
+    The averages after k rounds use the first k runs of every case. So a follow-up run of a suspect does not
+    count before every case has as many runs; otherwise a case that failed would get more chances than a case
+    that passed. Another round follows while a drop is at least half of `max_drop` and `is_futile` returns
+    False, or while a minimum, pass^k or a required proof is undecided. No round follows after `max_runs`
+    rounds, after a failed average, minimum or pass^k, or with `fail_fast` after a case broke. A metric that
+    is compared exactly needs no further round.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
@@ -155,11 +157,10 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
 
 
 def decide_available_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
-    """Return the decision on the existing runs if no more can be made.
+    """Decide on the existing runs alone, for a gate run that ended early and for stored runs.
 
-    Used for gate runs that ended early, and for stored runs. If runs are missing, the averages use the
-    fixed `runs`, or with AUTO as many runs as the case with the fewest has. Suspects that were not followed
-    up stay suspects.
+    If runs are missing, the averages use the fixed `runs`, or with AUTO as many runs as the case with the
+    fewest runs has, at least one. Suspects that were not followed up stay suspects.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
@@ -177,7 +178,7 @@ def decide_available_runs(metrics: Mapping[str, GatingMetric], parameters: Param
 
 
 def _get_round_bounds(parameters: Parameters) -> tuple[int, int]:
-    """Return the first and the last number of runs after which the averages are compared."""
+    """Return the smallest and the largest number of runs per case at which the averages are compared."""
     return (parameters.runs, parameters.runs) if parameters.runs else (1, parameters.max_runs)
 
 
@@ -190,7 +191,7 @@ def _find_missing_runs(metrics: Mapping[str, GatingMetric], rounds: int) -> dict
 
 
 def _is_settled(assessment: Assessment, rule: MetricRule, parameters: Parameters, rounds: int) -> bool:
-    """Return True if more rounds would not matter for this metric."""
+    """Return True if this metric needs no further round, by the rules of `plan_next_step`."""
     if assessment.lacks_scores or (assessment.exact and assessment.change is not None):
         return True
     undecided = any(
@@ -207,10 +208,9 @@ def _is_settled(assessment: Assessment, rule: MetricRule, parameters: Parameters
 
 
 def is_futile(change: MeanDifference, max_drop: float, rounds: int, parameters: Parameters) -> bool:
-    """Return True if the drop would hardly ever reach `max_drop` in the remaining rounds.
+    """Return True if the drop reaches `max_drop` by the last round with a chance of at most `futility`.
 
-    The average over all rounds is the average so far, moved by the rounds to come, which vary as the runs
-    of each case did. The drop is futile if it reaches `max_drop` with a chance of at most `futility`.
+    The rounds to come are assumed to keep the drop on average, and to vary as the runs of each case did.
     Return False if `futility` is 0, if the drop has reached `max_drop`, or if no round is left.
     """
     left = 1 / rounds - 1 / parameters.max_runs
@@ -228,8 +228,9 @@ def _classify_all_cells(
 ) -> dict[Cell, RegressionStatus]:
     """Return the status of each cell (metric, case) that is tested by statistics.
 
-    It is the first status other than `rerun` that the cell had while its runs came in one by one. Without
-    such a status it is `rerun` if the case may get further runs, else `suspect`.
+    The cell is classified again after each of its runs, from the first round on. Its status is the first one
+    that is not `rerun`. If all are `rerun`, the status is `rerun` if the case may get further runs, else
+    `suspect`.
     """
     return {
         (name, pair.case): _find_first_status(

@@ -1,4 +1,4 @@
-"""Compare figures such as tokens or seconds, by their logarithms and by percentiles."""
+"""Compare figures such as tokens or seconds: averages by their logarithms, and the 95th percentile."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,21 +21,22 @@ class CaseFigures:
     candidate: Sequence[Score]
     weight: float = 1.0
     comparable: bool = True
+    """As `CaseScores.comparable`."""
 
 
 @frozen
 class LogShares:
-    """Logarithms of figures as shares of a width, for the tests of scores.
+    """Figures converted to shares from 0 to 1 by their logarithms, so that the tests of scores fit them.
 
-    Shares are from 0 to 1, and a smaller figure of a case has a larger share, as a better score has.
+    A smaller figure of a case has a larger share, as a better score is larger.
     """
 
     cases: Mapping[str, CaseScores]
     width: float
-    """Difference of two logarithms that makes their shares differ by 1."""
+    """Difference of two natural logarithms that makes their shares differ by 1."""
 
     def to_ratio(self, drop: float) -> float:
-        """Convert a drop of the mean share to the ratio of the run's figures to the baseline's."""
+        """Convert a drop of the mean share to the ratio of candidate figures to baseline figures."""
         return math.exp(drop * self.width)
 
     def to_drop(self, increase: float) -> float:
@@ -46,11 +47,11 @@ class LogShares:
 def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -> LogShares:
     """Convert all figures to shares from 0 to 1 by their logarithms; a smaller figure has a larger share.
 
-    In each case the share 0.5 is halfway between its smallest and its largest logarithm, because only
-    figures of the same case are compared. All cases have the same width: the widest spread of the logarithms
-    of one case, or 1 if no case has a spread. With a larger width, more figures would be equal, because
-    shares are rounded to thousandths later. `offset` is added to each figure before its logarithm is taken.
-    Figures that are not above `-offset` have no logarithm, so their share is None.
+    In each case the share 0.5 is halfway between the smallest and the largest logarithm of the case, because
+    only figures of the same case are compared. All cases have the same width: the widest spread of the
+    logarithms of one case, or 1 if no case has a spread. With a larger width, more figures would become
+    equal, because shares are rounded to thousandths later. `offset` is added to each figure before the
+    logarithm is taken. Figures that are not above `-offset` have no logarithm; their share is None.
     """
     logs: dict[str, dict[float, float]] = {}
     for name, row in cases.items():
@@ -86,7 +87,7 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
 
 
 def count_needed_runs(alpha: float, share: float = PERCENTILE) -> int:
-    """Return the fewest runs of which at least one is above the percentile with a chance of 1 − alpha.
+    """Return the fewest runs that include one above the percentile with a chance of 1 − alpha or more.
 
     `share` is the percentile as a share: 0.95 is the 95th percentile.
     """
@@ -96,11 +97,13 @@ def count_needed_runs(alpha: float, share: float = PERCENTILE) -> int:
 def compare_percentile(
     figures: Sequence[float], limit: float, *, alpha: float, require: Require = "guard"
 ) -> ThresholdEstimate | None:
-    """Compare the 95th percentile with the largest allowed figure, `limit`.
+    """Compare the 95th percentile of the figures with `limit`, the largest figure that is allowed.
 
-    Return None if there are too few figures to bound the percentile. The bounds are order statistics, which
-    hold for any distribution (Hahn and Meeker, Statistical Intervals, 5.2); each is missed with at most the
-    chance `alpha`. In the result `minimum` is the limit.
+    A percentile above the limit fails if its lower bound is above it, too, and is else inconclusive. A
+    percentile within the limit passes; with `proof` it is inconclusive if its upper bound is above the
+    limit. Return None if there are too few figures for bounds. The bounds are order statistics, which hold
+    for any distribution (Hahn and Meeker, Statistical Intervals, 5.2); the percentile is beyond each with a
+    chance of at most `alpha`. In the result, `minimum` is the limit.
     """
     n = len(figures)
     if n < count_needed_runs(alpha):
@@ -119,11 +122,12 @@ def compare_percentile(
 
 @cache
 def _find_bounds(n: int, alpha: float) -> tuple[int, int]:
-    """Return the ranks (1-based) of the figures that bound the 95th percentile from below and from above.
+    """Return the ranks of the two figures that bound the 95th percentile from below and from above.
 
-    Each bound is wrong with a chance of at most `alpha`: the number of figures at or below the percentile is
-    binomial, and the figure of rank r is one of them if there are at least r. The first rank is 0 if no
-    figure is low enough to be a bound. `n` is the number of figures, at least `count_needed_runs(alpha)`.
+    Rank 1 is the smallest of `n` figures; `n` must be at least `count_needed_runs(alpha)`. The first rank is
+    0 if no figure is low enough for a lower bound. Each bound is wrong with a chance of at most `alpha`: the
+    number of figures at or below the percentile is binomial, and the figure of rank r is one of these if
+    their number is r or more.
     """
     reached, below, above = 0.0, 0, n
     for rank in range(n):

@@ -79,6 +79,7 @@ def test_a_file_is_read_at_a_tag_a_commit_or_a_date(repository: Path) -> None:
         (FILE, "2026-07-31", "git knows no commit of that time or before"),
         (FILE, "2999-01-01", "2999-01-01 is in the future"),
         (FILE, "--all", "neither a tag, a commit nor a date"),
+        (FILE, "0001-01-01T00:00+14:00", "neither a tag, a commit nor a date"),
         ("other.json", "v1.2.0", "no such file at v1.2.0"),
         ("artifact:nightly", "v1.2.0", "artifact:nightly has no history"),
         ("branch:baselines", "v1.2.0", "holds no baseline of v1.2.0 or before"),
