@@ -182,7 +182,7 @@ _POINTS = {name: "".join(map(str.title, name.split("_"))) for name in Callback._
 class Callbacks:
     """The callbacks of an evaluation, called at each point in the order in which they were registered.
 
-    The `name` of a callback is shown in its errors. Each function gets a context, too.
+    Errors of a callback show its `name`. Each function gets a context and the arguments of its point.
 
     >>> callbacks = Callbacks()
     >>> callbacks.register_before_inference_set("log", lambda context, args: print(args.request.eval_set_id))

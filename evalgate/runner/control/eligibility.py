@@ -111,6 +111,7 @@ def check_code_origin(
     for key, value in (("the agent", spec.what), ("`agent.setup`", settings.setup or "")):
         if _names_file(_expand_variables(value, env), top):
             raise ControlUnavailableError(f"{key} is {value}, and this names a file of the change")
+    _check_links(checkout, top)
     if settings.setup is not None:
         return  # it has an environment of its own
     python: PythonProgram | None = PythonProgram(settings.python or sys.executable, (str(control.folder),))
@@ -186,6 +187,14 @@ def _check_command(words: Sequence[str], env: Mapping[str, str], folder: Path, t
     for name, text in iter_shell_texts(words, env, folder):
         if _names_file(_expand_variables(text, env), top):
             raise ControlUnavailableError(f"the script {name} names the folder of the change")
+
+
+def _check_links(checkout: CommitCheckout, top: Path) -> None:
+    """Raise ControlUnavailableError if a link of the base commit leads to the folder of the change."""
+    for entry in checkout.entries:
+        path = checkout.root / entry.path
+        if path.is_symlink() and _is_inside(str(path), top) and not _is_inside(str(path), checkout.root):
+            raise ControlUnavailableError(f"`{entry.path}` is a link to the folder of the change")
 
 
 def _names_file(text: str, top: Path) -> bool:

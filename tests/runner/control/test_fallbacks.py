@@ -390,6 +390,17 @@ def test_no_setting_may_lead_to_the_change(folder: Path, tmp_path: Path, agent: 
     assert "of the change" in explain(folder, variables)
 
 
+def test_a_link_of_the_base_commit_must_not_lead_to_the_change(folder: Path) -> None:
+    prompts = folder / "prompts"
+    prompts.symlink_to("agent.py")
+    set_agent(folder, {"entry": "agent.py:answer"})
+    assert explain(folder) == ""
+    prompts.unlink()
+    prompts.symlink_to(folder / "agent.py")
+    set_agent(folder, {"entry": "agent.py:answer"})
+    assert explain(folder) == "`prompts` is a link to the folder of the change"
+
+
 def test_an_entry_that_only_an_installed_package_has_is_no_control(folder: Path, tmp_path: Path) -> None:
     site = tmp_path / "installed"
     build_desk(site)
