@@ -133,7 +133,13 @@ _FOLDERS = (
 _PATH = compile_lazily(rf"(?:~|\.{{1,2}}|/(?:{_FOLDERS.replace(' ', '|')})|[A-Za-z]:[\\/][\w .]+)(?:[\\/]|$)")
 _URL = compile_lazily(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://")
 
-_WORKING_FOLDERS = ("PWD", "OLDPWD")  # folders of the shell, with names like those of passwords
+_ASSIGNMENT = compile_lazily(
+    r"(?m)^[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][\w.\-]{0,99})[ \t]*[=:][ \t]*(?P<value>[^\s=].*)$"
+)
+_HEADING = compile_lazily(r"-----|\[[^\]]*\]$")
+"""A line that encloses a key, or begins a section of an INI text."""
+
+_WORKING_FOLDERS = ("PWD", "OLDPWD")  # the shell's folders; the names look like those of passwords
 _SHORTEST = 6
 _SHORTEST_WORD = 8
 
@@ -175,9 +181,10 @@ def _find_value_secrets(name: str, value: str) -> Iterator[str]:
         yield from _find_url_secrets(name, value)
     elif is_secret_name(name) and is_worth_hiding(value) and not _is_column_name(name, value):
         yield value
-        yield from _iter_parts(value)
+        yield from _iter_parts(name, value)
     elif value.startswith(("{", "[")):
-        yield from _iter_leaf_secrets(value)
+        found = _parse_container(value)
+        yield from _iter_assigned_secrets(value) if found is None else _iter_leaf_secrets(name, found)
 
 
 def _is_column_name(name: str, value: str) -> bool:
@@ -206,20 +213,42 @@ def _find_url_secrets(name: str, value: str) -> Iterator[str]:
         yield value
 
 
-def _iter_parts(value: str) -> Iterator[str]:
-    """Yield the parts of a secret that must be redacted alone, too: lines of a key, secrets in JSON."""
-    if value[0] in "{[":
-        yield from _iter_leaf_secrets(value)
+def _iter_parts(name: str, value: str) -> Iterator[str]:
+    """Yield the parts of a secret that may be shown alone.
+
+    These are the lines of a key, the values of an INI text that are secrets by their names, the secrets in a
+    JSON document, and the text within quotes, which some programs take off.
+    """
+    found = _parse_container(value)
+    if found is not None:
+        yield from _iter_leaf_secrets(name, found)
     elif "\n" in value:
         lines = (line.strip() for line in value.splitlines())
-        yield from (line for line in lines if not line.startswith("-----") and is_worth_hiding(line))
+        yield from (line for line in lines if not _HEADING.match(line) and is_worth_hiding(line))
+        yield from _iter_assigned_secrets(value)
+    elif value[0] in "'\"" and value[0] == value[-1]:
+        yield from _find_value_secrets(name, value[1:-1].strip())
 
 
-def _iter_leaf_secrets(value: str) -> Iterator[str]:
+def _iter_assigned_secrets(text: str) -> Iterator[str]:
+    """Yield the secrets in the lines `NAME = VALUE` of an INI text."""
+    for match in _ASSIGNMENT.finditer(text):
+        yield from _find_value_secrets(match["name"], match["value"].strip("'\" \t\r"))
+
+
+def _parse_container(value: str) -> object:
+    """Return the object or list of a JSON text; None if it is none."""
+    if value[:1] not in ("{", "["):
+        return None
     try:
-        todo: list[tuple[str, object]] = [("", json.loads(value))]
+        return json.loads(value)
     except (ValueError, RecursionError):
-        return
+        return None
+
+
+def _iter_leaf_secrets(name: str, found: object) -> Iterator[str]:
+    """Yield the secrets of a JSON document; the bare texts of a list are secrets if `name` is that of one."""
+    todo: list[tuple[str, object]] = [(name, found)]
     while todo:
         name, node = todo.pop()
         if isinstance(node, dict):

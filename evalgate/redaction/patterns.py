@@ -195,6 +195,10 @@ _AFTER_SIGN = compile_lazily(
 )
 _SCHEME = compile_lazily(r"(?<![a-z])(?:bearer|basic)[ \t]{1,3}(?P<value>[a-z0-9+/=_.~\-]{16,4096})")
 _USERINFO = compile_lazily(r"://[^\s/?#:@\"'<>]{0,80}:(?P<value>[^\s/?#@\"'<>]{3,255})@")
+_NAMED_TOKEN = compile_lazily(
+    r"https?://(?=(?:[^\s\d/?#:@]{0,255}\d){3})(?P<value>[\w.~+%\-]{20,255})(?::[^\s/?#@\"'<>]{0,255})?@"
+)
+"""A token as user name in a URL, perhaps with a password such as `x-oauth-basic`: a name has fewer digits."""
 _SIGNATURE = compile_lazily(r"(?<=[?&]sig=)(?P<value>[A-Za-z0-9%+/_\-]{30,512}=*)")
 _CURLS_USER = compile_lazily(r"(?:(?<![\w-])-u|--user)[ =]?[\"']?[^\s:\"']{0,80}:(?P<value>[^\s\"']{3,255})")
 _SEPARATORS = ("=", ":", "--", ">", "%3", "u003")
@@ -223,6 +227,7 @@ def _find_labeled_secrets(text: str, words: str) -> Iterator[TextSpan]:
         return
     if "://" in words:
         yield from (span for span in _iter_values(_USERINFO, text) if "***" not in text[slice(*span)])
+        yield from _iter_values(_NAMED_TOKEN, text)
     found = words.lower()
     signs: list[str] = []
     if any(separator in words for separator in _SEPARATORS):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, Optional, Protocol
 
+from ..streamed_calls import StreamedCalls, append_texts
+
 # The gate refuses lines that nest deeper than 100, and a capture must never break a turn.
 _MAX_DEPTH = 50
 
@@ -195,9 +197,8 @@ def _read_chat_call(call: _Json) -> ModelToolCall:
 class _ChatAssembler:
     def __init__(self) -> None:
         self.body: Optional[_Json] = None
-        self._message: _Json = {"content": "", "tool_calls": []}
-        self._calls: dict[int, _Json] = {}
-        """Calls by index: the next piece with that index continues the call."""
+        self._calls = StreamedCalls()
+        self._message: _Json = {"content": "", "tool_calls": self._calls.calls}
 
     def add_event(self, event: _Json) -> bool:
         if self.body is None:
@@ -213,40 +214,10 @@ class _ChatAssembler:
         if isinstance(delta.get("content"), str):
             self._message["content"] += delta["content"]
         for position, piece in enumerate(filter_objects(delta.get("tool_calls"))):
-            call = self._find_call(piece, position)
-            for kind, text in (("function", "arguments"), ("custom", "input")):
-                if isinstance(piece.get(kind), dict):
-                    _append_texts(call.setdefault(kind, {"name": "", text: ""}), piece[kind], "name", text)
+            self._calls.add_piece(piece, position)
         if isinstance(delta.get("function_call"), dict):
             legacy = self._message.setdefault("function_call", {"name": "", "arguments": ""})
-            _append_texts(legacy, delta["function_call"], "name", "arguments")
-
-    def _find_call(self, piece: _Json, position: int) -> _Json:
-        """Return the call that a piece continues; return a new call if there is none, or if this is another.
-
-        The index alone does not identify a call: some servers send each call as a whole, all with the
-        index 0 or without an index. Nor does the id: some send a new one with each piece. A new call has a
-        name.
-        """
-        index, id_ = piece.get("index"), piece.get("id")
-        key = index if isinstance(index, int) else position
-        call = self._calls.get(key)
-        if call is None or (id_ and call["id"] and call["id"] != id_ and _has_name(piece)):
-            call = self._calls[key] = {"id": None}
-            self._message["tool_calls"].append(call)
-        call["id"] = call["id"] or id_
-        return call
-
-
-def _has_name(piece: _Json) -> bool:
-    kinds = (piece.get(kind) for kind in ("function", "custom"))
-    return any(isinstance(each, dict) and bool(each.get("name")) for each in kinds)
-
-
-def _append_texts(whole: _Json, piece: _Json, *keys: str) -> None:
-    for key in keys:
-        if isinstance(piece.get(key), str):
-            whole[key] += piece[key]
+            append_texts(legacy, delta["function_call"], "arguments")
 
 
 class ResponsesDialect:

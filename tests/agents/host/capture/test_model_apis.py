@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from evalgate.agents.host.capture.model_apis import ChatCompletionsDialect, ModelToolCall
+from tests.agents.host.streams import STREAMS, Call, Pieces
 
 PARIS = ModelToolCall("forecast", {"city": "Paris"}, "x")
 ROME = ModelToolCall("forecast", {"city": "Rome"}, "y")
@@ -23,6 +24,12 @@ def read_streamed_calls(*chunks: list[dict[str, Any]]) -> list[ModelToolCall]:
     answer = dialect.read_answer(assembler.body)
     assert answer is not None
     return answer.calls
+
+
+@pytest.mark.parametrize(("chunks", "calls"), STREAMS.values(), ids=STREAMS)
+def test_the_streamed_calls_of_a_provider(chunks: list[Pieces], calls: list[Call]) -> None:
+    found = [(each.id or "", each.name, each.args) for each in read_streamed_calls(*chunks)]
+    assert found == calls
 
 
 @pytest.mark.parametrize("index", [{"index": 0}, {"index": None}, {}])
