@@ -78,9 +78,10 @@ def find_break(
 def mark_breaks(after: Baseline, before: Baseline, thresholds: Thresholds) -> Baseline:
     """Return `after` with `failing_since` set to the break, or None, of each case in `thresholds`.
 
-    `after` is `before` with one more gate run. A break that is stored in `before` is kept as long as the case
-    is unchanged and fails, even if the baseline has no passed run of the case any more. Cases that are not
-    in `thresholds` stay as they are.
+    `after` holds one more gate run than `before`. A break that `before` knows stays as long as the case is
+    unchanged and fails, even after the baseline dropped the runs that passed. It ends with the metrics that
+    showed it: if they were removed or changed, earlier runs do not fail any more. Cases that are not in
+    `thresholds` stay as they are.
     """
     known = before.index_cases()
 
@@ -90,6 +91,13 @@ def mark_breaks(after: Baseline, before: Baseline, thresholds: Thresholds) -> Ba
         if key not in thresholds:
             return case
         since = old.failing_since if old is not None and old.fingerprint == case.fingerprint else None
+        if since is not None:
+            newest = max(run.source for run in case.runs)
+            earlier = tuple(run for run in case.runs if run.source != newest)
+            # Without the new gate run: its failure alone would not show since when the case fails.
+            since = find_break(
+                replace(case, runs=earlier, failing_since=since), after.sources, thresholds[key]
+            )
         found = find_break(replace(case, failing_since=since), after.sources, thresholds[key])
         return case if found == case.failing_since else replace(case, failing_since=found)
 

@@ -154,7 +154,8 @@ def _format_lines(cases: Sequence[FlakyCase], today: date, shallow: int) -> Iter
     yield f"{flip}{broke}; {steady:,} always ended the same way."
     if shallow:
         left_out = pluralize(shallow, "case")
-        yield f"{left_out} left out: one run does not show whether a case is flaky. {_MORE_RUNS}"
+        why = "fewer than two scored runs do not show whether a case is flaky"
+        yield f"{left_out} left out: {why}. {_MORE_RUNS}"
     elif max(each.found.runs for each in cases) < _FEW_RUNS:
         yield f"So few runs hardly show how often a case fails by luck. {_MORE_RUNS}"
     proposed = [each for each in flipping if each.is_proposed]

@@ -9,7 +9,7 @@ from evalgate.cli.baseline_show import build_score_history
 from evalgate.config import option_defaults
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.formatting import format_score, pluralize
+from evalgate.core.formatting import format_limit, format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_line
 from evalgate.core.score_ranges import Range
@@ -24,7 +24,13 @@ from evalgate.runner.cost_estimate import (
 )
 from evalgate.runner.run_strategy import MEASURED_RUNS
 from evalgate.runner.stored_results import BaselineTarget, resolve_target
-from evalgate.statistics.run_planning import CaseNoise, DropModel, RunDesign, measure_case_noise
+from evalgate.statistics.run_planning import (
+    MOST_CASES,
+    CaseNoise,
+    DropModel,
+    RunDesign,
+    measure_case_noise,
+)
 
 _FIXED_RUNS = (1, 3, 5)
 _AUTO = "auto"
@@ -66,10 +72,13 @@ class MetricPower:
     drop: float
     """The wanted drop, in the metric's own range."""
     max_regression: float
-    """Drop of the mean that is allowed, in the metric's own range."""
+    """Drops of the mean below this one are allowed, in the metric's own range."""
     cases_max_regression: float
     """The allowed drop that `cases` of the designs are computed with: `max_regression`, or half of the
     wanted drop if the wanted drop is not above `max_regression`."""
+    largest_drop: float
+    """Distance of the average from the lowest score: the largest drop that is possible."""
+    allows_every_drop: bool
     designs: tuple[DesignPower, ...]
 
 
@@ -122,9 +131,10 @@ def build_gate_plan(request: PlanRequest, folder: Path) -> GatePlan:
         size, assumptions = len(next(iter(noise.values()))), tuple(_describe_assumptions())
     else:
         noise, size = _measure_noise(baseline, target), request.cases or len(baseline.cases)
-        assumptions = tuple(_describe_history_limits(baseline, request))
+        assumptions = tuple(_describe_history_limits(noise, len(baseline.cases), request))
     metrics = tuple(_plan_metrics(noise, request, target, designs, size))
     counts = [len(case.runs) for case in baseline.cases] if baseline else []
+    fewest = min(case.stored for cases in noise.values() for case in cases)
     concurrency = (
         target.config.agent.concurrency if target.config.agent else None
     ) or option_defaults.CONCURRENCY
@@ -136,7 +146,7 @@ def build_gate_plan(request: PlanRequest, folder: Path) -> GatePlan:
         metrics,
         tuple(_plan_cost(label, design, size, baseline, concurrency) for label, design in designs.items()),
         concurrency,
-        tuple(_iter_advice(metrics, request, size, min(counts, default=_ASSUMED_STORED))),
+        tuple(_iter_advice(metrics, request, size, fewest)),
         (*assumptions, *_describe_exact_comparison(target)),
     )
 
@@ -192,7 +202,8 @@ def _plan_metrics(
         model = DropModel(cases, parameters, max_drop=allowed, metrics=len(noise))
         stricter = DropModel(cases, parameters, max_drop=wanted, metrics=len(noise))
         smallest = {
-            label: model.find_smallest_drop(design, request.power, size) for label, design in designs.items()
+            label: model.find_smallest_drop(design, request.power, size) if allowed < 1 else None
+            for label, design in designs.items()
         }
         yield MetricPower(
             metric,
@@ -201,6 +212,8 @@ def _plan_metrics(
             request.drop * own.width,
             allowed * own.width,
             wanted * own.width,
+            model.average * own.width,
+            allowed >= 1,
             tuple(
                 DesignPower(
                     label,
@@ -213,8 +226,8 @@ def _plan_metrics(
 
 
 def _find_allowed_drop(criterion: Criterion | None, own: Range, usual: float) -> float:
-    """Return the allowed drop of a metric's mean, as a share of its range."""
-    if criterion is None or criterion.max_regression is None:
+    """Return the allowed drop of a metric's mean, as a share of its range; 1 allows every drop."""
+    if criterion is None or criterion.max_regression is None or usual >= 1:
         return usual
     return criterion.max_regression / own.width
 
@@ -263,15 +276,18 @@ def _describe_exact_comparison(target: BaselineTarget) -> Iterator[str]:
         )
 
 
-def _describe_history_limits(baseline: Baseline, request: PlanRequest) -> Iterator[str]:
-    single = sum(len(case.runs) == 1 for case in baseline.cases)
+def _describe_history_limits(
+    noise: Mapping[str, Sequence[CaseNoise]], stored: int, request: PlanRequest
+) -> Iterator[str]:
+    """Yield what was assumed of the baseline, which holds `stored` cases."""
+    single = max(sum(case.stored == 1 for case in cases) for cases in noise.values())
     if single:
         yield (
-            f"{pluralize(single, 'case')} with one stored run: taken to pass at random as often as the whole "
+            f"{pluralize(single, 'case')} with one scored run: taken to pass at random as often as the whole "
             "suite, which is the most that it can vary."
         )
-    if request.cases is not None and request.cases != len(baseline.cases):
-        size = pluralize(len(baseline.cases), "case")
+    if request.cases is not None and request.cases != stored:
+        size = pluralize(stored, "case")
         yield f"Further cases are taken to be like the {size} of the baseline, and as deep in it."
 
 
@@ -279,31 +295,43 @@ def _iter_advice(
     metrics: Sequence[MetricPower], request: PlanRequest, size: int, fewest: int
 ) -> Iterator[str]:
     for each in metrics:
-        if each.drop <= each.max_regression:
-            yield (
-                f"{each.metric}: drops below {format_score(each.max_regression)} are allowed, so one of "
-                f"{format_score(each.drop)} closes the gate at most half of the time. The number of cases "
-                f"holds for `max_regression: {each.cases_max_regression:g}`."
-            )
+        yield from _describe_limits(each)
     enough = _find_enough(metrics, size)
     labels = [design.runs for design in metrics[0].designs]
     if enough is not None:
         often = f"{request.power:.0%} of the time"
         yield f"`runs: {enough}` with {pluralize(size, 'case')} catches the drop {often}."
+    elif any(each.drop > each.largest_drop for each in metrics):
+        yield "No number of cases is enough."
     else:
         needed = {label: _find_needed(metrics, label) for label in labels}
         found = {label: cases for label, cases in needed.items() if cases is not None}
         which = ", or ".join(f"{cases:,} with `runs: {label}`" for label, cases in found.items())
         yield (
             f"{pluralize(size, 'case')} {'is' if size == 1 else 'are'} too few to catch the drop "
-            f"{request.power:.0%} of the time. "
-            + (f"It takes {which}." if which else "No number of cases is enough.")
+            f"{request.power:.0%} of the time. It takes {which or f'more than {MOST_CASES:,}'}."
         )
     yield "Runs that follow up a suspicious case come on top, in every row."
     if fewest < MEASURED_RUNS:
         yield (
             f"The baseline holds fewer than {MEASURED_RUNS} runs of some cases. `evalgate run --runs 5` on "
             "the default branch and `evalgate baseline save` show smaller drops, once for all changes."
+        )
+
+
+def _describe_limits(metric: MetricPower) -> Iterator[str]:
+    """Yield why a drop of the metric can never be caught, or only with another allowed drop."""
+    drop, allowed = format_limit(metric.drop), format_limit(metric.max_regression)
+    holds = f"The number of cases holds for `max_regression: {metric.cases_max_regression:g}`."
+    if metric.drop > metric.largest_drop:
+        average = format_score(metric.average)
+        yield f"{metric.metric}: an average of {average} cannot fall by {drop}."
+    elif metric.allows_every_drop:
+        yield f"{metric.metric}: `max_regression` allows every drop, so none closes the gate. {holds}"
+    elif metric.drop <= metric.max_regression:
+        yield (
+            f"{metric.metric}: drops below {allowed} are allowed, so one of {drop} closes the gate at most "
+            f"half of the time. {holds}"
         )
 
 
@@ -341,17 +369,17 @@ def _iter_lines(plan: GatePlan) -> Iterator[str]:
         yield ""
         yield (
             f"{to_log_line(each.metric, 80)}: {format_score(each.average)} on average, `max_regression` "
-            f"{format_score(each.max_regression)}"
+            f"{format_limit(each.max_regression)}"
         )
         rows = [
             (
                 design.runs,
-                "–" if design.smallest_drop is None else f"{design.smallest_drop:.3f}",
+                "–" if design.smallest_drop is None else _format_small_drop(design.smallest_drop),
                 "–" if design.cases is None else f"{design.cases:,}",
             )
             for design in each.designs
         ]
-        wanted = f"cases to catch {format_score(each.drop)}"
+        wanted = f"cases to catch {format_limit(each.drop)}"
         yield from _format_table(("runs", f"smallest drop caught {plan.power:.0%}", wanted), rows)
     yield ""
     yield f"Cost of a gate run, {plan.concurrency} conversations at a time"
@@ -360,6 +388,11 @@ def _iter_lines(plan: GatePlan) -> Iterator[str]:
     yield ""
     for sentence in (*plan.advice, *plan.assumptions):
         yield f"- {to_log_line(sentence, 500)}"
+
+
+def _format_small_drop(drop: float) -> str:
+    """Return a drop with three decimals, or with all of its decimals in a narrow range."""
+    return max(f"{drop:.3f}", format_limit(drop), key=len)
 
 
 def _build_cost_row(cost: DesignCost) -> tuple[str, ...]:

@@ -264,6 +264,7 @@ def _iter_sentences(
             "branch closes."
         )
     elif context.unmerged_change:
-        yield f"This change took it down by {format_score(own.drop * width)} against {context.base}."
+        change = format_score(own.drop * width, beside=0.0)
+        yield f"This change took it down by {change} against {context.base}."
     elif own.drop * width < limit - EPSILON:
         yield f"This run alone moved by {format_delta(-own.drop * width)} against {context.base}."

@@ -154,12 +154,12 @@ def _iter_metrics(
     }
     for table, found in decision.averages.items():
         (name, _, fingerprint), score_range = table.partition("\0"), ranges[table]
-        then, head, control = (
+        means = then, head, control = [
             None if mean is None else score_range.to_score(mean)
             for mean in (found.stored, found.head, found.control)
-        )
+        ]
         drop = None if found.drop is None else found.drop * score_range.width
-        shown = [score_range.format(mean) for mean in (then, head, control)]
+        shown = [score_range.format(mean, beside=means) for mean in means]
         yield ControlMetric(
             name,
             fingerprint,

@@ -74,7 +74,8 @@ class FailureClassifier:
             can_run_again = is_open and 0 < len(case.runs) < count_runs_allowed(self._most)
             if not (can_run_again and _is_failing(case)):
                 continue
-            if (stored := self._find_stored_runs(case)) is None or not any(stored.find_misses(case)):
+            stored = self._find_stored_runs(case)
+            if stored is None or not stored.can_explain(case) or not any(stored.find_misses(case)):
                 continue
             # Computed at the first open case: most runs have none, and the estimate reads every stored run.
             flaky = self._estimate_flaky(cases) if flaky is None else flaky
@@ -113,20 +114,27 @@ class FailureClassifier:
 
     def _build_follow_up(self, case: CaseResult, flaky: "_FlakyEstimate") -> FollowUp | None:
         stored = self._find_stored_runs(case)
-        missed = _find_missed_metrics(case)
-        # A metric that is new or changed, or was never scored, has no history: no stored run could have
-        # excused the failure.
-        if stored is None or not missed <= stored.known:
+        if stored is None or not stored.can_explain(case):
             return None
-        crashed = case.agent_failed
+        missed, crashed = _find_missed_metrics(case), case.agent_failed
         misses = stored.find_misses(case)
         runs = stored.list_comparable(missed)
-        failed = _count_failed(runs, missed, with_crashes=crashed)
+        failed = _count_failed(runs, missed, with_crashes=crashed or stored.is_only_crashes)
+        found = FollowUp(
+            outcome="excused",
+            runs=len(misses),
+            failed=sum(misses),
+            need=0,
+            baseline_runs=len(runs),
+            baseline_failed=failed,
+            crashed=crashed,
+            baseline_otherwise=_count_failed(runs, stored.known, with_crashes=True) - failed,
+            baseline_unscored=stored.kept - len(runs),
+        )
         if not (missed & stored.never_missed or (crashed and not stored.crashes)):
-            return FollowUp("excused", len(misses), sum(misses), 0, len(runs), failed, crashed)
+            return found
         criteria = self._find_criteria(stored, case, flaky)
-        outcome = criteria.classify_runs(misses)
-        return FollowUp(outcome, len(misses), sum(misses), criteria.in_a_row, len(runs), failed, crashed)
+        return replace(found, outcome=criteria.classify_runs(misses), need=criteria.in_a_row)
 
     def _find_criteria(
         self, stored: "_StoredRuns", case: CaseResult, flaky: "_FlakyEstimate"
@@ -185,17 +193,34 @@ class _StoredRuns:
     """Stored runs of one case."""
 
     runs: tuple[_StoredRun, ...]
+    """The runs that crashed or have a score; others say nothing about the case."""
+    kept: int
+    """Number of all stored runs that count, those without a score included."""
     known: frozenset[str]
-    """Metrics that have not changed since the baseline, if a run has a score of them or crashed."""
+    """Metrics that have not changed since the baseline, if a run has a score of them, or all runs crashed."""
 
     @property
     def crashes(self) -> int:
         return sum(run.crashed for run in self.runs)
 
     @property
+    def is_only_crashes(self) -> bool:
+        """Return True if every run crashed: then the case failed every metric before."""
+        return self.crashes == len(self.runs)
+
+    @property
     def never_missed(self) -> frozenset[str]:
-        """Return the known metrics with a threshold that no stored run missed."""
-        return self.known.difference(*(run.missed for run in self.runs))
+        """Return the metrics of which the stored runs have scores, and none below the threshold."""
+        scored = frozenset[str]().union(*(run.scored for run in self.runs))
+        return scored.difference(*(run.missed for run in self.runs))
+
+    def can_explain(self, case: CaseResult) -> bool:
+        """Return True if the stored runs say something about each metric that the case missed.
+
+        A metric that is new or changed, or was never scored, has no history: no stored run could have
+        excused the failure, and no further run can.
+        """
+        return _find_missed_metrics(case) <= self.known
 
     @property
     def history(self) -> StoredOutcomes:
@@ -220,7 +245,7 @@ class _StoredRuns:
         return min((self._list_runs_of(name) for name in new), key=len, default=self.runs)
 
     def _list_runs_of(self, metric: str) -> tuple[_StoredRun, ...]:
-        return tuple(run for run in self.runs if run.crashed or metric in run.scored)
+        return tuple(run for run in self.runs if metric in run.scored)
 
     def find_misses(self, case: CaseResult) -> list[bool]:
         """Return for each conclusive run True if it failed as no stored run did, else False."""
@@ -240,18 +265,23 @@ def _build_stored_runs(case: CaseResult, old: BaselineCase, keep: int) -> _Store
         for metric in case.metrics
         if metric.gates and old.metric_fingerprints.get(metric.name) == metric.fingerprint
     }
+    kept = old.runs[-keep:]
     runs = tuple(
         _StoredRun(
             run.outcome in AGENT_FAULT_OUTCOMES,
             frozenset(name for name in thresholds if run.scores.get(name) is not None),
             frozenset(_find_missed_thresholds(run.scores, thresholds)),
         )
-        for run in old.runs[-keep:]
+        for run in kept
         if run.outcome in AGENT_FAULT_OUTCOMES or any(run.scores.get(name) is not None for name in thresholds)
     )
-    # A crash missed no threshold, but it is a run of every metric.
-    known = frozenset(name for name in thresholds if any(run.crashed or name in run.scored for run in runs))
-    return _StoredRuns(runs, known) if runs else None
+    if not runs:
+        return None
+    is_only_crashes = all(run.crashed for run in runs)
+    known = (
+        frozenset(thresholds) if is_only_crashes else frozenset[str]().union(*(run.scored for run in runs))
+    )
+    return _StoredRuns(runs, len(kept), known)
 
 
 def _count_failed(runs: Iterable[_StoredRun], metrics: frozenset[str], *, with_crashes: bool) -> int:

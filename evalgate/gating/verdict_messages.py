@@ -6,7 +6,7 @@ Sentences use points, counts and luck, never a p-value. A rounded number never c
 from collections.abc import Callable, Iterable, Iterator
 from math import floor, log10
 
-from evalgate.core.formatting import format_score, format_score_pair, join_first, pluralize
+from evalgate.core.formatting import format_limit, format_score, format_scores, join_first, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseComparison, MetricSummary, ThresholdEstimate
 from evalgate.gating.score_tables import is_line_table
@@ -54,9 +54,9 @@ class MessageContext:
         own, other = (None if each is None else self.score(each) for each in (score, beside))
         return format_score(own, beside=other)
 
-    def format_pair(self, score: float, limit: float) -> tuple[str, str]:
-        """Format a score and its limit in the metric's own range; the texts compare as the numbers do."""
-        return format_score_pair(self.score(score), self.score(limit))
+    def format_scores(self, *scores: float, limit: float) -> tuple[str, ...]:
+        """Format scores, and as the last one their limit, in the metric's own range, as `format_scores`."""
+        return format_scores([*map(self.score, scores)], self.score(limit))
 
     def format_difference(self, amount: float) -> str:
         """Return the distance of two scores as text: `5 points`, or `0.20` in another range than 0 to 1."""
@@ -75,13 +75,13 @@ class MessageContext:
             text = _format_near_limit(_to_percent(amount), _to_percent(limit), 0, f"{_to_percent(limit):g}")
             return f"{text} point" if text.endswith(" 1") else f"{text} points"
         own, most = amount * self.width, limit * self.width
-        return _format_near_limit(own, most, 2, format_score(most))
+        return _format_near_limit(own, most, 2, format_limit(most))
 
     def format_allowance(self, limit: float) -> str:
         """Return the allowed drop as text, such as `your 5-point allowance`."""
         if self.width is None:
             return f"your {_to_percent(limit):g}-point allowance"
-        return f"your allowance of {format_score(limit * self.width)}"
+        return f"your allowance of {format_limit(limit * self.width)}"
 
 
 def describe_metric(metric: MetricDecision, context: MessageContext) -> tuple[str, ...]:
@@ -284,18 +284,20 @@ def suggest_more_runs(metric: MetricDecision, context: MessageContext) -> str:
 
 
 def _describe_minimum(estimate: ThresholdEstimate, name: str, context: MessageContext) -> str:
-    # A value that is below the minimum by rounding errors alone meets it, and is printed as equal.
-    is_met = abs(estimate.value - estimate.minimum) < _NOISE
-    value, minimum = context.format_pair(estimate.minimum if is_met else estimate.value, estimate.minimum)
+    # What differs from the minimum by rounding errors alone is equal to it, and is printed as equal.
+    value, low, high = (
+        estimate.minimum if abs(each - estimate.minimum) < _NOISE else each
+        for each in (estimate.value, estimate.low, estimate.high)
+    )
+    shown, lowest, highest, minimum = context.format_scores(value, low, high, limit=estimate.minimum)
     if estimate.verdict == "fail":
-        highest = context.format_score(estimate.high, beside=estimate.minimum)
-        return f"{name}{value} is below the required {minimum}, beyond noise (at most {highest})."
-    interval = f"{context.format_score(estimate.low)}–{context.format_score(estimate.high)}"
-    if estimate.value < estimate.minimum - _NOISE:
-        return f"{name}{value} is below {minimum} but within noise ({interval})."
+        return f"{name}{shown} is below the required {minimum}, beyond noise (at most {highest})."
+    interval = f"{lowest}–{highest}"
+    if value < estimate.minimum:
+        return f"{name}{shown} is below {minimum} but within noise ({interval})."
     if estimate.verdict == "inconclusive":
-        return f"{name}{value} meets the required {minimum}, but is not proven to ({interval})."
-    return f"{name}{value} meets the required {minimum}."
+        return f"{name}{shown} meets the required {minimum}, but is not proven to ({interval})."
+    return f"{name}{shown} meets the required {minimum}."
 
 
 def _describe_reliability(metric: MetricDecision) -> str:

@@ -26,7 +26,7 @@ from evalgate.statistics.threshold_test import compute_normal_quantile
 _NORMAL = NormalDist()
 _TRIALS = 2_000
 _FINEST = 0.001
-_MOST_CASES = 100_000
+MOST_CASES = 100_000
 
 
 @frozen
@@ -141,7 +141,7 @@ class DropModel:
 
         All cases are assumed to be like the present ones. Return None if 100,000 cases are too few.
         """
-        return _find_first(lambda cases: self.compute_power(drop, design, cases) >= power, 1, _MOST_CASES)
+        return _find_first(lambda cases: self.compute_power(drop, design, cases) >= power, 1, MOST_CASES)
 
     @cached_property
     def _quantile(self) -> float:

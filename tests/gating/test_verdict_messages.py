@@ -376,6 +376,38 @@ def test_another_range_is_reported_in_its_own_numbers(metric: MetricDecision, te
     assert "point" not in found
 
 
+@pytest.mark.parametrize(
+    ("width", "text"), [(5.0, "0.25"), (1000.0, "50.00"), (0.01, "0.0005"), (0.1, "0.005")]
+)
+def test_an_allowance_is_told_with_all_its_decimals(width: float, text: str) -> None:
+    own = MessageContext(score=lambda share: share * width, width=width)
+    drop = average(RuleCheck("average", "pass", "small_drop"), drop=0.049)
+
+    (sentence,) = describe_metric(drop, own)
+    assert sentence.endswith(f", inside your allowance of {text}.")
+
+
+@pytest.mark.parametrize(
+    ("metric", "text"),
+    [
+        (
+            minimum(RuleCheck("minimum", "inconclusive", "near_minimum"), 0.85, 0.05004, 0.8),
+            "0.85 meets the required 0.80, but is not proven to (0.79996–0.90).",
+        ),
+        (
+            minimum(RuleCheck("minimum", "inconclusive", "near_minimum"), 0.75, 0.0504, 0.8),
+            "0.75 is below 0.80 but within noise (0.70–0.8004).",
+        ),
+        (
+            minimum(RuleCheck("minimum", "fail", "below_minimum"), 0.75, 0.0499, 0.8),
+            "0.75 is below the required 0.80, beyond noise (at most 0.7999).",
+        ),
+    ],
+)
+def test_the_ends_of_an_interval_differ_visibly_from_the_minimum(metric: MetricDecision, text: str) -> None:
+    assert describe_metric(metric, MAIN) == (text,)
+
+
 def test_from_scores_to_words() -> None:
     step = plan_next_step({"m": suite(20, "1" * 10, "1", c0="0000")}, Parameters())
     assert isinstance(step, Decision)
