@@ -27,8 +27,8 @@ class ConfigDocument:
     """Name of the file in messages."""
     value: object
     find_position: Callable[[Location], tuple[int, int]]
-    """Function that returns line and column, both from 1, of the key or value at a location; without such a
-    value, of the nearest one around it."""
+    """Function that returns line and column, both from 1, of the key or value at a location, or of
+    the nearest one around it."""
 
 
 def read_config_document(path: Path, shown_as: str, *, otherwise: str = "") -> ConfigDocument:

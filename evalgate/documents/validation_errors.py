@@ -85,7 +85,7 @@ def validate_model(
     prefix: Location = (),
     context: object = None,
 ) -> _Model | None:
-    """Return an instance of `model` for `value`; None if `value` is invalid, and add to `problems` then.
+    """Return an instance of `model` for `value`; if `value` is invalid, add to `problems` and return None.
 
     `translate_validation_error` describes `file`, `position` and `prefix`. `context` is passed to pydantic.
     """

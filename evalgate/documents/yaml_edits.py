@@ -79,7 +79,7 @@ def _set_value(root: object, path: Sequence[str], value: object) -> object:
 
 
 def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: object) -> str:
-    """Return the text with a new key in the last node; if that is no object, it is replaced by an object.
+    """Return the text with a new key in the last node, which is replaced by an object if it is none.
 
     `nodes` are the node of the document and those of the existing keys of `path`, in order; the key after
     these is added, with `value`.

@@ -99,7 +99,7 @@ class BudgetGuard:
         return self._meter.explain_exhaustion()
 
     def stop_reason(self) -> Failure | None:
-        """Return the failure of cases that must not start because the budget is spent; None if it is not."""
+        """Return the failure of cases that must not start; None if the budget is not spent."""
         spent = self._meter.explain_exhaustion()
         return Failure(BUDGET_SPENT, f"{spent}, so this case was not run to its end") if spent else None
 

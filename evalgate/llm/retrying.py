@@ -67,7 +67,7 @@ class EndpointLimiter:
 
 
 class LimitedModel:
-    """A model that delays requests until the limits of the endpoint admit them."""
+    """A wrapper around a model that delays requests until the limits of the endpoint admit them."""
 
     def __init__(
         self, inner: ModelClient, limiter: EndpointLimiter, may_ask: Callable[[], None] = lambda: None
@@ -109,7 +109,7 @@ def estimate_tokens(request: ModelRequest) -> int:
 
 
 class RetryingModel:
-    """A model that repeats a request after `RETRYABLE_FAILURES`, with a pause before each repetition."""
+    """A wrapper around a model that repeats a request after `RETRYABLE_FAILURES`, each time after a pause."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ def check_budget(meter: UsageMeter) -> None:
 
 
 class WatchedModel:
-    """A model that counts its requests that are being answered, which may be billed even without an answer.
+    """A wrapper around a model that counts the requests without an answer yet, which may be billed.
 
     The count is at the key `purpose` of the mapping `under_way`. `on_change` is called when a request begins
     and when it fails; after an answer the meter notifies.
@@ -218,7 +218,7 @@ class WatchedModel:
 
 
 class MeteredModel:
-    """A model that counts the usage and cost of every call."""
+    """A wrapper around a model that counts the usage and the cost of every call."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Measure what a run consumes as metrics: tokens, cost, calls, turns and latency.
+"""Score the consumption of a run: tokens, cost, calls, turns and latency.
 
 The scores are figures, such as 5,400 tokens, and smaller ones are better. If a figure is unknown, the metric
 is not applicable; the score is never 0 for this reason.
@@ -51,7 +51,7 @@ class Budget:
         return {}
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the figure of the run, 0 or more; `NotApplicable` with the reason if it is not known.
+        """Return the figure of the run, 0 or more; `NotApplicable` with a reason if the figure is unknown.
 
         The latency is not known if tools are mocked.
         """

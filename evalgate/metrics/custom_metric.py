@@ -67,7 +67,7 @@ class CustomMetric:
         self._pool: WorkerPool | None = None
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the function's result, or a `MetricFailure` if it fails or gives a score out of its range.
+        """Return the result of the function; a `MetricFailure` if it fails, or a score is out of range.
 
         The first call starts the process.
         """

@@ -1,4 +1,4 @@
-"""Read the code of custom metrics before the agent starts, and write it into the folder that is run.
+"""Read the code of custom metrics before the agent starts, and write it into the folder of their process.
 
 The digest of the code decides whether scores of two runs are comparable.
 """
@@ -169,7 +169,7 @@ class _CodeReader:
         return frozenset(found)
 
     def read_folder(self, folder: str) -> tuple[str, ...]:
-        """Read the files below a folder that are not read yet; return the sorted paths of those too large.
+        """Read all other files below a folder; return the sorted paths of files that are too large.
 
         `_MOST_OF_FILE` and `_MOST_OF_FOLDER` are the limits.
         """

@@ -234,7 +234,7 @@ def _split_words(text: str, profile: Profile) -> list[str]:
 # Several runs of a case repeat its expected texts. 256 texts are more than the concurrent cases have.
 @lru_cache(maxsize=256)
 def count_stems(text: str, profile: Profile = "adk>=2.6") -> StemCounts:
-    """Count the stems of a text, after splitting it as `profile` does."""
+    """Count the stems of a text that is split into words as the release `profile` does."""
     words = _split_words(text, profile)
     return StemCounts(Counter(map(_STEMS.__getitem__, words)), len(words))
 

@@ -65,7 +65,7 @@ DEFAULT_CASE_POLICY = CasePolicy()
 
 @frozen
 class BoundMetric:
-    """A metric with the threshold that it must reach."""
+    """A metric with the threshold that its scores must reach."""
 
     criterion: Criterion
     metric: Metric

@@ -75,7 +75,7 @@ class ToolCallComparator:
         return one.name == other.name and (self.ignore_args or _has_same_args(one, other))
 
     def compare_exact(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-        """Require the same calls in the same order, and no others."""
+        """Return "" if both have the same calls in the same order; else a sentence about a difference."""
         for number, (wanted, given) in enumerate(zip_longest(expected, actual), start=1):
             if wanted is None:
                 return f"call {number}: expected no further call, got {format_call(given)}"
@@ -87,7 +87,10 @@ class ToolCallComparator:
         return ""
 
     def compare_in_order(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-        """Require all expected calls in their order; other calls may be in between."""
+        """Return "" if all expected calls were made in their order, with any others in between.
+
+        Otherwise return a sentence about the first missing call.
+        """
         rest = iter(actual)
         for number, wanted in enumerate(expected, start=1):
             if not any(self.is_same_call(wanted, given) for given in rest):
@@ -96,7 +99,10 @@ class ToolCallComparator:
         return ""
 
     def compare_any_order(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-        """Require a different actual call for each expected one, in any order; more calls may exist."""
+        """Return "" if each expected call has an actual call of its own, in any order.
+
+        Otherwise return a sentence about the first missing call. There may be further actual calls.
+        """
         missing = next(iter(self.find_unmatched_calls(expected, actual)), None)
         if missing is None:
             return ""

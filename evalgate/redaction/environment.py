@@ -21,7 +21,7 @@ _ESCAPES = (("%0D", "\r"), ("%0A", "\n"), ("%25", "%"))
 
 
 def may_announce(text: str) -> bool:
-    """Return True if a text may hold an `add-mask` line; a fast check, unlike `find_announced_masks`."""
+    """Return True if a text may hold an `add-mask` line; `find_announced_masks` is exact, but slower."""
     return "add-mask" in text.lower()
 
 
@@ -157,7 +157,7 @@ def find_secrets(environ: Mapping[str, str]) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Return True if a variable or key of this name holds a secret, such as `GITHUB_TOKEN`, `dbPassword`."""
+    """Return True if a variable or key named `name` holds a secret, as with `GITHUB_TOKEN`, `dbPassword`."""
     words = _CAMEL.sub("_", name).lower()
     if _KEYS_NAME.search(words):
         return True

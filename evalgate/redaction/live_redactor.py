@@ -65,7 +65,7 @@ class LiveRedactor:
         self._clean = CleanCache()
 
     def learn_environment(self, environ: Mapping[str, str]) -> None:
-        """Redact the secrets of an environment, too, from now on."""
+        """Learn the secrets of an environment, so that they are redacted from now on."""
         self._replace_redactor(self.redactor.add_environment(environ))
 
     def learn_masks(self, masks: Iterable[str]) -> None:

@@ -61,7 +61,7 @@ def _generate_baseline_errors(deviation: float) -> Iterator[tuple[float, float]]
 
 
 def _compute_stop_moments(deviation: float, limit: float, rounds: int) -> tuple[float, float]:
-    """Return the chance p that AUTO stops after exactly `rounds` rounds, and p times the mean sum then.
+    """Return (p, p·m): the chance p that AUTO stops after exactly `rounds` rounds, and the mean sum m then.
 
     The sum adds up the averages of all rounds so far. Each round's average has the mean 0 and the standard
     deviation `deviation`. After k rounds AUTO goes on if the sum is at most k times `limit`.

@@ -26,7 +26,7 @@ class CaseFigures:
 
 @frozen
 class LogShares:
-    """Figures converted to shares from 0 to 1 by their logarithms, so that the tests of scores fit them.
+    """Figures that were converted by logarithms to shares from 0 to 1, for the tests of scores.
 
     A smaller figure of a case has a larger share, as a better score is larger.
     """

@@ -174,7 +174,7 @@ class BreakageCriteria:
     broken."""
 
     def classify_runs(self, misses: Sequence[bool]) -> Literal["broke", "flake", "open"]:
-        """Classify the runs of a case, each True if it failed.
+        """Classify a case by its runs in order; `misses` has True for each failed run.
 
         `broke`: the case is broken. `flake`: too many runs passed. `open`: too few runs to decide. The
         first runs alone decide, so that further runs give luck no second chance.

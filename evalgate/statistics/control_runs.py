@@ -111,7 +111,7 @@ class AverageSuspect:
 
 @frozen
 class CaseControl:
-    """Answer about one case, and its figures."""
+    """Answer of the control runs about one case, with the figures that it follows from."""
 
     answer: ControlAnswer
     head_runs: int
@@ -130,7 +130,7 @@ class CaseControl:
 
 @frozen
 class AverageControl:
-    """Answer about one average, and its figures. Means are those of the cases with control runs."""
+    """Answer of the control runs about one average; its means are those of the cases with control runs."""
 
     answer: ControlAnswer
     rounds: int
@@ -161,7 +161,7 @@ class PairsWanted:
 
 @frozen
 class ControlDecision:
-    """Answers about all suspects."""
+    """Answers of the control runs about all suspects, by case and by metric."""
 
     cases: Mapping[str, CaseControl]
     averages: Mapping[str, AverageControl]
@@ -230,7 +230,7 @@ def plan_control_runs(
 def decide_control_runs(
     cases: Sequence[CaseSuspect], averages: Sequence[AverageSuspect], parameters: Parameters
 ) -> ControlDecision:
-    """Return the answers after the runs made so far; `open` for a suspect that they leave undecided.
+    """Return the answer about each suspect from the runs made so far; `open` if they do not decide it.
 
     Raises:
         InvalidInputError: for a score of an average outside 0 to 1.
@@ -246,7 +246,7 @@ def decide_control_runs(
 
 
 def count_most_pairs(suspects: int, parameters: Parameters) -> int:
-    """Return the most pairs of runs that a case suspect gets, 4 to 20; `suspects` is the number of these."""
+    """Return the most pairs of runs that each case gets, 4 to 20, if the number of suspects is `suspects`."""
     most = min(max(LEAST_PAIRS, parameters.confirm_runs), MOST_PAIRS)
     level = parameters.case_alpha / max(1, suspects)
     while most < MOST_PAIRS and not is_within_level(_compute_total_break_p(most, most), level):

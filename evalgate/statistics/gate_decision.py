@@ -91,7 +91,7 @@ class MetricDecision:
         return self.deciding.reason
 
     def list_cases(self, status: CaseStatus) -> tuple[str, ...]:
-        """Return the ids of the cases with this status, in the order of `cases`."""
+        """Return the ids of the cases with the status `status`, in the order of `cases`."""
         return tuple(case for case, outcome in self.cases.items() if outcome.status == status)
 
     @property
@@ -102,7 +102,7 @@ class MetricDecision:
 
 @frozen
 class Decision:
-    """Decisions on all metrics, and the number of runs that they took."""
+    """Decisions on all metrics, and the number of runs that were made for them."""
 
     metrics: Mapping[str, MetricDecision]
     cost: SamplingCost
@@ -182,7 +182,7 @@ def _build_margin(
 
 
 def _compute_gains(cases: Iterable[tuple[Thousandths, float]], *, rising: bool) -> list[float]:
-    """Return for each run how far the average would move if it alone scored 1 (`rising`) or 0, largest first.
+    """Return for each run how far the average moves if this run scores 1 (`rising`) or 0, largest first.
 
     Runs that have this score already are left out.
     """

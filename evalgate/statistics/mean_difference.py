@@ -136,7 +136,7 @@ def _pool_scores(pair: Pair) -> Thousandths:
 
 
 def _estimate_least_cost(pairs: Sequence[Pair]) -> int:
-    """Return a lower bound of the convolution's multiplications, so that large suites do not begin it.
+    """Return a lower bound of the multiplications of the convolution, so that it is not begun in vain.
 
     The bound follows from |A + B| ≥ |A| + |B| − 1, for the sets of possible sums A and B of two cases.
     """

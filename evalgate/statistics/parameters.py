@@ -92,7 +92,7 @@ class Parameters:
 
     @property
     def follow_up_limit(self) -> int | None:
-        """Return the most runs of a suspect; None: only as many as confirm a break if all of them score 0."""
+        """Return the most runs of a suspect; None: the number that confirms a break if all score 0."""
         return self.confirm_runs if self.follow_up else None
 
 

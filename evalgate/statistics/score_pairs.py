@@ -104,7 +104,7 @@ class Pair:
 
 @frozen
 class PairedScores:
-    """All cases of one metric, grouped by whether they can be compared."""
+    """All cases of one metric: those that can be compared, and the reasons why the others cannot."""
 
     pairs: tuple[Pair, ...]
     unpaired: Mapping[str, UnpairedReason]

@@ -295,7 +295,7 @@ class _ArtifactSearch:
         return content
 
     def _find_storage_url(self, number: int) -> str:
-        """Return the storage URL of an artifact, to which the token must not be sent, and need not be."""
+        """Return the storage URL of an artifact; requests to it need no token, and must not have it."""
         import requests
         from github import GithubException
 

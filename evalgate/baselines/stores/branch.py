@@ -75,7 +75,7 @@ class BranchStore:
         return f"branch:{self.branch}:{self.file}"
 
     def read(self) -> Baseline | None:
-        """Read the newest baseline on the branch, or return None if there is none yet.
+        """Read the newest baseline on the branch; return None if the branch or the file does not exist.
 
         Raises:
             InvalidInputError: git cannot fetch the branch, or the file on it is no baseline.

@@ -66,7 +66,7 @@ class AlternativesCondition:
         self._groups = groups
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield nothing if an alternative holds, else the first fault of the alternative with the fewest.
+        """Yield nothing if an alternative holds, else one sentence about the one with the fewest faults.
 
         Raises:
             DoesNotApplyError: no alternative applies.

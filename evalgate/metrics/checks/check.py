@@ -40,7 +40,7 @@ _LISTED = 20
 
 
 class Check:
-    """1.0 when every condition of the check holds for the run, else 0.0 with the first fault as reason."""
+    """Metric of a check: 1.0 if every condition holds for a run, else 0.0 with the first fault as reason."""
 
     options_type = CheckConditions
 
