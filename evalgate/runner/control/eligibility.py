@@ -86,7 +86,7 @@ def check_code_origin(
     environ: Mapping[str, str],
     checkout: CommitCheckout,
 ) -> None:
-    """Check that the agent's code is the base commit's; with `agent.setup`, check only variables and command.
+    """Check that the agent's code is the base commit's; with `agent.setup`, do not check what Python imports.
 
     Args:
         spec: The base commit's agent.
@@ -109,9 +109,7 @@ def check_code_origin(
     words: Sequence[str] = shlex.split(command) if isinstance(command, str) else tuple(command or ())
     _check_variables(env, top)
     _check_command(words, env, control.folder, top)
-    for key, value in (("the agent", spec.what), ("`agent.setup`", settings.setup or "")):
-        if _names_file(_expand_variables(value, env), top):
-            raise ControlUnavailableError(f"{key} is {value}, and this names a file of the change")
+    _check_settings(spec, env, top)
     _check_links(checkout, top)
     if settings.setup is not None:
         return  # it has an environment of its own
@@ -120,11 +118,8 @@ def check_code_origin(
         python = find_python(words, env, control.folder)
     if python is None:
         return
-    given = {
-        "root": str(checkout.root),
-        "modules": _list_modules(checkout, spec),
-        "first": list(python.first),
-    }
+    names = _list_modules(checkout, spec)
+    given = {"root": str(checkout.root), "modules": names, "first": list(python.first)}
     if found := _find_code(python.path, top, control, env, given):
         raise ControlUnavailableError(
             f"{python.path} imports {found[0]}. Give `agent.setup`, which installs the agent for the control"
@@ -188,6 +183,13 @@ def _check_command(words: Sequence[str], env: Mapping[str, str], folder: Path, t
     for name, text in iter_shell_texts(words, env, folder):
         if _names_file(_expand_variables(text, env), top):
             raise ControlUnavailableError(f"the script {name} names the folder of the change")
+
+
+def _check_settings(spec: AgentSpec, env: Mapping[str, str], top: Path) -> None:
+    """Raise ControlUnavailableError if what names the agent, or its setup, names a file of the change."""
+    for key, value in (("the agent", spec.what), ("`agent.setup`", spec.settings.setup or "")):
+        if _names_file(_expand_variables(value, env), top):
+            raise ControlUnavailableError(f"{key} is {value}, and this names a file of the change")
 
 
 def _check_links(checkout: CommitCheckout, top: Path) -> None:
