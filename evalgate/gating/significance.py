@@ -329,7 +329,9 @@ def _annotate_summary(
     if found.rule.max_drop is None:  # not compared by statistics: the plain difference stays
         return annotated
     has_rule = found.rule.min_score is not None or found.rule.reliability is not None
-    if change is not None and not has_minimum and not has_rule:
+    # A judge that fails in many runs does not turn the comparison into another rule: there is no verdict.
+    is_compared = change is not None or found.reason == "missing_runs"
+    if is_compared and not has_minimum and not has_rule:
         # The cases' threshold is no minimum of the mean: three cases of sixty that pass nine times in ten
         # would close the gate on every fourth harmless change.
         status = "not_evaluated" if summary.score is None else "passed"

@@ -1,5 +1,7 @@
 """The averages at which `runs: auto` stopped, corrected, line by line and in words."""
 
+from dataclasses import replace
+
 import pytest
 
 from evalgate.baselines.history import build_baseline
@@ -28,6 +30,32 @@ def run(now: str, *, runs: int | str = "auto", split: int = 20) -> Record:
     source = BaselineSource("2026-11-20T00:00:00Z", "0123456789ab", "main")
     rules = GateRules(GateConfig(baseline="b.json", max_failed_cases=20), "auto" if runs == "auto" else 1)
     return reevaluate(record, rules, build_baseline(before, source, "b.json"))
+
+
+def run_with_outage(lost: int) -> Record:
+    """Compare 20 cases with themselves: half of them always fail, and the judge failed in so many others."""
+    stored = ["0000"] * 10 + ["1111"] * 10
+    before = a_record(*[case(at, each) for at, each in enumerate(stored)])
+    down = a_run_result(run=4, metrics=(RunMetric(RESPONSE, None, "errored", "the judge is down"),))
+    made = [case(at, each) for at, each in enumerate(stored)]
+    made[20 - lost :] = [replace(each, runs=(*each.runs[:3], down)) for each in made[20 - lost :]]
+    source = BaselineSource("2026-11-20T00:00:00Z", "0123456789ab", "main")
+    rules = GateRules(GateConfig(baseline="b.json"), 4)
+    return reevaluate(a_record(*made), rules, build_baseline(before, source, "b.json"))
+
+
+def test_an_outage_of_the_judge_closes_nothing() -> None:
+    assert [run_with_outage(lost).verdict.status for lost in (0, 8)] == ["pass", "pass"]
+    record = run_with_outage(10)
+    (metric,) = record.metrics
+    # The mean is below what each case must score, which is no minimum of the mean beside a baseline.
+    assert metric.score is not None
+    assert metric.score < metric.threshold
+    assert (metric.status, metric.mean_judged_by) == ("passed", "baseline")
+    assert (record.verdict.status, record.verdict.exit_code) == ("error", 3)
+    assert record.verdict.reasons[0] == (
+        f"{RESPONSE}: Not enough data: 10 of 80 runs have no score (judge or API errors)."
+    )
 
 
 NOTICE = "`runs: auto` stops at averages that look good"
