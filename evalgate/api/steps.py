@@ -226,7 +226,7 @@ def decide(record: types.Record, gate: Mapping[str, object] | None = None) -> Ve
     'fail'
     """
     check_arguments({"record": record, "gate": gate}, required=frozenset({"record"}))
-    policy = parse_thresholds({"gate": dict(gate or {})}, Path(), "").config.gate
+    section = parse_thresholds({"gate": dict(gate or {})}, Path(), "").config.gate
     interrupted = record.verdict.exit_code == ExitCode.INTERRUPTED
     evidence = GateInput(
         record.metrics,
@@ -239,7 +239,7 @@ def decide(record: types.Record, gate: Mapping[str, object] | None = None) -> Ve
         anchor=record.anchor,
         control=record.control,
     )
-    return decide_verdict(evidence, limit_min_cases(policy, record))
+    return decide_verdict(evidence, limit_min_cases(section, record))
 
 
 def render(record: types.Record, report: str = "comment") -> str:

@@ -176,7 +176,7 @@ def _list_rule_files(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy) ->
     """
     found = {rules.file, *base.rule_files, *plan.agent.settings.env_file, *_iter_agent_files(plan.agent)}
     found |= {rules.config.session.file or ""} if rules.config.session else set()
-    found |= {plan.policy.baseline or "", plan.policy.quarantine or ""}
+    found |= {plan.gate.baseline or "", plan.gate.quarantine or ""}
     found |= {suite.rules.file for suite in plan.suites}
     found |= {os.path.relpath(path, plan.workspace.folder) for path in plan.recordings}
     return frozenset(own for each in found if each for own in _follow(plan, each))

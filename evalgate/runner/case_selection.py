@@ -64,9 +64,9 @@ def select_plan_cases(
     found = select_candidates(found, options, plan.workspace.folder)
     selection = CaseSelection(options.words, len(found), len(every), options.sample is not None)
     part = plan.select_cases({each.key for each in found})
-    policy = part.policy.model_copy(update={"min_cases": min(part.policy.min_cases, len(found))})
+    gate = part.gate.model_copy(update={"min_cases": min(part.gate.min_cases, len(found))})
     notice = f"{len(found):,} of {pluralize(len(every), 'case')} selected by `{shlex.join(options.words)}`."
-    return replace(part, is_part=True, policy=policy, selection=selection, notices=(*part.notices, notice))
+    return replace(part, is_part=True, gate=gate, selection=selection, notices=(*part.notices, notice))
 
 
 def _list_candidates(plan: "Plan") -> list[Candidate]:

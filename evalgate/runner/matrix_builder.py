@@ -87,11 +87,11 @@ def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = No
 
 def _build_policy(plan: Plan) -> StatisticalPolicy:
     """Return the settings of the comparison, as if the reference were the baseline."""
-    limit = plan.policy.max_regression if plan.policy.max_regression < 1 else option_defaults.MAX_REGRESSION
-    fine = plan.policy.statistics.model_copy(update={"baseline_keep": _ALL_RUNS})
+    limit = plan.gate.max_regression if plan.gate.max_regression < 1 else option_defaults.MAX_REGRESSION
+    fine = plan.gate.statistics.model_copy(update={"baseline_keep": _ALL_RUNS})
     own = {"baseline": "reference", "max_regression": limit, "statistics": fine}
     criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
-    return build_statistical_policy(plan.policy.model_copy(update=own), plan.fixed_runs, criteria)
+    return build_statistical_policy(plan.gate.model_copy(update=own), plan.fixed_runs, criteria)
 
 
 def _build_tables(records: Sequence[Record], policy: StatisticalPolicy) -> _Tables:

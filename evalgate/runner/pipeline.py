@@ -245,7 +245,7 @@ def _read_baseline(plan: Plan) -> Baseline | None:
         return drop_runs_before_breaks(found, plan.thresholds)
     if plan.baseline is None or not plan.needs_baseline:
         return None
-    where = plan.policy.baseline or ""
+    where = plan.gate.baseline or ""
     if (plan.workspace.folder / where).is_file():
         return None  # new in this change: the base branch has none yet, as a notice says
     raise InvalidInputError(
@@ -263,11 +263,11 @@ def _read_anchor(plan: Plan) -> Baseline | None:
         InvalidInputError: the anchor does not exist or cannot be read; without it, forbidden drops would
             pass.
     """
-    if plan.anchor is None or plan.policy.anchor is None:
+    if plan.anchor is None or plan.gate.anchor is None:
         return None
     found = plan.anchor.read()
     if found is None:
-        where, why = plan.policy.anchor.baseline, explain_missing_baseline(plan.anchor)
+        where, why = plan.gate.anchor.baseline, explain_missing_baseline(plan.anchor)
         raise InvalidInputError(f"gate.anchor: there is no baseline at {where}{why}.")
     from evalgate.baselines.failing_since import drop_runs_before_breaks
 
@@ -301,7 +301,7 @@ def _estimate_run(
         for suite in plan.suites
         for case in suite.eval_set.cases
     }
-    rounds = plan.policy.max_runs if plan.runs == "auto" else 1
+    rounds = plan.gate.max_runs if plan.runs == "auto" else 1
     others = find_other_judges(judged, baseline, wanted)
     meter = plan.judge_resolver.judges.meter
     yield from describe_estimate(found, meter.budget, meter.spent, others, rounds)

@@ -68,7 +68,7 @@ class Plan:
     agent: AgentSpec
     runs: int | Literal["auto"]
     """Runs of each case. If the user gave no number, `apply_default_runs` decides."""
-    policy: GateConfig
+    gate: GateConfig
     baseline: BaselineStore | None
     environ: Mapping[str, str]
     """The gate's own environment; the agent gets an allow-listed part of it."""
@@ -126,7 +126,7 @@ class Plan:
         """
         suites = tuple(each for suite in self.suites if (each := suite.select_cases(wanted)).eval_set.cases)
         is_part = self.is_part or suites != self.suites
-        return replace(self, suites=suites, policy=_limit_min_cases(self.policy, suites), is_part=is_part)
+        return replace(self, suites=suites, gate=_limit_min_cases(self.gate, suites), is_part=is_part)
 
     def apply_default_runs(self, baseline: Baseline | None) -> "Plan":
         """Return the plan with `runs: auto` if the user gave no number and the baseline has enough runs.
@@ -134,7 +134,7 @@ class Plan:
         Enough are `MEASURED_RUNS` runs of at least half of the cases. The plan of a recording or a
         deterministic agent is returned unchanged, because one run of these is enough.
         """
-        repeats_itself = self.agent.settings.kind == "replay" or self.policy.deterministic
+        repeats_itself = self.agent.settings.kind == "replay" or self.gate.deterministic
         if self.runs_given or baseline is None or repeats_itself:
             return self
         known = {case.key: len(case.runs) for case in baseline.cases}
@@ -155,8 +155,8 @@ class Plan:
 
     def drop_baseline(self) -> "Plan":
         """Return the plan without a baseline and an anchor, for runs that are not compared."""
-        policy = self.policy.model_copy(update={"baseline": None, "anchor": None})
-        return replace(self, baseline=None, anchor=None, policy=policy)
+        gate = self.gate.model_copy(update={"baseline": None, "anchor": None})
+        return replace(self, baseline=None, anchor=None, gate=gate)
 
     @property
     def thresholds(self) -> Mapping[tuple[str, str], Mapping[str, float | None]]:
@@ -236,7 +236,7 @@ def _build_checked_plan(
         agent=agent,
         runs=config.runs,
         runs_given=config.runs_given,
-        policy=_limit_min_cases(config.gate, suites),
+        gate=_limit_min_cases(config.gate, suites),
         baseline=open_store(config.gate.baseline, workspace, base),
         environ=environ,
         judge_resolver=resolver,
@@ -434,12 +434,12 @@ def _check_files(
     yield f"{pluralize(len(suites), 'eval set')}: {verdict}"
 
 
-def _limit_min_cases(policy: GateConfig, suites: Sequence[Suite]) -> GateConfig:
-    """Return the policy; if no eval set is whole, `min_cases` is at most the number of cases."""
+def _limit_min_cases(gate: GateConfig, suites: Sequence[Suite]) -> GateConfig:
+    """Return the section; if no eval set is whole, `min_cases` is at most the number of cases."""
     if any(suite.eval_set.is_whole for suite in suites):
-        return policy
+        return gate
     cases = sum(len(suite.eval_set.cases) for suite in suites)
-    return policy.model_copy(update={"min_cases": min(policy.min_cases, cases)})
+    return gate.model_copy(update={"min_cases": min(gate.min_cases, cases)})
 
 
 def _apply_default_baseline(config: Config, base: BaseBranchPolicy) -> Config:

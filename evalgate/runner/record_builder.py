@@ -56,7 +56,7 @@ def build_record(
 ) -> Record:
     """Build the record of runs that were made, here or elsewhere: score, compare, decide."""
     scored = score_counted_runs(plan, evaluation, statistics, baseline)
-    comparison = compare_runs(scored, baseline, plan.policy, whole_sets=plan.whole_sets)
+    comparison = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
     since = (
         None
         if anchor is None
@@ -70,7 +70,7 @@ def build_record(
         duration_s=timing.duration_s,
         agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
         runs=scored.rounds,
-        verdict=decide_verdict(evidence, plan.policy),
+        verdict=decide_verdict(evidence, plan.gate),
         metrics=evidence.metrics,
         cases=evidence.cases,
         totals=evidence.totals,
@@ -149,7 +149,7 @@ def compare_run_with_anchor(
         },
     )
     own = replace(scored, cases=comparison.cases, statistics=policy)
-    return compare_with_anchor(own, anchor, plan.policy, context)
+    return compare_with_anchor(own, anchor, plan.gate, context)
 
 
 def _group_failures(
@@ -253,9 +253,9 @@ def _list_notices(
         from evalgate.gating.anchor import describe_anchor
 
         yield from describe_anchor(evidence.anchor)
-    if plan.policy.baseline and baseline is None:
+    if plan.gate.baseline and baseline is None:
         why = explain_missing_baseline(plan.baseline) if plan.baseline else ""
-        where = plan.policy.baseline
+        where = plan.gate.baseline
         yield f"There is no baseline at {where} yet{why}. {_suggest_first_baseline(evidence)}"
     yield from plan.notices
     if baseline is not None and evidence.comparison is not None:

@@ -135,7 +135,7 @@ def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPoli
     # An unmerged change is only closed by the anchor if it fell significantly by itself (`gating/anchor.py`).
     shared = plan.anchor is not None and baseline is not None and not describe_unmerged_change(plan.environ)
     return build_statistical_policy(
-        plan.policy, plan.runs, criteria, repeatable=repeatable, shares_with_anchor=shared
+        plan.gate, plan.runs, criteria, repeatable=repeatable, shares_with_anchor=shared
     )
 
 

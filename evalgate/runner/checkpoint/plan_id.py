@@ -118,7 +118,7 @@ def compute_plan_id(plan: Plan) -> PlanId:
     return PlanId(
         eval_sets=_hash_lines(chain([_encode(plan.runs)], cases)),
         thresholds=_hash_values(
-            [_collect_metrics(plan), plan.policy.model_dump(mode="json"), _collect_users(plan)]
+            [_collect_metrics(plan), plan.gate.model_dump(mode="json"), _collect_users(plan)]
         ),
         agent=_hash_values(
             [
@@ -152,7 +152,7 @@ def plan_parts(plan: Plan) -> dict[str, str]:
         for metric in suite.metrics:
             name = f"the criterion `{metric.name}`{f' in {metric.scope}' if metric.scope else ''}"
             parts[name] = [parts.get(name), _collect_thresholds([metric])]
-    parts |= {f"`gate.{name}`": value for name, value in _list_settings(plan.policy).items()}
+    parts |= {f"`gate.{name}`": value for name, value in _list_settings(plan.gate).items()}
     parts |= {f"`--vary {name}`": value for name, value in plan.varied.items()}
     parts["`cases` rules"] = [own for _, own in _collect_metrics(plan)]
     parts["the simulated user"] = _collect_users(plan)

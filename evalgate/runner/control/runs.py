@@ -193,7 +193,7 @@ def _find_suspects(
 ) -> ControlSuspects | None:
     """Return the suspects; None if the gate would not be closed, or if control runs cannot open it."""
     scored = score_counted_runs(plan, evaluation, statistics, baseline)
-    comparison = compare_runs(scored, baseline, plan.policy, whole_sets=plan.whole_sets)
+    comparison = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
     suspects = find_suspects(scored, comparison.cases, baseline, source.mode)
     if suspects is None:
         return None
@@ -204,7 +204,7 @@ def _find_suspects(
             now = datetime.now(UTC).isoformat(timespec="seconds")
             since = compare_run_with_anchor(plan, scored, comparison, anchor, now, control)
             evidence = replace(evidence, anchor=since)
-        return decide_verdict(evidence, plan.policy).status
+        return decide_verdict(evidence, plan.gate).status
 
     today, at_best = decide_with(None), decide_with(build_best_case(suspects))
     return suspects if today == "fail" and at_best not in ("fail", "error") else None
@@ -280,7 +280,7 @@ def _is_base_changed(plan: Plan, commit: str, baseline: Baseline) -> bool:
     then = git.find_commit(folder, baseline.sources[-1].commit or "")
     if not (then and commit):
         return True
-    own = git.run_git(folder, "rev-parse", "--show-prefix") + (plan.policy.baseline or DEFAULT_BASELINE)
+    own = git.run_git(folder, "rev-parse", "--show-prefix") + (plan.gate.baseline or DEFAULT_BASELINE)
     try:
         changed = git.execute_git(folder, "diff", "--name-only", "--no-renames", "-z", then, commit)
     except git.GitError:
