@@ -191,7 +191,7 @@ class _Trial:
         self._pairs = pairs
         self._sources = sources
         self._rules = rules
-        self._policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
+        self._statistics = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
 
     def run_trial(self, dice: random.Random) -> _TrialResult:
         """Draw both samples and let the gate decide.
@@ -204,7 +204,7 @@ class _Trial:
             for _, before in self._pairs
         )
         baseline = Baseline(tuple(resampled), self._sources, "the stored runs")
-        strategy = AdaptiveRuns(self._policy, baseline)
+        strategy = AdaptiveRuns(self._statistics, baseline)
         made: list[list[RunResult]] = [[] for _ in self._pairs]
 
         def collect_cases() -> tuple[CaseResult, ...]:
@@ -218,14 +218,14 @@ class _Trial:
                 drawn = dice.choices(self._pairs[index][0].runs, k=len(numbers))
                 made[index] += [replace(run, run=at) for run, at in zip(drawn, numbers, strict=True)]
             wanted = strategy.plan_next_runs([rescore_case(case, self._rules) for case in collect_cases()])
-        scored = score_stored_runs(collect_cases(), self._rules, self._policy, baseline)
+        scored = score_stored_runs(collect_cases(), self._rules, self._statistics, baseline)
         comparison = compare_runs(scored, baseline, self._rules.gate)
         evidence = GateInput(
             comparison.metrics,
             comparison.cases,
             compute_totals(comparison.cases),
             comparison.changes,
-            criteria=self._policy.criteria,
+            criteria=self._statistics.criteria,
         )
         return _TrialResult(decide_verdict(evidence, self._rules.gate), sum(map(len, made)))
 
@@ -250,7 +250,7 @@ def _classify_reason(verdict: Verdict) -> str:
 def _estimate_smallest_drop(
     stored: Sequence[BaselineCase], rules: GateRules, repeats: int, seed: int
 ) -> float | None:
-    policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
+    statistics = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
     history = {f"{case.eval_set_id}/{case.eval_id}": _normalize_runs(case, rules) for case in stored}
     metrics = dict.fromkeys(name for runs in history.values() for run in runs for name in run)
     # The sensitivity is measured in shares of a range, so metrics with scores outside theirs are left out.
@@ -266,10 +266,11 @@ def _estimate_smallest_drop(
         for case, runs in history.items()
     }
     limits = {
-        name: MetricRule(_get_allowance(name, rules, policy.max_drop), policy.require) for name in metrics
+        name: MetricRule(_get_allowance(name, rules, statistics.max_drop), statistics.require)
+        for name in metrics
     }
     return measure_gate_sensitivity(
-        shares, limits, policy.parameters, repeats=repeats, seed=seed
+        shares, limits, statistics.parameters, repeats=repeats, seed=seed
     ).smallest_drop
 
 

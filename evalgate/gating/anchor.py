@@ -69,12 +69,12 @@ def compare_with_anchor(
     Raises:
         ValueError: `gate.anchor` is not set, or the scored runs have no settings of the statistics.
     """
-    settings, policy, source = gate.anchor, scored.statistics, anchor.sources[-1]
-    if settings is None or policy is None:
+    settings, statistics, source = gate.anchor, scored.statistics, anchor.sources[-1]
+    if settings is None or statistics is None:
         raise ValueError("without `gate.anchor` and statistics nothing can be compared with an anchor")
-    tables = build_anchor_tables(scored.cases, anchor, gate, policy)
+    tables = build_anchor_tables(scored.cases, anchor, gate, statistics)
     rounds = max(1, scored.rounds)
-    assessments = build_assessments(tables, policy.parameters, AnalysisStage(rounds, True, rounds))
+    assessments = build_assessments(tables, statistics.parameters, AnalysisStage(rounds, True, rounds))
     ranges = {
         build_pool_name(key.name, key.fingerprint): (key.name, members.metrics[0].range)
         for key, members in group_by_metric(scored.cases).items()
@@ -109,7 +109,7 @@ def compare_with_anchor(
 
 
 def build_anchor_tables(
-    cases: Sequence[CaseResult], anchor: Baseline, gate: GateConfig, policy: StatisticalPolicy
+    cases: Sequence[CaseResult], anchor: Baseline, gate: GateConfig, statistics: StatisticalPolicy
 ) -> Mapping[str, GatingMetric]:
     """Build one table for each metric with scores, with the anchor as its baseline and the anchor's limit.
 
@@ -117,11 +117,11 @@ def build_anchor_tables(
     """
     own = gate.anchor.max_regression if gate.anchor else None
     limit = gate.max_regression if own is None else own
-    criteria = policy.criteria if own is None else {}
-    policy = replace(policy, max_drop=limit if limit < 1 else None, criteria=criteria)
+    criteria = statistics.criteria if own is None else {}
+    statistics = replace(statistics, max_drop=limit if limit < 1 else None, criteria=criteria)
     return {
         name: GatingMetric(table.cases, MetricRule(table.rule.max_drop))
-        for name, table in build_score_tables(cases, anchor, policy).items()
+        for name, table in build_score_tables(cases, anchor, statistics).items()
         if not is_line_table(name) and not table.rule.is_figure
     }
 

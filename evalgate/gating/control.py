@@ -95,7 +95,7 @@ def _build_case(
     words: tuple[str, str, str],
 ) -> ControlCase:
     """Return the record of a case; `words` are the names of case and base, and the cause of a drift."""
-    outcomes = SuspectOutcomes(case, suspects.baseline, suspects.policy)
+    outcomes = SuspectOutcomes(case, suspects.baseline, suspects.statistics)
 
     def convert_run(run: RunResult, side: CaseResult) -> ControlRun:
         return ControlRun(

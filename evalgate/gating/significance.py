@@ -47,16 +47,16 @@ from evalgate.statistics.score_pairs import Pair, PairedScores, pair_cases
 
 
 def decide_metrics(
-    cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
+    cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
 ) -> Decision | None:
     """Return the decision on the runs, even if they ended early, or None if no metric can be judged."""
-    tables = build_score_tables(cases, baseline, policy)
+    tables = build_score_tables(cases, baseline, statistics)
     if not tables:
         return None
     # A run that was interrupted, or stored, has the runs that it has: `decide_available_runs` never asks for
     # more.
-    decide = decide_available_runs if policy.follows_up else decide_fixed_runs
-    return decide(tables, policy.parameters)
+    decide = decide_available_runs if statistics.follows_up else decide_fixed_runs
+    return decide(tables, statistics.parameters)
 
 
 def apply_decision(
@@ -66,21 +66,21 @@ def apply_decision(
 
     Scores outside their range are not judged: their plain differences stay.
     """
-    policy, decision, cases = scored.statistics, scored.decision, scored.cases
-    if policy is None:
+    statistics, decision, cases = scored.statistics, scored.decision, scored.cases
+    if statistics is None:
         return RunComparison(metrics, cases)
-    beyond = tuple(describe_out_of_range_scores(cases, baseline, policy))
-    parameters = policy.parameters
+    beyond = tuple(describe_out_of_range_scores(cases, baseline, statistics))
+    parameters = statistics.parameters
     context = build_message_context(baseline, cases, parameters, blocking=gate.on_inconclusive == "fail")
-    metrics, cases = compare_budgets(metrics, cases, baseline, policy, decision, context)
+    metrics, cases = compare_budgets(metrics, cases, baseline, statistics, decision, context)
     if decision is None:
         return RunComparison(metrics, cases, notices=beyond)
-    tables = build_score_tables(cases, baseline, policy)
+    tables = build_score_tables(cases, baseline, statistics)
     rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
     changes = dict(compare_line_means(tables, rounds, parameters))
     found = annotate_results(metrics, cases, decision, context, changes)
     # Only AUTO stops because an average looks good. A fixed number of runs stops for no such reason.
-    excesses = dict(find_excesses(tables, decision, parameters)) if policy.is_auto else {}
+    excesses = dict(find_excesses(tables, decision, parameters)) if statistics.is_auto else {}
     corrected = apply_corrections(group_by_metric(cases), found.metrics, excesses)
     notices = (
         *beyond,
@@ -88,7 +88,7 @@ def apply_decision(
         *describe_low_means(corrected),
         *describe_corrections(corrected),
     )
-    effort = decision.cost if policy.is_auto else None
+    effort = decision.cost if statistics.is_auto else None
     return RunComparison(corrected, found.cases, effort=effort, notices=notices)
 
 

@@ -321,7 +321,7 @@ def _describe_regressions(evidence: GateInput, gate: GateConfig) -> Iterator[str
             after = None if before is None else before + metric.delta
             then = format_score(before, beside=after)
             now = format_delta(metric.delta) if after is None else format_score(after, beside=before)
-            # The comparison may have been made with another limit than that of this policy.
+            # The comparison may have been made with another limit than that of this section.
             exceeds = has_dropped(metric, gate, evidence.criteria)
             rule = f"; allowed is less than {allowed}" if exceeds else ""
             yield f"{metric.label} regressed by {drop} ({then} → {now}){rule}."

@@ -248,7 +248,7 @@ def score_case(
     *,
     path: str = "",
     fingerprint: str = "",
-    policy: CasePolicy = DEFAULT_CASE_POLICY,
+    case_policy: CasePolicy = DEFAULT_CASE_POLICY,
 ) -> CaseResult:
     """Return the result of a case over its runs; `metrics` have the thresholds of this case.
 
@@ -276,10 +276,10 @@ def score_case(
         fingerprint=fingerprint,
         path=path,
         line=case.line,
-        tags=policy.tags,
-        weight=policy.weight,
-        protected=policy.protected,
-        quarantine=policy.quarantine,
+        tags=case_policy.tags,
+        weight=case_policy.weight,
+        protected=case_policy.protected,
+        quarantine=case_policy.quarantine,
         observed=case.status == "observed",
         source=case.source,
     )

@@ -43,23 +43,23 @@ def resolve_case_policies(
         found |= {key: _apply_rule(found.get(key, _NO_POLICY), rule) for key in chosen}
     if problems:
         raise InvalidInputError(sorted(problems))
-    return {key: policy for key, policy in found.items() if policy != _NO_POLICY}
+    return {key: case_policy for key, case_policy in found.items() if case_policy != _NO_POLICY}
 
 
 _NO_POLICY = CasePolicy()
 
 
-def _apply_rule(policy: CasePolicy, rule: CaseRule) -> CasePolicy:
+def _apply_rule(case_policy: CasePolicy, rule: CaseRule) -> CasePolicy:
     scope = ", ".join([*rule.ids, *(f"tag {name}" for name in rule.tags)])
     thresholds = {
         name: ScopedThreshold(held.threshold, scope, held.min_mean) for name, held in rule.criteria.items()
     }
     return replace(
-        policy,
-        tags=tuple(dict.fromkeys((*policy.tags, *rule.tag))),
-        weight=policy.weight if rule.weight is None else rule.weight,
-        protected=policy.protected if rule.protected is None else rule.protected,
-        thresholds={**policy.thresholds, **thresholds},
+        case_policy,
+        tags=tuple(dict.fromkeys((*case_policy.tags, *rule.tag))),
+        weight=case_policy.weight if rule.weight is None else rule.weight,
+        protected=case_policy.protected if rule.protected is None else rule.protected,
+        thresholds={**case_policy.thresholds, **thresholds},
     )
 
 

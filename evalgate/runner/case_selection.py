@@ -71,7 +71,7 @@ def select_plan_cases(
 
 def _list_candidates(plan: "Plan") -> list[Candidate]:
     return [
-        Candidate((suite.eval_set.eval_set_id, case.eval_id), suite.get_policy(case).tags)
+        Candidate((suite.eval_set.eval_set_id, case.eval_id), suite.get_case_policy(case).tags)
         for suite in plan.suites
         for case in suite.eval_set.cases
     ]

@@ -15,21 +15,21 @@ def limit_checks(
     metrics: Sequence[BoundMetric],
     rules: Thresholds,
     eval_sets: Sequence[EvalSet],
-    policies: Mapping[CaseKey, CasePolicy],
+    case_policies: Mapping[CaseKey, CasePolicy],
     *,
     is_part: bool,
 ) -> tuple[BoundMetric, ...]:
     """Return the metrics, with each check that names cases limited to the named cases.
 
-    `policies` hold the tags of cases. `is_part`: the user selected some of the cases, so a check may name
-    others; a check that matches none of the selected cases is left out.
+    `case_policies` hold the tags of cases. `is_part`: the user selected some of the cases, so a check may
+    name others; a check that matches none of the selected cases is left out.
 
     Raises:
         InvalidInputError: a check, or a name in it, matches no case (unless `is_part`).
     """
 
     def find_tags(key: CaseKey) -> Sequence[str]:
-        return policies.get(key, DEFAULT_CASE_POLICY).tags
+        return case_policies.get(key, DEFAULT_CASE_POLICY).tags
 
     problems: list[Problem] = []
     found = []

@@ -30,11 +30,11 @@ def load_current_limits(target: BaselineTarget, thresholds: str | None) -> Basel
     own = {
         key: {
             metric: each.threshold
-            for metric, each in policy.thresholds.items()
+            for metric, each in case_policy.thresholds.items()
             if common.get(metric) is not None
         }
         for suite in suites
-        for key, policy in suite.policies.items()
-        if policy.thresholds
+        for key, case_policy in suite.case_policies.items()
+        if case_policy.thresholds
     }
     return BaselineLimits(common, own)

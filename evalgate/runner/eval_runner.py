@@ -388,7 +388,7 @@ class Evaluation:
             suite.get_metrics(case),
             path=suite.eval_set.path,
             fingerprint=fingerprint,
-            policy=suite.get_policy(case),
+            case_policy=suite.get_case_policy(case),
         )
 
 

@@ -307,14 +307,14 @@ def _apply_quarantine(
     found = apply_quarantine(
         QuarantineFile(workspace.folder, config.gate.quarantine),
         [suite.eval_set for suite in suites],
-        {key: policy for suite in suites for key, policy in suite.policies.items()},
+        {key: case_policy for suite in suites for key, case_policy in suite.case_policies.items()},
         today=datetime.now(UTC).date(),
         environ=base.environ,
         is_part=is_partial_selection(rules, config, workspace),
     )
     if not found.is_settled:
         base.note_unverified(config.gate.quarantine)
-    return tuple(replace(suite, policies=found.policies) for suite in suites), found.notices
+    return tuple(replace(suite, case_policies=found.case_policies) for suite in suites), found.notices
 
 
 def _build_users(

@@ -134,7 +134,7 @@ def compare_run_with_anchor(
     from evalgate.gating.score_tables import build_pool_name
     from evalgate.runner.run_strategy import choose_statistics
 
-    policy = scored.statistics or choose_statistics(plan, anchor)
+    statistics = scored.statistics or choose_statistics(plan, anchor)
     commit = anchor.sources[-1].commit
     answered = control.metrics if control else ()
     context = AnchorContext(
@@ -148,7 +148,7 @@ def compare_run_with_anchor(
             if each.answer not in ("broke", None)
         },
     )
-    own = replace(scored, cases=comparison.cases, statistics=policy)
+    own = replace(scored, cases=comparison.cases, statistics=statistics)
     return compare_with_anchor(own, anchor, plan.gate, context)
 
 

@@ -56,10 +56,10 @@ class GateRules:
     runs: int | Literal["auto"]
     """The setting that the runs were made with."""
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
-    """Criterion by metric, which says how the runs of a case are aggregated. If `policies` is not None, the
-    criterion also replaces the stored threshold, and metrics without a criterion are left out, except the
-    final state."""
-    policies: Mapping[tuple[str, str], CasePolicy] | None = None
+    """Criterion by metric, which says how the runs of a case are aggregated. If `case_policies` is not None,
+    the criterion also replaces the stored threshold, and metrics without a criterion are left out, except
+    the final state."""
+    case_policies: Mapping[tuple[str, str], CasePolicy] | None = None
     """Policy by (eval set, case); None: stored thresholds, weights and tags are kept."""
 
 
@@ -77,8 +77,10 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
         rules = replace(rules, gate=rules.gate.model_copy(update={"baseline": baseline.path or "given"}))
     rules = replace(rules, gate=limit_min_cases(rules.gate, record))
     repeatable = record.agent.kind != "replay"
-    policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable)
-    scored = score_stored_runs(record.cases, rules, policy, baseline)
+    statistics = build_statistical_policy(
+        rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable
+    )
+    scored = score_stored_runs(record.cases, rules, statistics, baseline)
     comparison = compare_runs(scored, baseline, rules.gate, whole_sets=_list_whole_sets(record))
     cases, changes = comparison.cases, comparison.changes
     evidence = GateInput(
@@ -89,7 +91,7 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
         record.verdict.exit_code == ExitCode.INTERRUPTED,
         doubts=find_stored_doubts(record),
         not_selected=count_unselected(record),
-        criteria=policy.criteria,
+        criteria=statistics.criteria,
     )
     return replace(
         record,
@@ -170,16 +172,16 @@ def find_stored_doubts(record: Record) -> tuple[str, ...]:
 
 
 def score_stored_runs(
-    cases: Sequence[CaseResult], rules: GateRules, policy: StatisticalPolicy, baseline: Baseline | None
+    cases: Sequence[CaseResult], rules: GateRules, statistics: StatisticalPolicy, baseline: Baseline | None
 ) -> ScoredRuns:
     """Score every case over the runs that count under the rules, as `runner.record_builder` does."""
     scored = tuple(rescore_case(case, rules) for case in cases)
     rounds = min((len(case.runs) for case in scored), default=0) if rules.runs == "auto" else rules.runs
-    decision = decide_metrics(scored, baseline, policy)
+    decision = decide_metrics(scored, baseline, statistics)
     rounds = decision.rounds if decision else rounds
-    if policy.follows_up:
+    if statistics.follows_up:
         scored = tuple(rescore_case(case, rules, rounds) for case in cases)
-    return ScoredRuns(scored, rounds, policy, decision)
+    return ScoredRuns(scored, rounds, statistics, decision)
 
 
 def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) -> CaseResult:
@@ -187,11 +189,13 @@ def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) 
 
     Runs with a number above `rounds` are marked as follow-ups and are in no mean; None: all runs count.
     """
-    if rules.policies is None:
-        policy = CasePolicy(case.tags, case.weight, case.protected, quarantine=case.quarantine)
+    if rules.case_policies is None:
+        case_policy = CasePolicy(case.tags, case.weight, case.protected, quarantine=case.quarantine)
     else:
-        policy = rules.policies.get(case.key, CasePolicy())
-    metrics = [_bind_metric(metric, rules, policy) for metric in case.metrics if _is_evaluated(metric, rules)]
+        case_policy = rules.case_policies.get(case.key, CasePolicy())
+    metrics = [
+        _bind_metric(metric, rules, case_policy) for metric in case.metrics if _is_evaluated(metric, rules)
+    ]
     thresholds = {bound.name: bound for bound in metrics}
     runs = [
         replace(
@@ -213,7 +217,13 @@ def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) 
     )
     fingerprint, path = case.fingerprint, case.path
     return score_case(
-        case.eval_set_id, eval_case, runs, metrics, path=path, fingerprint=fingerprint, policy=policy
+        case.eval_set_id,
+        eval_case,
+        runs,
+        metrics,
+        path=path,
+        fingerprint=fingerprint,
+        case_policy=case_policy,
     )
 
 
@@ -232,15 +242,15 @@ _STORED_SCORES = _StoredScores()
 def _is_evaluated(metric: CaseMetric, rules: GateRules) -> bool:
     """Return True if the metric is evaluated under the rules.
 
-    If `rules.policies` is None, every stored metric is evaluated; else those with a criterion, and the final
-    state.
+    If `rules.case_policies` is None, every stored metric is evaluated; else those with a criterion, and the
+    final state.
     """
-    return rules.policies is None or metric.name in rules.criteria or metric.name == registry.FINAL_STATE
+    return rules.case_policies is None or metric.name in rules.criteria or metric.name == registry.FINAL_STATE
 
 
-def _bind_metric(metric: CaseMetric, rules: GateRules, policy: CasePolicy) -> BoundMetric:
+def _bind_metric(metric: CaseMetric, rules: GateRules, case_policy: CasePolicy) -> BoundMetric:
     own = rules.criteria.get(metric.name, Criterion(metric.name, metric.threshold))
-    if rules.policies is None:
+    if rules.case_policies is None:
         criterion = replace(
             own,
             threshold=metric.threshold,
@@ -250,7 +260,7 @@ def _bind_metric(metric: CaseMetric, rules: GateRules, policy: CasePolicy) -> Bo
         )
         return BoundMetric(criterion, _STORED_SCORES, metric.fingerprint, metric.scope)
     return BoundMetric(own, _STORED_SCORES, metric.fingerprint).apply_threshold(
-        policy.thresholds.get(metric.name)
+        case_policy.thresholds.get(metric.name)
     )
 
 

@@ -69,12 +69,12 @@ class AdaptiveRuns:
     It is also used if `runs` is a number and there is a baseline. Then only single cases are run again.
     """
 
-    policy: "StatisticalPolicy"
+    statistics: "StatisticalPolicy"
     baseline: Baseline | None
 
     def plan_first_runs(self, cases: int) -> RunSchedule:
         """Return the runs that every case gets before any result is known."""
-        numbers = range(1, (self.policy.parameters.runs or 1) + 1)
+        numbers = range(1, (self.statistics.parameters.runs or 1) + 1)
         return dict.fromkeys(range(cases), numbers)
 
     def plan_next_runs(self, cases: Sequence[CaseResult]) -> RunSchedule:
@@ -84,14 +84,16 @@ class AdaptiveRuns:
         from evalgate.statistics.adaptive_runs import plan_next_step
         from evalgate.statistics.gate_decision import Decision
 
-        tables = build_score_tables(cases, self.baseline, self.policy) if self.policy.follows_up else {}
-        step = plan_next_step(tables, self.policy.parameters) if tables else None
+        tables = (
+            build_score_tables(cases, self.baseline, self.statistics) if self.statistics.follows_up else {}
+        )
+        step = plan_next_step(tables, self.statistics.parameters) if tables else None
         # A shard has cases without runs: its average is not that of the suite.
         is_whole = all(case.runs for case in cases)
         if is_whole and isinstance(step, Decision) and _has_failing_average(step):
             return {}
         # Suspects go first: if one broke, the gate closes, and another round of all cases would be wasted.
-        classifier = build_classifier(self.baseline, self.policy)
+        classifier = build_classifier(self.baseline, self.statistics)
         wanted = dict(classifier.plan_follow_ups(cases)) if classifier else {}
         if step is None or isinstance(step, Decision) or (wanted and step.why == "round"):
             return wanted
@@ -104,9 +106,9 @@ class AdaptiveRuns:
         """Return True if a case broke; False if `fail_fast` is off."""
         from evalgate.gating.follow_ups import classify_failures
 
-        if not self.policy.parameters.fail_fast:
+        if not self.statistics.parameters.fail_fast:
             return False
-        classified = classify_failures(cases, self.baseline, self.policy)
+        classified = classify_failures(cases, self.baseline, self.statistics)
         return any(case.follow_up is not None and case.follow_up.outcome == "broke" for case in classified)
 
 

@@ -37,14 +37,14 @@ class Suite:
     metrics: tuple[BoundMetric, ...]
     rules: Thresholds
     """Thresholds file of the metrics."""
-    policies: Mapping[CaseKey, CasePolicy] = field(default_factory=dict)
+    case_policies: Mapping[CaseKey, CasePolicy] = field(default_factory=dict)
     """Policies of cases; a case without an entry has the default policy."""
     case_rules: tuple[Thresholds, ...] = ()
     """The checks in case notes, one for each case that has some."""
 
-    def get_policy(self, case: EvalCase) -> CasePolicy:
-        """Return the policy of a case of the set."""
-        return self.policies.get((self.eval_set.eval_set_id, case.eval_id), DEFAULT_CASE_POLICY)
+    def get_case_policy(self, case: EvalCase) -> CasePolicy:
+        """Return the case policy of a case of the set."""
+        return self.case_policies.get((self.eval_set.eval_set_id, case.eval_id), DEFAULT_CASE_POLICY)
 
     def select_cases(self, wanted: Collection[CaseKey]) -> "Suite":
         """Return the suite with these cases only, or unchanged if it has no other cases."""
@@ -61,7 +61,7 @@ class Suite:
 
     def get_metrics(self, case: EvalCase) -> tuple[BoundMetric, ...]:
         """Return the metrics that score the case, with the case's own thresholds."""
-        metrics, own = self.metrics, self.get_policy(case).thresholds
+        metrics, own = self.metrics, self.get_case_policy(case).thresholds
         if self.selects_cases:
             metrics = self._metrics_by_case.get(case.eval_id, self._metrics_of_all_cases)
         return tuple(bound.apply_threshold(own.get(bound.name)) for bound in metrics) if own else metrics
@@ -184,26 +184,28 @@ def plan_suites(
     context = MetricContext(config.adk_release, judge_resolver, is_recording=config.is_replay)
     context = replace(context, locate=base.resolve_path, workspace=workspace.folder)
     environment = _build_metric_environment(config, workspace, environ, base)
-    policies = _resolve_policies(rules, config, eval_sets, is_part=is_part)
+    case_policies = _resolve_case_policies(rules, config, eval_sets, is_part=is_part)
     if not given.scores:
-        return tuple(Suite(eval_set, (), rules, policies) for eval_set in eval_sets)
+        return tuple(Suite(eval_set, (), rules, case_policies) for eval_set in eval_sets)
     metrics = bind_metrics(rules, context, environment)
     if rules.companions:
         from evalgate.runner.check_scopes import limit_checks
 
-        metrics = limit_checks(metrics, rules, eval_sets, policies, is_part=is_part)
+        metrics = limit_checks(metrics, rules, eval_sets, case_policies, is_part=is_part)
     suites: Iterable[Suite]
     if len(rules.criteria) > len(rules.companions):
-        suites = [Suite(eval_set, metrics, rules, policies) for eval_set in eval_sets]
+        suites = [Suite(eval_set, metrics, rules, case_policies) for eval_set in eval_sets]
     else:
         suites = _build_suites_with_own_rules(
             eval_sets, context, base, environment, rules, needs_criteria=needs_criteria
         )
-        suites = (replace(each, metrics=(*each.metrics, *metrics), policies=policies) for each in suites)
+        suites = (
+            replace(each, metrics=(*each.metrics, *metrics), case_policies=case_policies) for each in suites
+        )
     return _complete_suites(_add_case_checks(suites, rules, config, context, environment))
 
 
-def _resolve_policies(
+def _resolve_case_policies(
     rules: Thresholds, config: Config, eval_sets: Sequence[EvalSet], *, is_part: bool
 ) -> Mapping[CaseKey, CasePolicy]:
     if not config.cases and not any(case.tags for each in eval_sets for case in each.cases):

@@ -147,8 +147,8 @@ def build_variants(plan: Plan, what: str, variations: Sequence[Variation]) -> tu
 
 def _check_cases(plan: Plan) -> None:
     """Raise InvalidInputError if no case counts, as all are quarantined or only observed."""
-    cases = [(case, suite.get_policy(case)) for suite in plan.suites for case in suite.eval_set.cases]
-    if not any(case.status == "expected" and policy.quarantine is None for case, policy in cases):
+    cases = [(case, suite.get_case_policy(case)) for suite in plan.suites for case in suite.eval_set.cases]
+    if not any(case.status == "expected" and case_policy.quarantine is None for case, case_policy in cases):
         why = "all are quarantined, or observed and not reviewed yet" if cases else "the eval sets are empty"
         raise InvalidInputError(f"no case to compare variants on: {why}")
 

@@ -211,7 +211,7 @@ def _collect_metrics(plan: Plan) -> list[tuple[object, object]]:
             [
                 _collect_thresholds(suite.get_metrics(case))
                 for case in suite.eval_set.cases
-                if suite.get_policy(case).thresholds
+                if suite.get_case_policy(case).thresholds
             ],
         )
         for suite in plan.suites

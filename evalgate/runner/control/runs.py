@@ -100,7 +100,7 @@ class ControlStrategy:
 
     def _plan_pairs(self) -> RunSchedule:
         inputs = self.suspects.build_inputs(self.fresh)
-        wanted = plan_control_runs(*inputs, self.suspects.policy.parameters)
+        wanted = plan_control_runs(*inputs, self.suspects.statistics.parameters)
         if isinstance(wanted, ControlDecision):
             self.decision = wanted
             return {}
@@ -118,7 +118,7 @@ class ControlStrategy:
     def decide(self) -> ControlDecision:
         """Return the decision on the runs that exist."""
         return self.decision or decide_control_runs(
-            *self.suspects.build_inputs(self.fresh), self.suspects.policy.parameters
+            *self.suspects.build_inputs(self.fresh), self.suspects.statistics.parameters
         )
 
     @property
