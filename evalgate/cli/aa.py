@@ -344,7 +344,7 @@ def _format_lines(found: AaResult) -> Iterator[str]:
 
 
 def measure_false_alarms(
-    stored: str | None, *, rounds: int | None, repeats: int, thresholds: str | None, folder: Path
+    stored: str | None, *, rounds: int | None, repeats: int, thresholds_file: str | None, folder: Path
 ) -> AaResult:
     """Measure the false alarms of the thresholds file on stored runs, or on fresh runs with `rounds`.
 
@@ -356,12 +356,12 @@ def measure_false_alarms(
         NoVerdictError: the agent could not be run.
     """
     workspace = resolve_workspace(folder)
-    rules = load_thresholds_or_default(workspace.folder, thresholds)
+    rules = load_thresholds_or_default(workspace.folder, thresholds_file)
     criteria = {criterion.metric: criterion for criterion in rules.criteria_with_min_mean}
     gate = rules.config.gate.model_copy(update={"baseline": "the stored runs"})
     gate_rules = GateRules(gate, rules.config.runs if rules.config.runs_given else "auto", criteria)
     if rounds is not None:
-        record = _run_rounds(rounds, thresholds, folder)
+        record = _run_rounds(rounds, thresholds_file, folder)
         return run_aa_test(record.cases, build_baseline(record), gate_rules, repeats=repeats)
     path = stored or rules.config.gate.baseline or find_baseline(workspace)
     if not path:
@@ -376,12 +376,12 @@ def measure_false_alarms(
     )
 
 
-def _run_rounds(rounds: int, thresholds: str | None, folder: Path) -> Record:
+def _run_rounds(rounds: int, thresholds_file: str | None, folder: Path) -> Record:
     from evalgate.runner.pipeline import SilentProgress, run_gate
     from evalgate.runner.plan import build_plan
 
     overrides = Overrides(runs=rounds)
-    plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
+    plan = build_plan(overrides, thresholds_file=thresholds_file, folder=folder, environ=os.environ)
     record = run_gate(replace(plan, baseline=None), SilentProgress())
     if record.verdict.exit_code in {ExitCode.NO_VERDICT, ExitCode.INTERRUPTED}:
         raise NoVerdictError(f"the agent could not be run: {record.verdict.reasons[0]}")

@@ -67,7 +67,7 @@ def affected(
     overrides = Overrides(eval_sets=eval_sets, agent=agent, selection=SelectionOptions(affected=base or ""))
     with build_redactor().redact_errors():
         folder = Path(working_directory)
-        found = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ).affected
+        found = build_plan(overrides, thresholds_file=thresholds, folder=folder, environ=os.environ).affected
     if found is None:
         raise AssertionError("the plan was made with a selection by suites")
     if explained:

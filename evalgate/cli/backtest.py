@@ -44,7 +44,7 @@ class BacktestResult:
 
 
 def run_backtest(
-    results: Sequence[str], *, thresholds: str | None, baseline: str | None, folder: Path
+    results: Sequence[str], *, thresholds_file: str | None, baseline: str | None, folder: Path
 ) -> list[BacktestResult]:
     """Evaluate every result again by the thresholds file; return the results oldest first.
 
@@ -56,7 +56,7 @@ def run_backtest(
         InvalidInputError: a file cannot be read, or there are no criteria.
     """
     workspace = resolve_workspace(folder)
-    rules = load_thresholds_or_default(workspace.folder, thresholds)
+    rules = load_thresholds_or_default(workspace.folder, thresholds_file)
     if not rules.criteria:
         raise InvalidInputError("no criteria: name a thresholds file with --thresholds")
     path = baseline or rules.config.gate.baseline or find_baseline(workspace)

@@ -67,9 +67,9 @@ class BaselineSummary:
 
 
 def summarize_baseline(
-    destination: BaselineTarget, thresholds: str | None = None, now: datetime | None = None
+    destination: BaselineTarget, thresholds_file: str | None = None, now: datetime | None = None
 ) -> BaselineSummary:
-    """Summarize a stored baseline; `thresholds` is the file that the user named.
+    """Summarize a stored baseline; `thresholds_file` is the file that the user named.
 
     Raises:
         InvalidInputError: there is no baseline, or it cannot be read.
@@ -83,7 +83,7 @@ def summarize_baseline(
     statistics = build_statistical_policy(gate, runs, destination.criteria)
     parameters = statistics.parameters
     get_range = destination.config.get_score_range
-    limits = load_current_limits(destination, thresholds)
+    limits = load_current_limits(destination, thresholds_file)
     drops = estimate_detectable_drops(
         build_score_history(baseline, destination.config), parameters, max_drop=gate.max_regression
     )

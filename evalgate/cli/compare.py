@@ -21,7 +21,7 @@ from evalgate.system.files import write_atomically
 from evalgate.system.workspace import Workspace, resolve_workspace
 
 
-def compare_results(before: str, after: str, *, thresholds: str | None, folder: Path) -> Record:
+def compare_results(before: str, after: str, *, thresholds_file: str | None, folder: Path) -> Record:
     """Compare `after` with `before`, each a `results.json` or a baseline, without running anything.
 
     The `gate` section of the thresholds file applies. The thresholds are those stored in `after` if it is a
@@ -31,7 +31,7 @@ def compare_results(before: str, after: str, *, thresholds: str | None, folder: 
         InvalidInputError: a file does not exist, or is neither a result nor a baseline.
     """
     workspace = resolve_workspace(folder)
-    rules = load_thresholds_or_default(workspace.folder, thresholds)
+    rules = load_thresholds_or_default(workspace.folder, thresholds_file)
     baseline = load_stored_baseline(workspace, before)
     criteria = {criterion.metric: criterion for criterion in rules.criteria_with_min_mean}
     record = load_stored_result(workspace, after)

@@ -222,9 +222,9 @@ def _play_stories(
     return replace(story_set, cases=tuple(cases)), missing
 
 
-def _load_rules(thresholds: str | None, workspace: Workspace) -> Thresholds:
-    if thresholds is not None:
-        return load_thresholds(workspace.folder / thresholds, thresholds)
+def _load_rules(thresholds_file: str | None, workspace: Workspace) -> Thresholds:
+    if thresholds_file is not None:
+        return load_thresholds(workspace.folder / thresholds_file, thresholds_file)
     found = find_thresholds_file(workspace.folder)
     if found is None:
         return Thresholds(DEFAULT_CONFIG, workspace.folder)

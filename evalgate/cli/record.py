@@ -58,9 +58,9 @@ def record(
     from evalgate.runner.case_files import check_target, save_cases
     from evalgate.runner.recording import expect_replies, is_whole, run_conversations
 
-    redactor, thresholds = build_redactor(options["mask"]), options.pop("thresholds")
+    redactor, thresholds_file = build_redactor(options["mask"]), options.pop("thresholds")
     with redactor.redact_errors():
-        setup = resolve_setup(options, thresholds, Path(working_directory), state, redactor)
+        setup = resolve_setup(options, thresholds_file, Path(working_directory), state, redactor)
         check_target(out, to, eval_id, setup.workspace)
         cases = _read_conversations(setup, source, out, eval_id, redactor)
         printer = build_printer(redactor)

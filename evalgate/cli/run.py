@@ -232,7 +232,7 @@ def _run_once(
     from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
 
-    thresholds, folder = options.pop("thresholds"), Path(working_directory)
+    thresholds_file, folder = options.pop("thresholds"), Path(working_directory)
     posting, reports = pop_post_options(options), pop_requested_reports(options)
     destinations = pop_destinations(options)
     kept, details = options.pop("keep_results"), options.pop("details")
@@ -247,14 +247,14 @@ def _run_once(
         redactor.redact_errors(),  # inside: an error is redacted before it is posted
         ExitStack() as until_published,
     ):
-        plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
+        plan = build_plan(overrides, thresholds_file=thresholds_file, folder=folder, environ=os.environ)
         _keep_recordings(plan, folder / out)
         streams = (sys.stdout, sys.stderr)
         publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, reports, kept)
         publisher.details, publisher.destinations = details, destinations
         run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, until_published)
         # Before the run, because the agent may remove the folder that this looks at.
-        repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
+        repro_options = build_repro_options(working_directory, thresholds_file, out, overrides, os.environ)
         record = _run_with_progress(plan, publisher, interrupts, run_options, repro_options)
         code = _publish_record(publisher, record, until_published)
     if selection.failed is None:  # `--failed` alone runs what is left
@@ -381,7 +381,7 @@ def build_resume_command(arguments: Sequence[str]) -> str:
 
 
 def build_repro_options(
-    folder: str, thresholds: str | None, out: str, overrides: "Overrides", environ: Mapping[str, str]
+    folder: str, thresholds_file: str | None, out: str, overrides: "Overrides", environ: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Return the options that repeat the run of one case, as words of the command line.
 
@@ -395,7 +395,7 @@ def build_repro_options(
     python = None if overrides.python and is_ci and Path(overrides.python).is_absolute() else overrides.python
     paths = (
         ("-C", "" if work == stand else _format_path(Path.cwd() / folder, stand, folder, is_ci=is_ci)),
-        ("-c", thresholds and _format_path(work / thresholds, work, thresholds, is_ci=is_ci)),
+        ("-c", thresholds_file and _format_path(work / thresholds_file, work, thresholds_file, is_ci=is_ci)),
         ("--python", python),
     )
     setup = (overrides.setup or "").strip()

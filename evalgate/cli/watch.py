@@ -230,7 +230,7 @@ class _WatchLoop:
         try:
             plan = build_plan(
                 build_watch_overrides(self._values),
-                thresholds=self._values["thresholds"],
+                thresholds_file=self._values["thresholds"],
                 folder=self._folder,
                 environ=os.environ,
             )

@@ -159,7 +159,7 @@ class BaseBranchPolicy:
         """
         return replace(load_thresholds(self.resolve_path(path), shown_as), base=path.parent)
 
-    def load_chosen_thresholds(self, given: str | None) -> Thresholds:
+    def load_chosen_thresholds(self, thresholds_file: str | None) -> Thresholds:
         """Read the thresholds file that the user names, else the one in the folder, else return the defaults.
 
         A folder in place of a file holds the criteria of each eval set, as tRPC-Agent-Go's base folder of
@@ -168,10 +168,10 @@ class BaseBranchPolicy:
         Raises:
             InvalidInputError: as `load_thresholds` raises it.
         """
-        if given is not None and (self.folder / given).is_dir():
-            return Thresholds(DEFAULT_CONFIG, self.folder, criteria_folder=given)
-        if given is not None:
-            return self.load_thresholds(self.folder / given, given)
+        if thresholds_file is not None and (self.folder / thresholds_file).is_dir():
+            return Thresholds(DEFAULT_CONFIG, self.folder, criteria_folder=thresholds_file)
+        if thresholds_file is not None:
+            return self.load_thresholds(self.folder / thresholds_file, thresholds_file)
         found = self.find_thresholds_file()
         if found is not None:
             return self.load_thresholds(found, self.format_path(found))

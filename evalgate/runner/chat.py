@@ -74,7 +74,7 @@ class AgentSetup:
 def resolve_agent_setup(
     overrides: Overrides,
     *,
-    thresholds: str | None,
+    thresholds_file: str | None,
     folder: Path,
     environ: Mapping[str, str],
     state: JsonObject | None = None,
@@ -87,7 +87,7 @@ def resolve_agent_setup(
         InvalidInputError: with every problem of the input that was found.
     """
     workspace = resolve_workspace(folder)
-    rules = load_thresholds_or_default(workspace.folder, thresholds)
+    rules = load_thresholds_or_default(workspace.folder, thresholds_file)
     config, environ = add_env_files(apply_overrides(rules.config, overrides), environ, workspace.folder)
     if config.agent is None:
         raise InvalidInputError(

@@ -187,7 +187,7 @@ def choose_default_runs(stored: Sequence[int]) -> int | Literal["auto"]:
 def build_plan(
     overrides: Overrides,
     *,
-    thresholds: str | None,
+    thresholds_file: str | None,
     folder: Path,
     environ: Mapping[str, str],
     given: GivenObjects = NOTHING_GIVEN,
@@ -200,7 +200,9 @@ def build_plan(
     workspace = resolve_workspace(folder)
     with (
         BaseBranchPolicy(workspace.folder, environ, overrides.policy) as base,
-        collect_problems(lambda: given.rules or base.load_chosen_thresholds(thresholds), overrides) as rules,
+        collect_problems(
+            lambda: given.rules or base.load_chosen_thresholds(thresholds_file), overrides
+        ) as rules,
     ):
         plan = _build_checked_plan(overrides, base, rules, workspace, environ, given)
     if not overrides.selection.words:
@@ -381,7 +383,7 @@ def _check_labels(
     return check_label_floors(store, floors, [bound for suite in suites for bound in suite.metrics])
 
 
-def load_suites(overrides: Overrides, *, thresholds: str | None, folder: Path) -> tuple[Suite, ...]:
+def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> tuple[Suite, ...]:
     """Return the eval sets as a run has them, with mocks, sessions and policies, and without metrics.
 
     Raises:
@@ -389,13 +391,13 @@ def load_suites(overrides: Overrides, *, thresholds: str | None, folder: Path) -
     """
     workspace = resolve_workspace(folder)
     base = BaseBranchPolicy(workspace.folder, {})
-    rules = base.load_chosen_thresholds(thresholds)
+    rules = base.load_chosen_thresholds(thresholds_file)
     config = apply_overrides(rules.config, overrides)
     resolver = _build_judge_resolver(overrides, rules, config, {})
     return plan_suites(rules, config, workspace, {}, resolver, base=base, given=GivenObjects(scores=False))
 
 
-def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -> Iterator[str]:
+def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> Iterator[str]:
     """Check everything that needs no agent, and yield the findings line by line.
 
     Raises:
@@ -403,7 +405,7 @@ def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -
     """
     workspace = resolve_workspace(folder)
     base = BaseBranchPolicy(workspace.folder, {})
-    with collect_problems(lambda: base.load_chosen_thresholds(thresholds), overrides) as rules:
+    with collect_problems(lambda: base.load_chosen_thresholds(thresholds_file), overrides) as rules:
         yield from _check_files(overrides, rules, workspace, base)
 
 

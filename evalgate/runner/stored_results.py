@@ -61,18 +61,18 @@ class BaselineTarget:
         return found
 
 
-def resolve_target(folder: Path, to: str | None, thresholds: str | None) -> BaselineTarget:
+def resolve_target(folder: Path, to: str | None, thresholds_file: str | None) -> BaselineTarget:
     """Return the baseline `to`, else that of the thresholds file, else the default one.
 
-    `thresholds` is the path of the thresholds file; None: the file in the folder, if there is one.
+    `thresholds_file` is the path of the thresholds file; None: the file in the folder, if there is one.
 
     Raises:
         InvalidInputError: the folder or the thresholds file does not exist, or the file or the name of the
             baseline is wrong.
     """
     workspace = resolve_workspace(folder)
-    path = workspace.folder / thresholds if thresholds else find_thresholds_file(workspace.folder)
-    rules = load_thresholds(path, thresholds or workspace.format_path(path)) if path else None
+    path = workspace.folder / thresholds_file if thresholds_file else find_thresholds_file(workspace.folder)
+    rules = load_thresholds(path, thresholds_file or workspace.format_path(path)) if path else None
     config = rules.config if rules else DEFAULT_CONFIG
     target = to or config.gate.baseline or DEFAULT_BASELINE
     return BaselineTarget(
@@ -96,14 +96,14 @@ def open_store(workspace: Workspace, what: str) -> BaselineStore:
     return store or FileStore(workspace.folder / what, what, workspace.owner)
 
 
-def load_thresholds_or_default(folder: Path, given: str | None) -> Thresholds:
+def load_thresholds_or_default(folder: Path, thresholds_file: str | None) -> Thresholds:
     """Return the thresholds file that is named or found in a folder, or the defaults.
 
     Raises:
         InvalidInputError: with every problem of the file.
     """
-    path = folder / given if given else find_thresholds_file(folder)
-    return load_thresholds(path, given or path.name) if path else Thresholds(DEFAULT_CONFIG, folder)
+    path = folder / thresholds_file if thresholds_file else find_thresholds_file(folder)
+    return load_thresholds(path, thresholds_file or path.name) if path else Thresholds(DEFAULT_CONFIG, folder)
 
 
 def load_checked_record(folder: Path, path: str) -> Record:

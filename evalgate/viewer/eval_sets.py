@@ -29,9 +29,9 @@ class ListedEvalSet:
 class EvalSetStore:
     """The eval sets of one viewer. Each file is parsed once, and again when it changes."""
 
-    def __init__(self, folder: Path, thresholds: str | None) -> None:
+    def __init__(self, folder: Path, thresholds_file: str | None) -> None:
         self._folder = folder
-        self._thresholds = thresholds
+        self._thresholds = thresholds_file
         self._opened: dict[Path, tuple[tuple[int, int], EvalSetFile]] = {}
 
     def list_sets(self) -> list[ListedEvalSet]:

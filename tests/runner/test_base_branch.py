@@ -69,7 +69,7 @@ def repository(tmp_path: Path) -> Path:
 def plan_in(folder: Path, policy: Policy | None = None, environ: dict[str, str] | None = None) -> Plan:
     said = Overrides(policy=policy)
     return build_plan(
-        said, thresholds=None, folder=folder, environ=PULL_REQUEST if environ is None else environ
+        said, thresholds_file=None, folder=folder, environ=PULL_REQUEST if environ is None else environ
     )
 
 

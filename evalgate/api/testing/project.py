@@ -48,10 +48,10 @@ class Project:
         """Return the option `--evalgate-NAME`, else the ini key `evalgate_NAME`; None if neither is set."""
         return self._config.getoption(f"--evalgate-{name}") or self._config.getini(f"evalgate_{name}") or None
 
-    def _find_folder(self, thresholds: str | None) -> Path:
+    def _find_folder(self, thresholds_file: str | None) -> Path:
         here, root = self._config.invocation_params.dir, self._config.rootpath
         for folder in (here, root):
-            if (folder / thresholds).is_file() if thresholds else find_thresholds_file(folder):
+            if (folder / thresholds_file).is_file() if thresholds_file else find_thresholds_file(folder):
                 return folder
         return root if self._config.inipath else here
 
