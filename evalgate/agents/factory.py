@@ -31,7 +31,7 @@ class AgentSpec:
     """Value that names the agent in reports."""
 
 
-def resolve_agent(settings: AgentConfig, what: str, rules: Thresholds) -> AgentSpec:
+def resolve_agent(settings: AgentConfig, what: str, thresholds: Thresholds) -> AgentSpec:
     """Return the agent of a thresholds file, with validated options.
 
     `what` is the WHAT of `--agent KIND:WHAT`, and "" without this option of the command line. It replaces the
@@ -41,26 +41,26 @@ def resolve_agent(settings: AgentConfig, what: str, rules: Thresholds) -> AgentS
         InvalidInputError: the kind is unknown, or its options are wrong. Each problem has its line in the
             thresholds file, unless `what` is given.
     """
-    agent_type = _resolve_agent_type(settings.kind, what, rules)
+    agent_type = _resolve_agent_type(settings.kind, what, thresholds)
     given = dict(settings.model_extra or {})  # the keys that only this kind of agent knows
     if what:
         given[agent_type.named_by] = what
     named_by = _choose_naming_option(agent_type, given)
     if named_by not in given:
-        position = rules.find_position(("agent",)) if rules.file else (0, 0)
+        position = thresholds.find_position(("agent",)) if thresholds.file else (0, 0)
         sentence = f"the agent of kind `{settings.kind}` does not say what is gated: give `{named_by}`"
-        unknown = _find_unknown_keys(agent_type, given, rules)
-        raise InvalidInputError(sorted([Problem(rules.file, *position, sentence), *unknown]))
+        unknown = _find_unknown_keys(agent_type, given, thresholds)
+        raise InvalidInputError(sorted([Problem(thresholds.file, *position, sentence), *unknown]))
     try:
         options = agent_type.model_validate(given)
     except ValidationError as error:
-        raise InvalidInputError(_convert_option_errors(error, agent_type, what, rules)) from None
+        raise InvalidInputError(_convert_option_errors(error, agent_type, what, thresholds)) from None
     named = getattr(options, named_by)
     name = shlex.join(map(str, named)) if isinstance(named, tuple) else str(named)
     return AgentSpec(settings, options, name)
 
 
-def check_executor(executor: ExecutorConfig, rules: Thresholds) -> None:
+def check_executor(executor: ExecutorConfig, thresholds: Thresholds) -> None:
     """Raise `InvalidInputError` if the executor needs a package that is not installed."""
     if executor.kind == "ray" and find_spec("ray") is None:
         from evalgate.core.extras import describe_install
@@ -69,8 +69,10 @@ def check_executor(executor: ExecutorConfig, rules: Thresholds) -> None:
             "the executor `ray` needs the package `ray`, in the release of Ray that the cluster has: "
             f"{describe_install('ray')}"
         )
-        where = rules.find_position(("executor",)) if rules.config.executor.kind == "ray" else (0, 0)
-        raise InvalidInputError([Problem(rules.file if any(where) else "", *where, message)])
+        where = (
+            thresholds.find_position(("executor",)) if thresholds.config.executor.kind == "ray" else (0, 0)
+        )
+        raise InvalidInputError([Problem(thresholds.file if any(where) else "", *where, message)])
 
 
 _RECORDING = "replay"
@@ -148,14 +150,16 @@ def _prepare_context(
     )
 
 
-def find_agent_problems(settings: AgentConfig | None, what: str, rules: Thresholds) -> tuple[Problem, ...]:
+def find_agent_problems(
+    settings: AgentConfig | None, what: str, thresholds: Thresholds
+) -> tuple[Problem, ...]:
     """Return the problems of an `agent` section; none if `settings` is None.
 
     `what` is the WHAT of `--agent KIND:WHAT`, and "" without this option of the command line.
     """
     try:
         if settings is not None:
-            resolve_agent(settings, what, rules)
+            resolve_agent(settings, what, thresholds)
     except InvalidInputError as error:
         return error.problems
     return ()
@@ -165,20 +169,20 @@ _SAMPLE_WORD = "FORECASTS"
 """Word in the code of the sample agent. A file without this word is not the sample."""
 
 
-def describe_sample_agent(chosen: AgentSpec, rules: Thresholds) -> str:
+def describe_sample_agent(chosen: AgentSpec, thresholds: Thresholds) -> str:
     """Return a notice if the run gates the agent that `evalgate init` writes; else "".
 
     Only the code is compared, not the file's name, docstrings, comments or formatting. An agent with any
     other code is the user's own.
     """
     module = chosen.what.rpartition(":")[0]
-    path = rules.base / (module if module.endswith(".py") else f"{module.replace('.', '/')}.py")
+    path = thresholds.base / (module if module.endswith(".py") else f"{module.replace('.', '/')}.py")
     try:
         if chosen.settings.kind != "python" or not _is_sample(read_text(path)):
             return ""
     except (OSError, UnicodeDecodeError):
         return ""
-    file = rules.file or "the thresholds file"
+    file = thresholds.file or "the thresholds file"
     mend = f"point `agent.entry` in {file} at your own"
     return f"This gates the sample agent of `evalgate init`, not yours: {mend}."
 
@@ -205,7 +209,7 @@ def _is_sample(source: str) -> bool:
         return False
 
 
-def _resolve_agent_type(kind: str, what: str, rules: Thresholds) -> AgentType:
+def _resolve_agent_type(kind: str, what: str, thresholds: Thresholds) -> AgentType:
     """Return the type of a kind of agent.
 
     Raises:
@@ -215,10 +219,10 @@ def _resolve_agent_type(kind: str, what: str, rules: Thresholds) -> AgentType:
     try:
         return registry.get_agent_type(kind)
     except InvalidInputError as error:
-        if what or not rules.file:
+        if what or not thresholds.file:
             raise
         raise InvalidInputError(
-            [Problem(rules.file, *rules.find_position(("agent", "kind")), str(error))]
+            [Problem(thresholds.file, *thresholds.find_position(("agent", "kind")), str(error))]
         ) from None
 
 
@@ -241,17 +245,19 @@ def _choose_naming_option(agent_type: AgentType, given: Mapping[str, object]) ->
 
 
 def _find_unknown_keys(
-    agent_type: AgentType, given: Mapping[str, object], rules: Thresholds
+    agent_type: AgentType, given: Mapping[str, object], thresholds: Thresholds
 ) -> Iterator[Problem]:
     known = sorted({*AgentConfig.model_fields, *agent_type.model_fields})
     for key in given:
         if key not in known:
             location = ("agent", key)
-            yield Problem(rules.file, *rules.find_position(location), describe_unknown_key(location, known))
+            yield Problem(
+                thresholds.file, *thresholds.find_position(location), describe_unknown_key(location, known)
+            )
 
 
 def _convert_option_errors(
-    error: ValidationError, agent_type: AgentType, what: str, rules: Thresholds
+    error: ValidationError, agent_type: AgentType, what: str, thresholds: Thresholds
 ) -> list[Problem]:
     known = [*AgentConfig.model_fields, *agent_type.model_fields]
 
@@ -259,6 +265,10 @@ def _convert_option_errors(
         return known if location == ("agent",) else []
 
     found = translate_validation_error(
-        error, file=rules.file, position=rules.find_position, known_keys=list_known_keys, prefix=("agent",)
+        error,
+        file=thresholds.file,
+        position=thresholds.find_position,
+        known_keys=list_known_keys,
+        prefix=("agent",),
     )
     return [Problem("", 0, 0, f"--agent: {each.message}") for each in found] if what else found

@@ -42,7 +42,7 @@ class EvaluationOptions:
     env: Sequence[str] = ()
     format: str | None = None
     folder: str | Path = "."
-    rules: Thresholds | None = None
+    built_thresholds: Thresholds | None = None
     """Thresholds that are built already, in place of `criteria` and `thresholds`."""
     scores: bool = True
     """False: conversations are held, but nothing is scored."""
@@ -79,7 +79,7 @@ def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationO
     given = GivenObjects(
         objects,
         None if is_spec else agent if isinstance(agent, AgentSpec) else describe_agent(agent, options),
-        options.rules or _build_rules(options, folder),
+        options.built_thresholds or _build_thresholds(options, folder),
         options.scores,
     )
     thresholds = options.thresholds
@@ -204,7 +204,7 @@ def build_agent_config(kind: str, options: EvaluationOptions) -> AgentConfig:
         ) from None
 
 
-def _build_rules(options: EvaluationOptions, folder: Path) -> Thresholds | None:
+def _build_thresholds(options: EvaluationOptions, folder: Path) -> Thresholds | None:
     """Return the thresholds of the mappings in `options`; None if no mapping is given.
 
     Raises:
@@ -222,5 +222,5 @@ def _build_rules(options: EvaluationOptions, folder: Path) -> Thresholds | None:
             "sections as a mapping"
         )
     value = {**(sections or {}), **given}
-    rules = parse_thresholds(value, folder, "thresholds" if sections else "")
-    return replace(rules, base=folder.absolute())
+    thresholds = parse_thresholds(value, folder, "thresholds" if sections else "")
+    return replace(thresholds, base=folder.absolute())

@@ -356,14 +356,14 @@ def measure_false_alarms(
         NoVerdictError: the agent could not be run.
     """
     workspace = resolve_workspace(folder)
-    rules = load_thresholds_or_default(workspace.folder, thresholds_file)
-    criteria = {criterion.metric: criterion for criterion in rules.criteria_with_min_mean}
-    gate = rules.config.gate.model_copy(update={"baseline": "the stored runs"})
-    gate_rules = GateRules(gate, rules.config.runs if rules.config.runs_given else "auto", criteria)
+    thresholds = load_thresholds_or_default(workspace.folder, thresholds_file)
+    criteria = {criterion.metric: criterion for criterion in thresholds.criteria_with_min_mean}
+    gate = thresholds.config.gate.model_copy(update={"baseline": "the stored runs"})
+    gate_rules = GateRules(gate, thresholds.config.runs if thresholds.config.runs_given else "auto", criteria)
     if rounds is not None:
         record = _run_rounds(rounds, thresholds_file, folder)
         return run_aa_test(record.cases, build_baseline(record), gate_rules, repeats=repeats)
-    path = stored or rules.config.gate.baseline or find_baseline(workspace)
+    path = stored or thresholds.config.gate.baseline or find_baseline(workspace)
     if not path:
         raise InvalidInputError(
             "nothing to draw from: name a results.json or a baseline, set `gate.baseline`, or add --rounds N"

@@ -31,13 +31,13 @@ def compare_results(before: str, after: str, *, thresholds_file: str | None, fol
         InvalidInputError: a file does not exist, or is neither a result nor a baseline.
     """
     workspace = resolve_workspace(folder)
-    rules = load_thresholds_or_default(workspace.folder, thresholds_file)
+    thresholds = load_thresholds_or_default(workspace.folder, thresholds_file)
     baseline = load_stored_baseline(workspace, before)
-    criteria = {criterion.metric: criterion for criterion in rules.criteria_with_min_mean}
+    criteria = {criterion.metric: criterion for criterion in thresholds.criteria_with_min_mean}
     record = load_stored_result(workspace, after)
     if record is None:
         record = build_stored_record(load_stored_baseline(workspace, after), criteria, EMPTY_RECORD)
-    found = compare_with_baseline(record, baseline, rules, before)
+    found = compare_with_baseline(record, baseline, thresholds, before)
     what = pluralize(len(found.cases), "case")
     notice = f"{after} ({what}) was compared with {before}; nothing was run."
     return replace(found, notices=(notice, *found.notices))

@@ -175,12 +175,12 @@ def check_judge(folder: Path, thresholds_file: str | None) -> JudgeCheck:
     Raises:
         InvalidInputError: there is no sample, or a file cannot be used.
     """
-    rules = load_thresholds_or_default(folder, thresholds_file)
+    thresholds = load_thresholds_or_default(folder, thresholds_file)
     path, shown_as = _find_store(folder, thresholds_file)
     store = read_store(path, shown_as)
     if not store.samples:
         raise InvalidInputError(f"{shown_as}: no sample yet. Draw one: evalgate judge sample RESULTS")
-    floors = rules.config.judge.floor.label_floors if rules.config.judge else {}
+    floors = thresholds.config.judge.floor.label_floors if thresholds.config.judge else {}
     return JudgeCheck(store, assess_judges(store, floors))
 
 

@@ -85,7 +85,7 @@ def load_eval_sets(
     return tuple(eval_sets)
 
 
-def find_rules_file(
+def find_adjacent_thresholds_file(
     eval_set_path: Path, eval_set_id: str, exists: Callable[[Path], bool] = Path.is_file
 ) -> Path | None:
     """Return the thresholds file next to an eval set: tRPC-Agent-Go's, else Google ADK's, else None.

@@ -40,12 +40,14 @@ _NO_GLOBS = "has no `affects`, so that every change concerns it"
 _NO_BASE = "no commit to compare with is named: this is no pull request, and there is no `--base`."
 
 
-def find_affected(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy, revision: str) -> AffectedSuites:
+def find_affected(
+    plan: "Plan", thresholds: Thresholds, base: BaseBranchPolicy, revision: str
+) -> AffectedSuites:
     """Return the suites of the plan that the change affects: all suites if git cannot say what changed.
 
     Args:
         plan: The plan with all eval sets.
-        rules: The thresholds file that applies.
+        thresholds: The thresholds file that applies.
         base: The policy that the plan was made with, which knows the files with rules.
         revision: The commit to compare with; "" if only the target branch of a pull request counts. A pull
             request is compared with its target branch in either case.
@@ -53,8 +55,10 @@ def find_affected(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy, revis
     Raises:
         InvalidInputError: the agent's files are tracked, and the baseline that lists them cannot be read.
     """
-    rule_files = _list_rule_files(plan, rules, base)
-    known = ChangeRules(tuple(_build_scopes(plan, rules)), rules.config.affected.ignored, rule_files)
+    rule_files = _list_rule_files(plan, thresholds, base)
+    known = ChangeRules(
+        tuple(_build_scopes(plan, thresholds)), thresholds.config.affected.ignored, rule_files
+    )
     try:
         revisions = list(_iter_revisions(base, revision))
         files = frozenset[str]().union(
@@ -66,7 +70,7 @@ def find_affected(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy, revis
     return find_affected_suites(known, files, revision or revisions[0][:12])
 
 
-def find_unmatched_globs(rules: Thresholds, folder: Path) -> Iterator[str]:
+def find_unmatched_globs(thresholds: Thresholds, folder: Path) -> Iterator[str]:
     """Yield a sentence for each glob of `affects` that matches no file of the repository.
 
     A sentence begins with the place of the glob, as `file:line`. Files that git ignores do not count as
@@ -74,7 +78,7 @@ def find_unmatched_globs(rules: Thresholds, folder: Path) -> Iterator[str]:
     """
     globs = [
         (name, at, pattern)
-        for name, suite in rules.config.suites.items()
+        for name, suite in thresholds.config.suites.items()
         for at, pattern in enumerate(suite.affects)
     ]
     try:
@@ -83,8 +87,8 @@ def find_unmatched_globs(rules: Thresholds, folder: Path) -> Iterator[str]:
         return
     for name, at, pattern in globs:
         if not any(matches_pattern(path, pattern, ignore_case=True) for path in files):
-            line, _ = rules.find_position(("suites", name, "affects", at))
-            place = f"{rules.file}:{line}" if line else rules.file
+            line, _ = thresholds.find_position(("suites", name, "affects", at))
+            place = f"{thresholds.file}:{line}" if line else thresholds.file
             yield f"{place}: `{pattern}` in `affects` of `{name}` matches no file of the repository"
 
 
@@ -169,15 +173,15 @@ def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
     return replace(known, suites=tuple(map(mark, known.suites)))
 
 
-def _list_rule_files(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy) -> frozenset[str]:
+def _list_rule_files(plan: "Plan", thresholds: Thresholds, base: BaseBranchPolicy) -> frozenset[str]:
     """Return the paths of files that decide how the agent runs in all suites, or how the gate judges.
 
     Some of the paths may name no file.
     """
-    found = {rules.file, *base.rule_files, *plan.agent.settings.env_file, *_iter_agent_files(plan.agent)}
-    found |= {rules.config.session.file or ""} if rules.config.session else set()
+    found = {thresholds.file, *base.rule_files, *plan.agent.settings.env_file, *_iter_agent_files(plan.agent)}
+    found |= {thresholds.config.session.file or ""} if thresholds.config.session else set()
     found |= {plan.gate.baseline or "", plan.gate.quarantine or ""}
-    found |= {suite.rules.file for suite in plan.suites}
+    found |= {suite.thresholds.file for suite in plan.suites}
     found |= {os.path.relpath(path, plan.workspace.folder) for path in plan.recordings}
     return frozenset(own for each in found if each for own in _follow(plan, each))
 
@@ -219,12 +223,12 @@ def _follow(plan: "Plan", path: str) -> Iterator[str]:
         yield Path(os.path.relpath(each, folder)).as_posix()
 
 
-def _build_scopes(plan: "Plan", rules: Thresholds) -> Iterator[SuiteScope]:
+def _build_scopes(plan: "Plan", thresholds: Thresholds) -> Iterator[SuiteScope]:
     """Yield a scope for each suite of the thresholds file, and one for each other eval set."""
     tracked = _read_tracked_files(plan)
     left = {suite.eval_set.path: suite for suite in plan.suites}
     planned = frozenset(left)
-    for name, section in rules.config.suites.items():
+    for name, section in thresholds.config.suites.items():
         named = _list_eval_sets(plan, section.eval_sets)
         paths = frozenset(named.values())
         left = {path: suite for path, suite in left.items() if path not in paths}

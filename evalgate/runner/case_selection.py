@@ -35,7 +35,7 @@ class Candidate:
 
 
 def select_plan_cases(
-    plan: "Plan", options: SelectionOptions, rules: "Thresholds", base: "BaseBranchPolicy"
+    plan: "Plan", options: SelectionOptions, thresholds: "Thresholds", base: "BaseBranchPolicy"
 ) -> "Plan":
     """Return the plan with the selected cases only; the others count as not selected by the user.
 
@@ -51,7 +51,7 @@ def select_plan_cases(
     if options.affected is not None:
         from evalgate.runner.affected import find_affected, select_affected_cases
 
-        affected = find_affected(plan, rules, base, options.affected)
+        affected = find_affected(plan, thresholds, base, options.affected)
         plan = replace(plan, affected=affected)
         if not affected.names:
             nothing = CaseSelection(options.words, 0, len(every))

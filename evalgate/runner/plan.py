@@ -85,7 +85,7 @@ class Plan:
     user: UserConfig | None = None
     """Settings of simulated users, from the thresholds file and the command line."""
     thresholds_file: str = ""
-    """Path of the rules, relative to the workspace; "" if there is no file."""
+    """Path of the thresholds file, relative to the workspace; "" if there is no file."""
     executor: ExecutorConfig = LOCAL
     """Machine or cluster that runs the agent."""
     recordings: tuple[Path, ...] = ()
@@ -201,38 +201,38 @@ def build_plan(
     with (
         BaseBranchPolicy(workspace.folder, environ, overrides.policy) as base,
         collect_problems(
-            lambda: given.rules or base.load_chosen_thresholds(thresholds_file), overrides
-        ) as rules,
+            lambda: given.thresholds or base.load_chosen_thresholds(thresholds_file), overrides
+        ) as thresholds,
     ):
-        plan = _build_checked_plan(overrides, base, rules, workspace, environ, given)
+        plan = _build_checked_plan(overrides, base, thresholds, workspace, environ, given)
     if not overrides.selection.words:
         return plan
     from evalgate.runner.case_selection import select_plan_cases
 
-    return select_plan_cases(plan, overrides.selection, rules, base)
+    return select_plan_cases(plan, overrides.selection, thresholds, base)
 
 
 def _build_checked_plan(
     overrides: Overrides,
     base: BaseBranchPolicy,
-    rules: Thresholds,
+    thresholds: Thresholds,
     workspace: Workspace,
     environ: Mapping[str, str],
     given: GivenObjects,
 ) -> Plan:
-    config = _choose_config(overrides, base, rules, given)
-    resolver = _build_judge_resolver(overrides, rules, config, environ)
+    config = _choose_config(overrides, base, thresholds, given)
+    resolver = _build_judge_resolver(overrides, thresholds, config, environ)
     config, environ = add_env_files(config, environ, workspace.folder)
-    suites = plan_suites(rules, config, workspace, environ, resolver, base=base, given=given)
-    agent = _resolve_plan_agent(overrides, rules, config, suites, given.agent)
-    suites, notices = _apply_quarantine(suites, rules, config, workspace, base)
-    users = _build_users(overrides, rules, config, suites, resolver, base)
+    suites = plan_suites(thresholds, config, workspace, environ, resolver, base=base, given=given)
+    agent = _resolve_plan_agent(overrides, thresholds, config, suites, given.agent)
+    suites, notices = _apply_quarantine(suites, thresholds, config, workspace, base)
+    users = _build_users(overrides, thresholds, config, suites, resolver, base)
     base.note_local_plugins()
-    check_judges(resolver, rules)
-    check_executor(config.executor, rules)
+    check_judges(resolver, thresholds)
+    check_executor(config.executor, thresholds)
     told = iter_plan_notices(config, suites)
     return Plan(
-        control=resolve_control(config, rules, overrides, workspace.folder, base.environ, given.agent),
+        control=resolve_control(config, thresholds, overrides, workspace.folder, base.environ, given.agent),
         workspace=workspace,
         suites=suites,
         agent=agent,
@@ -242,41 +242,49 @@ def _build_checked_plan(
         baseline=open_store(config.gate.baseline, workspace, base),
         environ=environ,
         judge_resolver=resolver,
-        anchors=_read_anchors(config, rules, base, suites),
+        anchors=_read_anchors(config, thresholds, base, suites),
         anchor=open_anchor(config.gate.anchor, workspace, base),
-        label_check=_check_labels(config, rules, base, suites),
+        label_check=_check_labels(config, thresholds, base, suites),
         users=users,
         user=config.user,
-        thresholds_file=rules.file,
+        thresholds_file=thresholds.file,
         executor=config.executor,
-        notices=(*_describe_setup(agent, rules, base, workspace), *notices, *told),
-        recordings=tuple(rules.base / each.source for each in list_recordings(config.tool_mocks)),
+        notices=(*_describe_setup(agent, thresholds, base, workspace), *notices, *told),
+        recordings=tuple(thresholds.base / each.source for each in list_recordings(config.tool_mocks)),
         masks=overrides.mask,
         needs_baseline=overrides.baseline is not None,
-        is_part=not rules.config.eval_sets or is_partial_selection(rules, config, workspace),
+        is_part=not thresholds.config.eval_sets or is_partial_selection(thresholds, config, workspace),
     )
 
 
 def _describe_setup(
-    agent: AgentSpec, rules: Thresholds, base: BaseBranchPolicy, workspace: Workspace
+    agent: AgentSpec, thresholds: Thresholds, base: BaseBranchPolicy, workspace: Workspace
 ) -> Iterator[str]:
     """Yield notices about the agent, the rules that apply, and the workspace."""
-    if sample := describe_sample_agent(agent, rules):
+    if sample := describe_sample_agent(agent, thresholds):
         yield sample
     yield from base.notices
     yield from list_socket_notices(workspace)
 
 
 def _choose_config(
-    overrides: Overrides, base: BaseBranchPolicy, rules: Thresholds, given: GivenObjects
+    overrides: Overrides, base: BaseBranchPolicy, thresholds: Thresholds, given: GivenObjects
 ) -> Config:
-    config = _apply_default_baseline(apply_overrides(rules.config, overrides), base)
+    """Return the sections of the thresholds file with the options of the command line, and the baseline."""
+    config = apply_overrides(thresholds.config, overrides)
+    if config.gate.baseline is None and base.has_file(Path(DEFAULT_BASELINE)):
+        gate = config.gate.model_copy(update={"baseline": DEFAULT_BASELINE})
+        config = config.model_copy(update={"gate": gate})
     # Eval sets that are objects replace those of the thresholds file, as files on the command line do.
     return config.model_copy(update={"eval_sets": overrides.eval_sets}) if given.eval_sets else config
 
 
 def _resolve_plan_agent(
-    overrides: Overrides, rules: Thresholds, config: Config, suites: Sequence[Suite], given: AgentSpec | None
+    overrides: Overrides,
+    thresholds: Thresholds,
+    config: Config,
+    suites: Sequence[Suite],
+    given: AgentSpec | None,
 ) -> AgentSpec:
     if given is not None:
         # The limits of the thresholds file hold for an object, too, unless the program sets its own.
@@ -291,12 +299,12 @@ def _resolve_plan_agent(
             "no agent: give --agent KIND:WHAT (as --agent python:agent.py:answer) or an `agent` section in "
             "the thresholds file. `evalgate init` writes one."
         )
-    return resolve_agent(config.agent, overrides.kind_and_what[1], rules)
+    return resolve_agent(config.agent, overrides.kind_and_what[1], thresholds)
 
 
 def _apply_quarantine(
     suites: tuple[Suite, ...],
-    rules: Thresholds,
+    thresholds: Thresholds,
     config: Config,
     workspace: Workspace,
     base: BaseBranchPolicy,
@@ -312,7 +320,7 @@ def _apply_quarantine(
         {key: case_policy for suite in suites for key, case_policy in suite.case_policies.items()},
         today=datetime.now(UTC).date(),
         environ=base.environ,
-        is_part=is_partial_selection(rules, config, workspace),
+        is_part=is_partial_selection(thresholds, config, workspace),
     )
     if not found.is_settled:
         base.note_unverified(config.gate.quarantine)
@@ -321,31 +329,33 @@ def _apply_quarantine(
 
 def _build_users(
     overrides: Overrides,
-    rules: Thresholds,
+    thresholds: Thresholds,
     config: Config,
     suites: Sequence[Suite],
     judge_resolver: JudgeResolver,
     base: BaseBranchPolicy,
 ) -> CreateUser:
-    own_rules = {
+    own_thresholds = {
         suite.eval_set.eval_set_id: (
-            replace(suite.rules, config=apply_user_override(suite.rules.config, overrides))
-            if suite.rules.config.user is not None
-            else suite.rules
+            replace(suite.thresholds, config=apply_user_override(suite.thresholds.config, overrides))
+            if suite.thresholds.config.user is not None
+            else suite.thresholds
         )
         for suite in suites
-        if suite.rules is not rules
+        if suite.thresholds is not thresholds
     }
     eval_sets = [suite.eval_set for suite in suites]
-    return build_user_factory(rules, config, own_rules, judge_resolver, eval_sets, base.resolve_path)
+    return build_user_factory(
+        thresholds, config, own_thresholds, judge_resolver, eval_sets, base.resolve_path
+    )
 
 
 def _build_judge_resolver(
-    overrides: Overrides, rules: Thresholds, config: Config, environ: Mapping[str, str]
+    overrides: Overrides, thresholds: Thresholds, config: Config, environ: Mapping[str, str]
 ) -> JudgeResolver:
     redactor = LiveRedactor(Redactor.from_environment(environ, overrides.mask))
     context = LlmContext(
-        rules.base,
+        thresholds.base,
         environ,
         UsageMeter(config.budget),
         config.prices,
@@ -356,21 +366,21 @@ def _build_judge_resolver(
 
 
 def _read_anchors(
-    config: Config, rules: Thresholds, base: BaseBranchPolicy, suites: Sequence[Suite]
+    config: Config, thresholds: Thresholds, base: BaseBranchPolicy, suites: Sequence[Suite]
 ) -> "AnchorSet | None":
     if config.judge is None or config.judge.anchors is None:
         return None
     from evalgate.runner.judge_calibration import read_anchors
 
     metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
-    path = rules.base / config.judge.anchors
+    path = thresholds.base / config.judge.anchors
     return read_anchors(
         base.resolve_path(path), base.format_path(path), config.judge.floor.anchors, list(metrics.values())
     )
 
 
 def _check_labels(
-    config: Config, rules: Thresholds, base: BaseBranchPolicy, suites: Sequence[Suite]
+    config: Config, thresholds: Thresholds, base: BaseBranchPolicy, suites: Sequence[Suite]
 ) -> "LabelCheck | None":
     floors = config.judge.floor.label_floors if config.judge else {}
     if not floors:
@@ -378,7 +388,7 @@ def _check_labels(
     from evalgate.datasets.judge_labels import STORE_NAME, read_store
     from evalgate.runner.judge_assessment import check_label_floors
 
-    path = rules.base / STORE_NAME
+    path = thresholds.base / STORE_NAME
     store = read_store(base.resolve_path(path), base.format_path(path))
     return check_label_floors(store, floors, [bound for suite in suites for bound in suite.metrics])
 
@@ -391,10 +401,12 @@ def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
     """
     workspace = resolve_workspace(folder)
     base = BaseBranchPolicy(workspace.folder, {})
-    rules = base.load_chosen_thresholds(thresholds_file)
-    config = apply_overrides(rules.config, overrides)
-    resolver = _build_judge_resolver(overrides, rules, config, {})
-    return plan_suites(rules, config, workspace, {}, resolver, base=base, given=GivenObjects(scores=False))
+    thresholds = base.load_chosen_thresholds(thresholds_file)
+    config = apply_overrides(thresholds.config, overrides)
+    resolver = _build_judge_resolver(overrides, thresholds, config, {})
+    return plan_suites(
+        thresholds, config, workspace, {}, resolver, base=base, given=GivenObjects(scores=False)
+    )
 
 
 def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> Iterator[str]:
@@ -405,35 +417,33 @@ def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
     """
     workspace = resolve_workspace(folder)
     base = BaseBranchPolicy(workspace.folder, {})
-    with collect_problems(lambda: base.load_chosen_thresholds(thresholds_file), overrides) as rules:
-        yield from _check_files(overrides, rules, workspace, base)
-
-
-def _check_files(
-    overrides: Overrides, rules: Thresholds, workspace: Workspace, base: BaseBranchPolicy
-) -> Iterator[str]:
-    config, _ = add_env_files(apply_overrides(rules.config, overrides), {}, workspace.folder)
-    if config.agent is not None:
-        resolve_agent(config.agent, overrides.kind_and_what[1], rules)
-    judge_resolver = _build_judge_resolver(overrides, rules, config, {})
-    suites = plan_suites(rules, config, workspace, {}, judge_resolver, needs_criteria=False, base=base)
-    suites, notices = _apply_quarantine(suites, rules, config, workspace, base)
-    _build_users(overrides, rules, config, suites, judge_resolver, base)
-    _read_anchors(config, rules, base, suites)
-    _check_labels(config, rules, base, suites)
-    if empty := [suite.eval_set.path for suite in suites if not suite.eval_set.cases]:
-        raise InvalidInputError(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
-    for suite in suites:
-        named = (each.name + ("" if each.criterion.gates else f" ({REPORT_ONLY})") for each in suite.metrics)
-        metrics = ", ".join(dict.fromkeys(named))
-        scoring = f"scored with {metrics}" if metrics else "with no criteria yet"
-        yield f"{suite.eval_set.path}: {pluralize(len(suite.eval_set.cases), 'case')}, {scoring}"
-    found = list(iter_warnings(suites, rules, workspace.folder))
-    yield from found
-    yield from filter(None, map(describe_default_criteria, suites))
-    yield from notices
-    verdict = f"{pluralize(len(found), 'warning')}, no error." if found else "no problem found."
-    yield f"{pluralize(len(suites), 'eval set')}: {verdict}"
+    with collect_problems(lambda: base.load_chosen_thresholds(thresholds_file), overrides) as thresholds:
+        config, _ = add_env_files(apply_overrides(thresholds.config, overrides), {}, workspace.folder)
+        if config.agent is not None:
+            resolve_agent(config.agent, overrides.kind_and_what[1], thresholds)
+        judge_resolver = _build_judge_resolver(overrides, thresholds, config, {})
+        suites = plan_suites(
+            thresholds, config, workspace, {}, judge_resolver, needs_criteria=False, base=base
+        )
+        suites, notices = _apply_quarantine(suites, thresholds, config, workspace, base)
+        _build_users(overrides, thresholds, config, suites, judge_resolver, base)
+        _read_anchors(config, thresholds, base, suites)
+        _check_labels(config, thresholds, base, suites)
+        if empty := [suite.eval_set.path for suite in suites if not suite.eval_set.cases]:
+            raise InvalidInputError(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
+        for suite in suites:
+            named = (
+                each.name + ("" if each.criterion.gates else f" ({REPORT_ONLY})") for each in suite.metrics
+            )
+            metrics = ", ".join(dict.fromkeys(named))
+            scoring = f"scored with {metrics}" if metrics else "with no criteria yet"
+            yield f"{suite.eval_set.path}: {pluralize(len(suite.eval_set.cases), 'case')}, {scoring}"
+        found = list(iter_warnings(suites, thresholds, workspace.folder))
+        yield from found
+        yield from filter(None, map(describe_default_criteria, suites))
+        yield from notices
+        verdict = f"{pluralize(len(found), 'warning')}, no error." if found else "no problem found."
+        yield f"{pluralize(len(suites), 'eval set')}: {verdict}"
 
 
 def _limit_min_cases(gate: GateConfig, suites: Sequence[Suite]) -> GateConfig:
@@ -442,11 +452,3 @@ def _limit_min_cases(gate: GateConfig, suites: Sequence[Suite]) -> GateConfig:
         return gate
     cases = sum(len(suite.eval_set.cases) for suite in suites)
     return gate.model_copy(update={"min_cases": min(gate.min_cases, cases)})
-
-
-def _apply_default_baseline(config: Config, base: BaseBranchPolicy) -> Config:
-    """Return `config` with the default baseline file, if no baseline is named and the file exists."""
-    if config.gate.baseline is not None or not base.has_file(Path(DEFAULT_BASELINE)):
-        return config
-    gate = config.gate.model_copy(update={"baseline": DEFAULT_BASELINE})
-    return config.model_copy(update={"gate": gate})

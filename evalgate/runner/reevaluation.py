@@ -148,14 +148,14 @@ def _describe_baseline(comparison: RunComparison, baseline: Baseline) -> Iterato
     yield from describe_already_failing(comparison.cases, baseline)
 
 
-def compare_with_baseline(record: Record, baseline: Baseline, rules: Thresholds, name: str) -> Record:
+def compare_with_baseline(record: Record, baseline: Baseline, thresholds: Thresholds, name: str) -> Record:
     """Return the record compared with a baseline; `name` is the baseline's name in reports.
 
     The `gate` section of the thresholds file applies; the thresholds are those that the record was
     evaluated with.
     """
-    criteria = {criterion.metric: criterion for criterion in rules.criteria_with_min_mean}
-    gate = rules.config.gate.model_copy(update={"baseline": name})
+    criteria = {criterion.metric: criterion for criterion in thresholds.criteria_with_min_mean}
+    gate = thresholds.config.gate.model_copy(update={"baseline": name})
     return reevaluate(record, GateRules(gate, infer_runs_setting(record), criteria), baseline)
 
 

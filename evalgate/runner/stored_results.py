@@ -72,11 +72,11 @@ def resolve_target(folder: Path, to: str | None, thresholds_file: str | None) ->
     """
     workspace = resolve_workspace(folder)
     path = workspace.folder / thresholds_file if thresholds_file else find_thresholds_file(workspace.folder)
-    rules = load_thresholds(path, thresholds_file or workspace.format_path(path)) if path else None
-    config = rules.config if rules else DEFAULT_CONFIG
+    thresholds = load_thresholds(path, thresholds_file or workspace.format_path(path)) if path else None
+    config = thresholds.config if thresholds else DEFAULT_CONFIG
     target = to or config.gate.baseline or DEFAULT_BASELINE
     return BaselineTarget(
-        workspace, target, open_store(workspace, target), config, rules.criteria if rules else ()
+        workspace, target, open_store(workspace, target), config, thresholds.criteria if thresholds else ()
     )
 
 

@@ -50,12 +50,15 @@ def list_thresholds_checks(folder: Path, thresholds_file: str | None) -> dict[st
     """
     path = folder / thresholds_file if thresholds_file else find_thresholds_file(folder)
     try:
-        rules = load_thresholds(path, path.name) if path else None
+        thresholds = load_thresholds(path, path.name) if path else None
     except InvalidInputError:  # a wrong thresholds file is told by a run
         return {}
-    if rules is None:
+    if thresholds is None:
         return {}
-    return {name: f"{rules.file}:{rules.find_position(('checks', name))[0]}" for name in rules.config.checks}
+    return {
+        name: f"{thresholds.file}:{thresholds.find_position(('checks', name))[0]}"
+        for name in thresholds.config.checks
+    }
 
 
 def read_schema_file(folder: Path, name: str) -> object:

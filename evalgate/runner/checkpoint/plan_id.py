@@ -180,12 +180,12 @@ def _list_config_files(plan: Plan) -> list[Path]:
     Their effective settings are elsewhere in the identity, and a `budget` may be raised. A pyproject.toml
     does count, because it lists the agent's dependencies.
     """
-    names = {plan.thresholds_file, *(suite.rules.file for suite in plan.suites)} - {""}
+    names = {plan.thresholds_file, *(suite.thresholds.file for suite in plan.suites)} - {""}
     return [plan.workspace.folder / name for name in sorted(names) if Path(name).name != "pyproject.toml"]
 
 
 def _collect_users(plan: Plan) -> list[object]:
-    configs = [plan.user, *(suite.rules.config.user for suite in plan.suites)]
+    configs = [plan.user, *(suite.thresholds.config.user for suite in plan.suites)]
     return [_collect_user_settings(plan, user) for user in configs if user is not None]
 
 

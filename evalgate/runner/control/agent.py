@@ -146,12 +146,15 @@ def _find_unsupported(plan: Plan, source: ControlSource) -> str | None:
 
 
 def _build_remote_control(plan: Plan, source: ControlSource, url: str) -> ControlAgent:
-    rules, expander = Thresholds(DEFAULT_CONFIG, plan.workspace.folder), PlaceholderExpander(plan.environ)
+    thresholds, expander = (
+        Thresholds(DEFAULT_CONFIG, plan.workspace.folder),
+        PlaceholderExpander(plan.environ),
+    )
     own, other = (expander.expand_text("url", each).rstrip("/") for each in (plan.agent.what, url))
     if own == other:  # such a control fails wherever the change fails
         raise ControlUnavailableError("`gate.control.url` is the address of the agent that is tested")
     try:
-        spec = resolve_agent(plan.agent.settings, url, rules)
+        spec = resolve_agent(plan.agent.settings, url, thresholds)
         agent = build_agent(replace(spec, what=url), plan.workspace, plan.environ)
     except EvalgateError as error:
         raise ControlUnavailableError(f"`gate.control.url`: {error}") from None
@@ -160,19 +163,19 @@ def _build_remote_control(plan: Plan, source: ControlSource, url: str) -> Contro
 
 def _resolve_base_agent(plan: Plan, source: ControlSource, checkout: CommitCheckout) -> AgentSpec:
     """Return the agent of the base commit's thresholds file, with the options of the command line."""
-    rules, commit = Thresholds(DEFAULT_CONFIG, checkout.folder), checkout.commit[:12]
+    thresholds, commit = Thresholds(DEFAULT_CONFIG, checkout.folder), checkout.commit[:12]
     path = checkout.folder / plan.thresholds_file
     if plan.thresholds_file and not (path.resolve().is_relative_to(checkout.root) and path.is_file()):
         raise ControlUnavailableError(f"commit {commit} has no {plan.thresholds_file}")
     try:
         if plan.thresholds_file:
-            rules = replace(load_thresholds(path, plan.thresholds_file), base=path.parent)
-        agent = apply_overrides(rules.config, source.overrides).agent
+            thresholds = replace(load_thresholds(path, plan.thresholds_file), base=path.parent)
+        agent = apply_overrides(thresholds.config, source.overrides).agent
         # As many conversations at the same time as the change's agent has: both share one throttle.
         own = plan.agent.settings
         limits = {"workers": own.workers, "concurrency": own.concurrency}
         what = source.overrides.kind_and_what[1]
-        found = resolve_agent(agent.model_copy(update=limits), what, rules) if agent else None
+        found = resolve_agent(agent.model_copy(update=limits), what, thresholds) if agent else None
     except EvalgateError as error:
         raise ControlUnavailableError(f"the agent of commit {commit} cannot be built: {error}") from None
     if found is None:
