@@ -19,7 +19,7 @@ from evalgate.core.types import AgentInfo, CaseKey, Record, Totals, TrackedFiles
 from evalgate.datasets.loading import build_notes_name, find_eval_files
 from evalgate.gating.affected_suites import AffectedSuites, ChangeRules, SuiteScope, find_affected_suites
 from evalgate.gating.environment_files import matches_pattern
-from evalgate.runner.base_branch import BaseBranchPolicy
+from evalgate.runner.base_branch import RuleFiles
 from evalgate.system.changed_files import (
     UnknownChangeError,
     check_commits_differ,
@@ -41,26 +41,24 @@ _NO_BASE = "no commit to compare with is named: this is no pull request, and the
 
 
 def find_affected(
-    plan: "Plan", thresholds: Thresholds, base: BaseBranchPolicy, revision: str
+    plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles, revision: str
 ) -> AffectedSuites:
     """Return the suites of the plan that the change affects: all suites if git cannot say what changed.
 
     Args:
         plan: The plan with all eval sets.
         thresholds: The thresholds file that applies.
-        base: The policy that the plan was made with, which knows the files with rules.
+        rule_files: The files with rules that the plan was made with.
         revision: The commit to compare with; "" if only the target branch of a pull request counts. A pull
             request is compared with its target branch in either case.
 
     Raises:
         InvalidInputError: the agent's files are tracked, and the baseline that lists them cannot be read.
     """
-    rule_files = _list_rule_files(plan, thresholds, base)
-    known = ChangeRules(
-        tuple(_build_scopes(plan, thresholds)), thresholds.config.affected.ignored, rule_files
-    )
+    paths = _list_rule_files(plan, thresholds, rule_files)
+    known = ChangeRules(tuple(_build_scopes(plan, thresholds)), thresholds.config.affected.ignored, paths)
     try:
-        revisions = list(_iter_revisions(base, revision))
+        revisions = list(_iter_revisions(rule_files, revision))
         files = frozenset[str]().union(
             *(list_changed_files(plan.workspace.folder, each) for each in revisions)
         )
@@ -92,7 +90,7 @@ def find_unmatched_globs(thresholds: Thresholds, folder: Path) -> Iterator[str]:
             yield f"{place}: `{pattern}` in `affects` of `{name}` matches no file of the repository"
 
 
-def _iter_revisions(base: BaseBranchPolicy, revision: str) -> Iterator[str]:
+def _iter_revisions(rule_files: RuleFiles, revision: str) -> Iterator[str]:
     """Yield the revisions to compare with. The differences from all of them count together.
 
     A pull request is compared with its target branch even if `revision` is given, because the pull request
@@ -104,13 +102,13 @@ def _iter_revisions(base: BaseBranchPolicy, revision: str) -> Iterator[str]:
     """
     if revision:
         yield revision
-    if read_pull_request(base.environ) is not None:
-        found = base.find_target_commit()
+    if read_pull_request(rule_files.environ) is not None:
+        found = rule_files.find_target_commit()
         if not found:
             raise UnknownChangeError(
-                f"git does not know here what the change is merged into. {base.describe_fetch()}"
+                f"git does not know here what the change is merged into. {rule_files.describe_fetch()}"
             )
-        check_commits_differ(base.folder, found)
+        check_commits_differ(rule_files.folder, found)
         yield found
     elif not revision:
         raise UnknownChangeError(_NO_BASE)
@@ -173,12 +171,17 @@ def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
     return replace(known, suites=tuple(map(mark, known.suites)))
 
 
-def _list_rule_files(plan: "Plan", thresholds: Thresholds, base: BaseBranchPolicy) -> frozenset[str]:
+def _list_rule_files(plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles) -> frozenset[str]:
     """Return the paths of files that decide how the agent runs in all suites, or how the gate judges.
 
     Some of the paths may name no file.
     """
-    found = {thresholds.file, *base.rule_files, *plan.agent.settings.env_file, *_iter_agent_files(plan.agent)}
+    found = {
+        thresholds.file,
+        *rule_files.paths,
+        *plan.agent.settings.env_file,
+        *_iter_agent_files(plan.agent),
+    }
     found |= {thresholds.config.session.file or ""} if thresholds.config.session else set()
     found |= {plan.gate.baseline or "", plan.gate.quarantine or ""}
     found |= {suite.thresholds.file for suite in plan.suites}

@@ -18,7 +18,7 @@ from evalgate.reporting.report_files import PREVIOUS_SUFFIX
 
 if TYPE_CHECKING:
     from evalgate.config.schema.thresholds import Thresholds
-    from evalgate.runner.base_branch import BaseBranchPolicy
+    from evalgate.runner.base_branch import RuleFiles
     from evalgate.runner.plan import Plan
 
 
@@ -35,7 +35,7 @@ class Candidate:
 
 
 def select_plan_cases(
-    plan: "Plan", options: SelectionOptions, thresholds: "Thresholds", base: "BaseBranchPolicy"
+    plan: "Plan", options: SelectionOptions, thresholds: "Thresholds", rule_files: "RuleFiles"
 ) -> "Plan":
     """Return the plan with the selected cases only; the others count as not selected by the user.
 
@@ -51,7 +51,7 @@ def select_plan_cases(
     if options.affected is not None:
         from evalgate.runner.affected import find_affected, select_affected_cases
 
-        affected = find_affected(plan, thresholds, base, options.affected)
+        affected = find_affected(plan, thresholds, rule_files, options.affected)
         plan = replace(plan, affected=affected)
         if not affected.names:
             nothing = CaseSelection(options.words, 0, len(every))

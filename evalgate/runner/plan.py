@@ -29,7 +29,7 @@ from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.users.scripted import create_scripted_user
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.runner.base_branch import BaseBranchPolicy, open_anchor, open_store
+from evalgate.runner.base_branch import RuleFiles, open_anchor, open_store
 from evalgate.runner.plan_problems import (
     check_judges,
     collect_problems,
@@ -144,13 +144,12 @@ class Plan:
             for case in suite.eval_set.cases
         ]
         deep = sum(runs >= MEASURED_RUNS for runs in stored)
-        held = (
-            f"the baseline holds {MEASURED_RUNS} runs or more of {deep:,} of {pluralize(len(stored), 'case')}"
-        )
+        held = f"holds {MEASURED_RUNS} runs or more of {deep:,} of {pluralize(len(stored), 'case')}"
         if choose_default_runs(stored) == "auto":
-            notice = f"`runs: auto` was chosen, as {held}. Say `runs` to choose otherwise."
+            notice = f"`runs: auto` was chosen, as the baseline {held}. Say `runs` to choose otherwise."
             return replace(self, runs="auto", notices=(*self.notices, notice))
-        notice = f"Each case was run once, as {held}. From half of them on `runs: auto` is the default."
+        once = f"Each case was run once, as the baseline {held}."
+        notice = f"{once} From half of them on `runs: auto` is the default."
         return replace(self, notices=(*self.notices, notice))
 
     def drop_baseline(self) -> "Plan":
@@ -199,57 +198,64 @@ def build_plan(
     """
     workspace = resolve_workspace(folder)
     with (
-        BaseBranchPolicy(workspace.folder, environ, overrides.policy) as base,
+        RuleFiles(workspace.folder, environ, overrides.policy) as rule_files,
         collect_problems(
-            lambda: given.thresholds or base.load_chosen_thresholds(thresholds_file), overrides
+            lambda: given.thresholds or rule_files.load_chosen_thresholds(thresholds_file), overrides
         ) as thresholds,
     ):
-        plan = _build_checked_plan(overrides, base, thresholds, workspace, environ, given)
+        plan = _build_checked_plan(overrides, rule_files, thresholds, workspace, environ, given)
     if not overrides.selection.words:
         return plan
     from evalgate.runner.case_selection import select_plan_cases
 
-    return select_plan_cases(plan, overrides.selection, thresholds, base)
+    return select_plan_cases(plan, overrides.selection, thresholds, rule_files)
 
 
 def _build_checked_plan(
     overrides: Overrides,
-    base: BaseBranchPolicy,
+    rule_files: RuleFiles,
     thresholds: Thresholds,
     workspace: Workspace,
     environ: Mapping[str, str],
     given: GivenObjects,
 ) -> Plan:
-    config = _choose_config(overrides, base, thresholds, given)
+    config = _choose_config(overrides, rule_files, thresholds, given)
     resolver = _build_judge_resolver(overrides, thresholds, config, environ)
     config, environ = add_env_files(config, environ, workspace.folder)
-    suites = plan_suites(thresholds, config, workspace, environ, resolver, base=base, given=given)
+    suites = plan_suites(thresholds, config, workspace, environ, resolver, rule_files=rule_files, given=given)
     agent = _resolve_plan_agent(overrides, thresholds, config, suites, given.agent)
-    suites, notices = _apply_quarantine(suites, thresholds, config, workspace, base)
-    users = _build_users(overrides, thresholds, config, suites, resolver, base)
-    base.note_local_plugins()
+    suites, notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
+    users = _build_users(overrides, thresholds, config, suites, resolver, rule_files)
+    rule_files.note_local_plugins()
     check_judges(resolver, thresholds)
     check_executor(config.executor, thresholds)
-    told = iter_plan_notices(config, suites)
     return Plan(
-        control=resolve_control(config, thresholds, overrides, workspace.folder, base.environ, given.agent),
+        control=resolve_control(
+            config, thresholds, overrides, workspace.folder, rule_files.environ, given.agent
+        ),
         workspace=workspace,
         suites=suites,
         agent=agent,
         runs=config.runs,
         runs_given=config.runs_given,
         gate=_limit_min_cases(config.gate, suites),
-        baseline=open_store(config.gate.baseline, workspace, base),
+        baseline=open_store(config.gate.baseline, workspace, rule_files),
         environ=environ,
         judge_resolver=resolver,
-        anchors=_read_anchors(config, thresholds, base, suites),
-        anchor=open_anchor(config.gate.anchor, workspace, base),
-        label_check=_check_labels(config, thresholds, base, suites),
+        anchors=_read_anchors(config, thresholds, rule_files, suites),
+        anchor=open_anchor(config.gate.anchor, workspace, rule_files),
+        label_check=_check_labels(config, thresholds, rule_files, suites),
         users=users,
         user=config.user,
         thresholds_file=thresholds.file,
         executor=config.executor,
-        notices=(*_describe_setup(agent, thresholds, base, workspace), *notices, *told),
+        notices=(
+            *filter(None, [describe_sample_agent(agent, thresholds)]),
+            *rule_files.notices,
+            *list_socket_notices(workspace),
+            *notices,
+            *iter_plan_notices(config, suites),
+        ),
         recordings=tuple(thresholds.base / each.source for each in list_recordings(config.tool_mocks)),
         masks=overrides.mask,
         needs_baseline=overrides.baseline is not None,
@@ -257,22 +263,12 @@ def _build_checked_plan(
     )
 
 
-def _describe_setup(
-    agent: AgentSpec, thresholds: Thresholds, base: BaseBranchPolicy, workspace: Workspace
-) -> Iterator[str]:
-    """Yield notices about the agent, the rules that apply, and the workspace."""
-    if sample := describe_sample_agent(agent, thresholds):
-        yield sample
-    yield from base.notices
-    yield from list_socket_notices(workspace)
-
-
 def _choose_config(
-    overrides: Overrides, base: BaseBranchPolicy, thresholds: Thresholds, given: GivenObjects
+    overrides: Overrides, rule_files: RuleFiles, thresholds: Thresholds, given: GivenObjects
 ) -> Config:
     """Return the sections of the thresholds file with the options of the command line, and the baseline."""
     config = apply_overrides(thresholds.config, overrides)
-    if config.gate.baseline is None and base.has_file(Path(DEFAULT_BASELINE)):
+    if config.gate.baseline is None and rule_files.has_file(Path(DEFAULT_BASELINE)):
         gate = config.gate.model_copy(update={"baseline": DEFAULT_BASELINE})
         config = config.model_copy(update={"gate": gate})
     # Eval sets that are objects replace those of the thresholds file, as files on the command line do.
@@ -307,7 +303,7 @@ def _apply_quarantine(
     thresholds: Thresholds,
     config: Config,
     workspace: Workspace,
-    base: BaseBranchPolicy,
+    rule_files: RuleFiles,
 ) -> tuple[tuple[Suite, ...], tuple[str, ...]]:
     """Return the suites with quarantined cases marked, and notices about the quarantine."""
     if config.gate.quarantine is None:
@@ -319,11 +315,11 @@ def _apply_quarantine(
         [suite.eval_set for suite in suites],
         {key: case_policy for suite in suites for key, case_policy in suite.case_policies.items()},
         today=datetime.now(UTC).date(),
-        environ=base.environ,
+        environ=rule_files.environ,
         is_part=is_partial_selection(thresholds, config, workspace),
     )
     if not found.is_settled:
-        base.note_unverified(config.gate.quarantine)
+        rule_files.note_unverified(config.gate.quarantine)
     return tuple(replace(suite, case_policies=found.case_policies) for suite in suites), found.notices
 
 
@@ -333,9 +329,9 @@ def _build_users(
     config: Config,
     suites: Sequence[Suite],
     judge_resolver: JudgeResolver,
-    base: BaseBranchPolicy,
+    rule_files: RuleFiles,
 ) -> CreateUser:
-    own_thresholds = {
+    adjacent_thresholds = {
         suite.eval_set.eval_set_id: (
             replace(suite.thresholds, config=apply_user_override(suite.thresholds.config, overrides))
             if suite.thresholds.config.user is not None
@@ -344,29 +340,21 @@ def _build_users(
         for suite in suites
         if suite.thresholds is not thresholds
     }
-    eval_sets = [suite.eval_set for suite in suites]
-    return build_user_factory(
-        thresholds, config, own_thresholds, judge_resolver, eval_sets, base.resolve_path
-    )
+    eval_sets, locate = [suite.eval_set for suite in suites], rule_files.resolve_path
+    return build_user_factory(thresholds, config, adjacent_thresholds, judge_resolver, eval_sets, locate)
 
 
 def _build_judge_resolver(
     overrides: Overrides, thresholds: Thresholds, config: Config, environ: Mapping[str, str]
 ) -> JudgeResolver:
-    redactor = LiveRedactor(Redactor.from_environment(environ, overrides.mask))
-    context = LlmContext(
-        thresholds.base,
-        environ,
-        UsageMeter(config.budget),
-        config.prices,
-        redactor=redactor,
-        cache_mode=overrides.judge_cache,
-    )
+    redactor, mode = LiveRedactor(Redactor.from_environment(environ, overrides.mask)), overrides.judge_cache
+    meter, prices = UsageMeter(config.budget), config.prices
+    context = LlmContext(thresholds.base, environ, meter, prices, redactor=redactor, cache_mode=mode)
     return JudgeResolver(ModelPool(context), config.judge, forced_by_cli=overrides.judge is not None)
 
 
 def _read_anchors(
-    config: Config, thresholds: Thresholds, base: BaseBranchPolicy, suites: Sequence[Suite]
+    config: Config, thresholds: Thresholds, rule_files: RuleFiles, suites: Sequence[Suite]
 ) -> "AnchorSet | None":
     if config.judge is None or config.judge.anchors is None:
         return None
@@ -375,12 +363,15 @@ def _read_anchors(
     metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
     path = thresholds.base / config.judge.anchors
     return read_anchors(
-        base.resolve_path(path), base.format_path(path), config.judge.floor.anchors, list(metrics.values())
+        rule_files.resolve_path(path),
+        rule_files.format_path(path),
+        config.judge.floor.anchors,
+        list(metrics.values()),
     )
 
 
 def _check_labels(
-    config: Config, thresholds: Thresholds, base: BaseBranchPolicy, suites: Sequence[Suite]
+    config: Config, thresholds: Thresholds, rule_files: RuleFiles, suites: Sequence[Suite]
 ) -> "LabelCheck | None":
     floors = config.judge.floor.label_floors if config.judge else {}
     if not floors:
@@ -389,7 +380,7 @@ def _check_labels(
     from evalgate.runner.judge_assessment import check_label_floors
 
     path = thresholds.base / STORE_NAME
-    store = read_store(base.resolve_path(path), base.format_path(path))
+    store = read_store(rule_files.resolve_path(path), rule_files.format_path(path))
     return check_label_floors(store, floors, [bound for suite in suites for bound in suite.metrics])
 
 
@@ -400,12 +391,12 @@ def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
         InvalidInputError: with every problem of the files.
     """
     workspace = resolve_workspace(folder)
-    base = BaseBranchPolicy(workspace.folder, {})
-    thresholds = base.load_chosen_thresholds(thresholds_file)
+    rule_files = RuleFiles(workspace.folder, {})
+    thresholds = rule_files.load_chosen_thresholds(thresholds_file)
     config = apply_overrides(thresholds.config, overrides)
     resolver = _build_judge_resolver(overrides, thresholds, config, {})
     return plan_suites(
-        thresholds, config, workspace, {}, resolver, base=base, given=GivenObjects(scores=False)
+        thresholds, config, workspace, {}, resolver, rule_files=rule_files, given=GivenObjects(scores=False)
     )
 
 
@@ -416,19 +407,21 @@ def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
         InvalidInputError: with every problem of the input that was found.
     """
     workspace = resolve_workspace(folder)
-    base = BaseBranchPolicy(workspace.folder, {})
-    with collect_problems(lambda: base.load_chosen_thresholds(thresholds_file), overrides) as thresholds:
+    rule_files = RuleFiles(workspace.folder, {})
+    with collect_problems(
+        lambda: rule_files.load_chosen_thresholds(thresholds_file), overrides
+    ) as thresholds:
         config, _ = add_env_files(apply_overrides(thresholds.config, overrides), {}, workspace.folder)
         if config.agent is not None:
             resolve_agent(config.agent, overrides.kind_and_what[1], thresholds)
         judge_resolver = _build_judge_resolver(overrides, thresholds, config, {})
         suites = plan_suites(
-            thresholds, config, workspace, {}, judge_resolver, needs_criteria=False, base=base
+            thresholds, config, workspace, {}, judge_resolver, needs_criteria=False, rule_files=rule_files
         )
-        suites, notices = _apply_quarantine(suites, thresholds, config, workspace, base)
-        _build_users(overrides, thresholds, config, suites, judge_resolver, base)
-        _read_anchors(config, thresholds, base, suites)
-        _check_labels(config, thresholds, base, suites)
+        suites, notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
+        _build_users(overrides, thresholds, config, suites, judge_resolver, rule_files)
+        _read_anchors(config, thresholds, rule_files, suites)
+        _check_labels(config, thresholds, rule_files, suites)
         if empty := [suite.eval_set.path for suite in suites if not suite.eval_set.cases]:
             raise InvalidInputError(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
         for suite in suites:

@@ -23,7 +23,7 @@ from evalgate.datasets.cases import fingerprint_cases
 from evalgate.datasets.loading import find_adjacent_thresholds_file, load_eval_sets
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
-from evalgate.runner.base_branch import BaseBranchPolicy
+from evalgate.runner.base_branch import RuleFiles
 from evalgate.runner.metric_binding import adopt_custom_metrics, bind_metrics, build_final_state_metric
 from evalgate.runner.user_factory import add_played_stories
 from evalgate.system.workspace import Workspace, build_agent_environment
@@ -145,7 +145,7 @@ def _add_tool_mocks(
     eval_sets: tuple[EvalSet, ...],
     config: Config,
     thresholds: Thresholds,
-    base: BaseBranchPolicy,
+    rule_files: RuleFiles,
     *,
     is_part: bool,
 ) -> tuple[EvalSet, ...]:
@@ -153,7 +153,7 @@ def _add_tool_mocks(
         return eval_sets
     from evalgate.runner.tool_mocks import add_tool_mocks
 
-    return add_tool_mocks(eval_sets, config, thresholds, base, is_part=is_part)
+    return add_tool_mocks(eval_sets, config, thresholds, rule_files, is_part=is_part)
 
 
 def plan_suites(
@@ -164,7 +164,7 @@ def plan_suites(
     judge_resolver: JudgeResolver,
     *,
     needs_criteria: bool = True,
-    base: BaseBranchPolicy,
+    rule_files: RuleFiles,
     given: GivenObjects = NOTHING_GIVEN,
 ) -> tuple[Suite, ...]:
     """Build a suite with metrics for every eval set; raise InvalidInputError for problems of the files.
@@ -175,17 +175,17 @@ def plan_suites(
     """
     is_part = is_partial_selection(thresholds, config, workspace)
     _check_runs(thresholds, config)
-    eval_sets = _load_eval_sets(config, workspace, base, given)
+    eval_sets = _load_eval_sets(config, workspace, rule_files, given)
     eval_sets = add_played_stories(
-        _add_tool_mocks(eval_sets, config, thresholds, base, is_part=is_part), config
+        _add_tool_mocks(eval_sets, config, thresholds, rule_files, is_part=is_part), config
     )
     if config.session is not None:
         from evalgate.runner.case_sessions import complete_sessions
 
         eval_sets = complete_sessions(eval_sets, config.session, workspace.folder, is_part=is_part)
     context = MetricContext(config.adk_release, judge_resolver, is_recording=config.is_replay)
-    context = replace(context, locate=base.resolve_path, workspace=workspace.folder)
-    environment = _build_metric_environment(config, workspace, environ, base)
+    context = replace(context, locate=rule_files.resolve_path, workspace=workspace.folder)
+    environment = _build_metric_environment(config, workspace, environ, rule_files)
     case_policies = _resolve_case_policies(thresholds, config, eval_sets, is_part=is_part)
     if not given.scores:
         return tuple(Suite(eval_set, (), thresholds, case_policies) for eval_set in eval_sets)
@@ -199,7 +199,7 @@ def plan_suites(
         suites = [Suite(eval_set, metrics, thresholds, case_policies) for eval_set in eval_sets]
     else:
         suites = _build_suites_with_own_thresholds(
-            eval_sets, context, base, environment, thresholds, needs_criteria=needs_criteria
+            eval_sets, context, rule_files, environment, thresholds, needs_criteria=needs_criteria
         )
         suites = (
             replace(each, metrics=(*each.metrics, *metrics), case_policies=case_policies) for each in suites
@@ -273,7 +273,7 @@ def _suggest_suite(problem: Problem, config: Config, folder: Path) -> Problem:
 
 
 def _load_eval_sets(
-    config: Config, workspace: Workspace, base: BaseBranchPolicy, given: GivenObjects
+    config: Config, workspace: Workspace, rule_files: RuleFiles, given: GivenObjects
 ) -> tuple[EvalSet, ...]:
     """Return the eval sets of the files, then those that are objects; at least one is required."""
     if not config.eval_sets:
@@ -287,7 +287,7 @@ def _load_eval_sets(
         raise InvalidInputError(
             _suggest_suite(each, config, workspace.folder) for each in error.problems
         ) from None
-    base.check_eval_sets(eval_set.path for eval_set in loaded)
+    rule_files.check_eval_sets(eval_set.path for eval_set in loaded)
     both = {each.eval_set_id for each in loaded} & {each.eval_set_id for each in given.eval_sets}
     if both:
         raise InvalidInputError(
@@ -343,7 +343,7 @@ def _check_runs(thresholds: Thresholds, config: Config) -> None:
 
 
 def _build_metric_environment(
-    config: Config, workspace: Workspace, environ: Mapping[str, str], base: BaseBranchPolicy
+    config: Config, workspace: Workspace, environ: Mapping[str, str], rule_files: RuleFiles
 ) -> MetricEnvironment:
     """Build the environment of custom metrics.
 
@@ -351,7 +351,7 @@ def _build_metric_environment(
     """
     uid, gid = workspace.agent_user or (None, None)
     env = build_agent_environment(environ, config.agent.env if config.agent else ())
-    return MetricEnvironment(workspace.folder, env, uid, gid, base.read_metric_code)
+    return MetricEnvironment(workspace.folder, env, uid, gid, rule_files.read_metric_code)
 
 
 def _add_final_state(suite: Suite) -> Suite:
@@ -368,7 +368,7 @@ _OWN_FILE = "evalgate.yaml (`evalgate init` writes one)"
 def _build_suites_with_own_thresholds(
     eval_sets: Sequence[EvalSet],
     context: MetricContext,
-    base: BaseBranchPolicy,
+    rule_files: RuleFiles,
     environment: MetricEnvironment,
     thresholds: Thresholds,
     *,
@@ -377,12 +377,12 @@ def _build_suites_with_own_thresholds(
     loaded: dict[Path, Thresholds] = {}
     bound: dict[int, tuple[BoundMetric, ...]] = {}
     for eval_set in eval_sets:
-        path = _find_own_thresholds_file(eval_set, base, thresholds.criteria_folder)
+        path = _find_own_thresholds_file(eval_set, rule_files, thresholds.criteria_folder)
         own: Thresholds | None
         if path is not None:
             if path not in loaded:
                 loaded[path] = adopt_custom_metrics(
-                    base.load_thresholds(path, base.format_path(path)), thresholds
+                    rule_files.load_thresholds(path, rule_files.format_path(path)), thresholds
                 )
             own = loaded[path]
         elif thresholds.companions:  # criteria enough, so the defaults of the format's tool do not apply
@@ -404,7 +404,7 @@ def _build_suites_with_own_thresholds(
         yield Suite(eval_set, bound[id(own)], own)
 
 
-def _find_own_thresholds_file(eval_set: EvalSet, base: BaseBranchPolicy, folder: str | None) -> Path | None:
+def _find_own_thresholds_file(eval_set: EvalSet, rule_files: RuleFiles, folder: str | None) -> Path | None:
     """Return the file with the criteria of an eval set, or None if there is none.
 
     It lies next to the eval set, or in `folder` if the user named a folder (None: no folder was named).
@@ -413,12 +413,12 @@ def _find_own_thresholds_file(eval_set: EvalSet, base: BaseBranchPolicy, folder:
         InvalidInputError: the user's folder has no file for the eval set.
     """
     if folder is not None:
-        file = base.folder / folder / Path(eval_set.path).name
+        file = rule_files.folder / folder / Path(eval_set.path).name
     elif eval_set.path:
-        file = base.folder / eval_set.path
+        file = rule_files.folder / eval_set.path
     else:  # a set that was made in memory has no thresholds file next to it
         return None
-    found = find_adjacent_thresholds_file(file, eval_set.eval_set_id, base.has_base_file)
+    found = find_adjacent_thresholds_file(file, eval_set.eval_set_id, rule_files.has_base_file)
     found = found or find_adjacent_thresholds_file(file, eval_set.eval_set_id)
     if found is None and folder is not None:
         name = eval_set.path or eval_set.eval_set_id

@@ -30,7 +30,7 @@ from evalgate.core.types import (
 from evalgate.datasets.cases import describe_idle_names, map_cases
 from evalgate.integrations.recordings import read_recording
 from evalgate.redaction.redactor import REPLACEMENT
-from evalgate.runner.base_branch import BaseBranchPolicy
+from evalgate.runner.base_branch import RuleFiles
 
 _LOST = RecordedAnswer(lost="no result of it: the tool raised an error, or the run ended there")
 _REDACTED = f"its result is redacted (`{REPLACEMENT}`)"
@@ -41,7 +41,7 @@ def add_tool_mocks(
     eval_sets: Iterable[EvalSet],
     config: Config,
     thresholds: Thresholds,
-    base: BaseBranchPolicy,
+    rule_files: RuleFiles,
     *,
     is_part: bool = False,
 ) -> tuple[EvalSet, ...]:
@@ -68,7 +68,7 @@ def add_tool_mocks(
             # Without a list, the recording has no index. The longer location that exists is further down.
             locations = ("tool_mocks", index, "from"), ("tool_mocks", "from")
             position = max(thresholds.find_position(each) for each in locations)
-            found = _add_recording(found, mock, thresholds, position, base, is_part=is_part)
+            found = _add_recording(found, mock, thresholds, position, rule_files, is_part=is_part)
     return found
 
 
@@ -132,13 +132,13 @@ def _add_recording(
     config: RecordedToolsConfig,
     thresholds: Thresholds,
     position: tuple[int, int],
-    base: BaseBranchPolicy,
+    rule_files: RuleFiles,
     *,
     is_part: bool,
 ) -> tuple[EvalSet, ...]:
     path = thresholds.base / config.source
-    shown_as = base.format_path(path)
-    if not base.resolve_path(path).exists():
+    shown_as = rule_files.format_path(path)
+    if not rule_files.resolve_path(path).exists():
         raise InvalidInputError(
             [
                 Problem(
@@ -149,7 +149,7 @@ def _add_recording(
                 )
             ]
         )
-    recorded = RecordedCases(read_recording(base.resolve_path(path), shown_as))
+    recorded = RecordedCases(read_recording(rule_files.resolve_path(path), shown_as))
     found = []
     for each in eval_sets:
         add_calls = partial(_add_recorded_calls, each, config, recorded, shown_as)

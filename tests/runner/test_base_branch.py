@@ -13,7 +13,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import LlmJudged
 from evalgate.core.types import BaselineSource
 from evalgate.llm.prompting import Prompt
-from evalgate.runner.base_branch import BaseBranchPolicy, Policy
+from evalgate.runner.base_branch import Policy, RuleFiles
 from evalgate.runner.plan import Plan, build_plan
 from tests.builders import a_case_result, a_record
 
@@ -400,7 +400,7 @@ def test_a_branch_to_stay_is_gated_by_its_own_rules(repository: Path, environ: d
 
 
 def test_the_baseline_of_another_branch_is_not_changed(repository: Path) -> None:
-    with BaseBranchPolicy(repository, PULL_REQUEST) as base:
+    with RuleFiles(repository, PULL_REQUEST) as base:
         store = base.open_baseline("base.json", None)
     with pytest.raises(InvalidInputError, match="cannot be changed from here"):
         store.update(lambda before: before or build_baseline(a_record()))
