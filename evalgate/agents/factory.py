@@ -176,7 +176,7 @@ def describe_sample_agent(chosen: AgentSpec, thresholds: Thresholds) -> str:
     other code is the user's own.
     """
     module = chosen.what.rpartition(":")[0]
-    path = thresholds.base / (module if module.endswith(".py") else f"{module.replace('.', '/')}.py")
+    path = thresholds.folder / (module if module.endswith(".py") else f"{module.replace('.', '/')}.py")
     try:
         if chosen.settings.kind != "python" or not _is_sample(read_text(path)):
             return ""

@@ -116,7 +116,7 @@ def load_sources(sources: object, format_name: str | None, folder: Path) -> tupl
     """
     patterns, objects = split_sources(sources, format_name)
     formats = registry.get_formats()
-    loaded = load_eval_sets(patterns, formats, base=folder, format_name=format_name) if patterns else ()
+    loaded = load_eval_sets(patterns, formats, folder=folder, format_name=format_name) if patterns else ()
     return (*loaded, *objects)
 
 
@@ -223,4 +223,4 @@ def _build_thresholds(options: EvaluationOptions, folder: Path) -> Thresholds | 
         )
     value = {**(sections or {}), **given}
     thresholds = parse_thresholds(value, folder, "thresholds" if sections else "")
-    return replace(thresholds, base=folder.absolute())
+    return replace(thresholds, folder=folder.absolute())

@@ -242,7 +242,7 @@ def _build_setup(
     settings, config = config.agent, config.model_copy(update={"user": config.user or UserConfig()})
     redactor = LiveRedactor(Redactor.from_environment(environ, ()))
     context = LlmContext(
-        thresholds.base, environ, UsageMeter(config.budget), config.prices, redactor=redactor
+        thresholds.folder, environ, UsageMeter(config.budget), config.prices, redactor=redactor
     )
     resolver = JudgeResolver(ModelPool(context), config.judge, forced_by_cli=overrides.judge is not None)
     users = build_user_factory(thresholds, config, {}, resolver, [story_set])

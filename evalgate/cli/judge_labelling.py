@@ -191,6 +191,6 @@ def _find_store(folder: Path, thresholds_file: str | None) -> tuple[Path, str]:
         InvalidInputError: there is no such folder, or the thresholds file is wrong.
     """
     resolve_workspace(folder)
-    base = load_thresholds_or_default(folder, thresholds_file).base
-    path = base / STORE_NAME
+    own_folder = load_thresholds_or_default(folder, thresholds_file).folder
+    path = own_folder / STORE_NAME
     return path, str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)

@@ -68,7 +68,7 @@ def merge(
     thresholds_file, folder = options.pop("thresholds"), Path(working_directory)
     posting, requested = pop_post_options(options), pop_requested_reports(options)
     filters, destinations = pop_case_filters(options), pop_destinations(options)
-    overrides, files = build_overrides(eval_sets, options, filters), find_shards(shards, base=folder)
+    overrides, files = build_overrides(eval_sets, options, filters), find_shards(shards, folder=folder)
     redactor = build_redactor(list_masks(overrides, destinations))
     with pause_gc():  # all that is read here stays to the end
         with post_on_failure(posting, redactor), redactor.redact_errors():

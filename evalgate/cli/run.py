@@ -389,12 +389,17 @@ def build_repro_options(
     to `-C`. In CI these are left out if they are absolute paths outside of those folders, and so is an
     absolute `--python`: such paths exist only on the CI machine.
     """
-    stand, is_ci = _find_base_folder(environ)
+    reader_folder, is_ci = _find_reader_folder(environ)
     work = (Path.cwd() / folder).resolve()
     # Never resolved: the interpreter of a virtual environment is a link to one without its packages.
     python = None if overrides.python and is_ci and Path(overrides.python).is_absolute() else overrides.python
     paths = (
-        ("-C", "" if work == stand else _format_path(Path.cwd() / folder, stand, folder, is_ci=is_ci)),
+        (
+            "-C",
+            ""
+            if work == reader_folder
+            else _format_path(Path.cwd() / folder, reader_folder, folder, is_ci=is_ci),
+        ),
         ("-c", thresholds_file and _format_path(work / thresholds_file, work, thresholds_file, is_ci=is_ci)),
         ("--python", python),
     )
@@ -417,7 +422,7 @@ def build_repro_options(
     return (*words, "--live-tools") if overrides.live_tools else words
 
 
-def _find_base_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
+def _find_reader_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
     """Return the folder in which a reader types commands, and True if it is the root of a CI checkout."""
     here, root = Path.cwd().resolve(), environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR")
     if root and here.is_relative_to(Path(root).resolve()):
@@ -425,11 +430,11 @@ def _find_base_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
     return here, False
 
 
-def _format_path(path: Path, base: Path, as_typed: str, *, is_ci: bool) -> str:
-    """Return a path as typed in the folder `base`; "" for a path that only the CI machine has."""
+def _format_path(path: Path, folder: Path, as_typed: str, *, is_ci: bool) -> str:
+    """Return a path as typed in `folder`; "" for a path that only the CI machine has."""
     found = path.resolve()
-    if found.is_relative_to(base):
-        return found.relative_to(base).as_posix()
+    if found.is_relative_to(folder):
+        return found.relative_to(folder).as_posix()
     return "" if is_ci and Path(as_typed).is_absolute() else as_typed
 
 

@@ -292,7 +292,7 @@ def _list_eval_sets(plan: "Plan", names: Iterable[str]) -> Mapping[str, str]:
     """
     folder = plan.workspace.folder
     planned = {os.path.realpath(folder / each.eval_set.path): each.eval_set.path for each in plan.suites}
-    found = find_eval_files(tuple(names), base=folder, problems=[])
+    found = find_eval_files(tuple(names), folder=folder, problems=[])
     return {each.shown_as: planned.get(os.path.realpath(each.path), each.shown_as) for each in found}
 
 

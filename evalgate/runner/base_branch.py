@@ -157,7 +157,7 @@ class RuleFiles:
         Raises:
             InvalidInputError: the file cannot be read or has a problem, or as `resolve_path` raises it.
         """
-        return replace(load_thresholds(self.resolve_path(path), shown_as), base=path.parent)
+        return replace(load_thresholds(self.resolve_path(path), shown_as), folder=path.parent)
 
     def load_chosen_thresholds(self, thresholds_file: str | None) -> Thresholds:
         """Read the thresholds file that the user names, else the one in the folder, else return the defaults.

@@ -39,7 +39,7 @@ def bind_metrics(
     """
     problems: list[Problem] = []
     bound = []
-    context = replace(context, folder=thresholds.base, is_literal=thresholds.dialect != "evalgate")
+    context = replace(context, folder=thresholds.folder, is_literal=thresholds.dialect != "evalgate")
     for criterion in thresholds.criteria_with_min_mean:
         name = criterion.evaluator or criterion.metric
         place = thresholds.locate_criterion(criterion)
@@ -62,7 +62,7 @@ def find_criterion_problems(thresholds: Thresholds) -> Iterator[Problem]:
 
     Custom metrics and metrics of other packages are left out. It is not checked if a judge is configured.
     """
-    context = MetricContext(NEWEST_ADK, folder=thresholds.base, is_literal=thresholds.dialect != "evalgate")
+    context = MetricContext(NEWEST_ADK, folder=thresholds.folder, is_literal=thresholds.dialect != "evalgate")
     for criterion in thresholds.criteria_with_min_mean:
         name = criterion.evaluator or criterion.metric
         if _is_registered(name, thresholds):
@@ -90,7 +90,7 @@ def describe_ignored_options(thresholds: Thresholds) -> tuple[str, ...]:
     from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker
 
     check = KeyChecker(thresholds.file, thresholds.find_position, [])
-    context = MetricContext(NEWEST_ADK, folder=thresholds.base)
+    context = MetricContext(NEWEST_ADK, folder=thresholds.folder)
     for criterion in thresholds.criteria:
         if criterion.metric not in registry.METRICS or not criterion.options:
             continue

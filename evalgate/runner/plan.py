@@ -256,7 +256,7 @@ def _build_checked_plan(
             *notices,
             *iter_plan_notices(config, suites),
         ),
-        recordings=tuple(thresholds.base / each.source for each in list_recordings(config.tool_mocks)),
+        recordings=tuple(thresholds.folder / each.source for each in list_recordings(config.tool_mocks)),
         masks=overrides.mask,
         needs_baseline=overrides.baseline is not None,
         is_part=not thresholds.config.eval_sets or is_partial_selection(thresholds, config, workspace),
@@ -349,7 +349,7 @@ def _build_judge_resolver(
 ) -> JudgeResolver:
     redactor, mode = LiveRedactor(Redactor.from_environment(environ, overrides.mask)), overrides.judge_cache
     meter, prices = UsageMeter(config.budget), config.prices
-    context = LlmContext(thresholds.base, environ, meter, prices, redactor=redactor, cache_mode=mode)
+    context = LlmContext(thresholds.folder, environ, meter, prices, redactor=redactor, cache_mode=mode)
     return JudgeResolver(ModelPool(context), config.judge, forced_by_cli=overrides.judge is not None)
 
 
@@ -361,7 +361,7 @@ def _read_anchors(
     from evalgate.runner.judge_calibration import read_anchors
 
     metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
-    path = thresholds.base / config.judge.anchors
+    path = thresholds.folder / config.judge.anchors
     return read_anchors(
         rule_files.resolve_path(path),
         rule_files.format_path(path),
@@ -379,7 +379,7 @@ def _check_labels(
     from evalgate.datasets.judge_labels import STORE_NAME, read_store
     from evalgate.runner.judge_assessment import check_label_floors
 
-    path = thresholds.base / STORE_NAME
+    path = thresholds.folder / STORE_NAME
     store = read_store(rule_files.resolve_path(path), rule_files.format_path(path))
     return check_label_floors(store, floors, [bound for suite in suites for bound in suite.metrics])
 

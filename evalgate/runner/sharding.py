@@ -340,8 +340,8 @@ def _list_case_keys(plan: Plan) -> list[tuple[str, str]]:
 # --- reading the records of shards --------------------------------------------------------------------------
 
 
-def find_shards(patterns: Sequence[str], *, base: Path) -> tuple[str, ...]:
-    """Return the paths that names of files, folders and globs stand for, relative to `base`.
+def find_shards(patterns: Sequence[str], *, folder: Path) -> tuple[str, ...]:
+    """Return the paths that names of files, folders and globs stand for, relative to `folder`.
 
     The order is that of the names; the paths of one name are sorted.
 
@@ -349,18 +349,18 @@ def find_shards(patterns: Sequence[str], *, base: Path) -> tuple[str, ...]:
     A name that matches nothing stays as written, as in a shell: reading it reports that there
     is no such file.
     """
-    return tuple(file for pattern in patterns for file in _expand_pattern(pattern, base) or [pattern])
+    return tuple(file for pattern in patterns for file in _expand_pattern(pattern, folder) or [pattern])
 
 
-def _expand_pattern(pattern: str, base: Path) -> list[str]:
-    path = base / pattern
+def _expand_pattern(pattern: str, folder: Path) -> list[str]:
+    path = folder / pattern
     if path.is_dir():
         found = sorted(file.relative_to(path) for file in path.rglob("results.json"))
         return [str(Path(pattern) / file) for file in found or [Path("results.json")]]
     if path.exists() or not glob.has_magic(pattern):
         return [pattern]
-    names = glob.glob(pattern, root_dir=base, recursive=True)  # noqa: PTH207  as eval sets are found
-    return sorted(name for name in names if is_readable_name(base / name))
+    names = glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207  as eval sets are found
+    return sorted(name for name in names if is_readable_name(folder / name))
 
 
 def read_shard(path: Path, shown_as: str) -> Record:

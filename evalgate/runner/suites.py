@@ -282,7 +282,7 @@ def _load_eval_sets(
         return given.eval_sets
     formats = registry.get_formats()
     try:
-        loaded = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
+        loaded = load_eval_sets(config.eval_sets, formats, folder=workspace.folder, format_name=config.format)
     except InvalidInputError as error:
         raise InvalidInputError(
             _suggest_suite(each, config, workspace.folder) for each in error.problems

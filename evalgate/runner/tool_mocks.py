@@ -136,7 +136,7 @@ def _add_recording(
     *,
     is_part: bool,
 ) -> tuple[EvalSet, ...]:
-    path = thresholds.base / config.source
+    path = thresholds.folder / config.source
     shown_as = rule_files.format_path(path)
     if not rule_files.resolve_path(path).exists():
         raise InvalidInputError(

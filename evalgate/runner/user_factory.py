@@ -110,7 +110,7 @@ def _build_simulated_user_factory(
     model = UserModel(client, _read_prompt(own, thresholds, locate), compute_cost, own.include_function_calls)
     personas = BUILT_IN
     if own.personas:
-        personas = read_personas(locate(thresholds.base / own.personas), own.personas)
+        personas = read_personas(locate(thresholds.folder / own.personas), own.personas)
     return UserFactory(model, own.max_turns, personas)
 
 
@@ -118,7 +118,7 @@ def _read_prompt(own: UserConfig, thresholds: Thresholds, locate: PathResolver) 
     from evalgate.llm.prompting import parse_prompt, read_user_prompt
 
     if own.prompt is not None:
-        return read_user_prompt(locate(thresholds.base / own.prompt), own.prompt, VARIABLES)
+        return read_user_prompt(locate(thresholds.folder / own.prompt), own.prompt, VARIABLES)
     if own.instructions is None:
         return None
     try:

@@ -86,7 +86,7 @@ class Project:
         if not self.thresholds.config.eval_sets:
             return {}
         problems: list[Problem] = []
-        found = find_eval_files(self.thresholds.config.eval_sets, base=self.folder, problems=problems)
+        found = find_eval_files(self.thresholds.config.eval_sets, folder=self.folder, problems=problems)
         if problems:
             raise InvalidInputError(problems)
         return {file.path: file for file in found}
@@ -98,7 +98,7 @@ class Project:
             InvalidInputError: with every problem of the files.
         """
         name = format_name or self.thresholds.config.format
-        return load_eval_sets(patterns, registry.get_formats(), base=self.folder, format_name=name)
+        return load_eval_sets(patterns, registry.get_formats(), folder=self.folder, format_name=name)
 
     def resolve_policies(self, eval_set: EvalSet) -> CasePolicies:
         """Return the policies of the cases of a set, with their tags.
@@ -111,7 +111,7 @@ class Project:
     def locate_pattern(self, pattern: str, folder: Path) -> str:
         """Return a pattern as an absolute path if it names files in `folder`, else unchanged."""
         problems: list[Problem] = []
-        find_eval_files([str(folder / pattern)], base=self.folder, problems=problems)
+        find_eval_files([str(folder / pattern)], folder=self.folder, problems=problems)
         return pattern if problems else str(folder / pattern)
 
     def build_plan(self, sources: object, agent: object, options: EvaluationOptions) -> Plan:
@@ -154,7 +154,7 @@ class Project:
             own,
             criteria=(*plain, *checks.checks),
             config=config.model_copy(update=changes),
-            base=self.thresholds.base,
+            folder=self.thresholds.folder,
         )
 
 

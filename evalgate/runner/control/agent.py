@@ -169,7 +169,7 @@ def _resolve_base_agent(plan: Plan, source: ControlSource, checkout: CommitCheck
         raise ControlUnavailableError(f"commit {commit} has no {plan.thresholds_file}")
     try:
         if plan.thresholds_file:
-            thresholds = replace(load_thresholds(path, plan.thresholds_file), base=path.parent)
+            thresholds = replace(load_thresholds(path, plan.thresholds_file), folder=path.parent)
         agent = apply_overrides(thresholds.config, source.overrides).agent
         # As many conversations at the same time as the change's agent has: both share one throttle.
         own = plan.agent.settings
