@@ -272,7 +272,7 @@ def build_message_context(
     """Build the words and settings of the sentences."""
     source = baseline.sources[-1] if baseline else None
     return MessageContext(
-        base=source.branch if source and source.branch else "the baseline",
+        base_branch=source.branch if source and source.branch else "the baseline",
         blocking=blocking,
         fixed_runs=parameters.runs is not None,
         max_runs=parameters.max_runs,

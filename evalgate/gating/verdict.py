@@ -267,8 +267,8 @@ def _format_run_share(some: int, runs: int) -> str:
 
 def _format_baseline_runs(found: FollowUp, evidence: GateInput) -> str:
     """Return the passed stored runs as text, such as `passed 20 of 20 on main`."""
-    base = (evidence.comparison.branch if evidence.comparison else None) or "the baseline"
-    return f"passed {found.baseline_runs - found.baseline_failed} of {found.baseline_runs} on {base}"
+    base_branch = (evidence.comparison.branch if evidence.comparison else None) or "the baseline"
+    return f"passed {found.baseline_runs - found.baseline_failed} of {found.baseline_runs} on {base_branch}"
 
 
 def _describe_open_cases(evidence: GateInput) -> Iterator[str]:

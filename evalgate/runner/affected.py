@@ -41,7 +41,7 @@ _NO_BASE = "no commit to compare with is named: this is no pull request, and the
 
 
 def find_affected(
-    plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles, revision: str
+    plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles, base_revision: str
 ) -> AffectedSuites:
     """Return the suites of the plan that the change affects: all suites if git cannot say what changed.
 
@@ -49,7 +49,8 @@ def find_affected(
         plan: The plan with all eval sets.
         thresholds: The thresholds file that applies.
         rule_files: The files with rules that the plan was made with.
-        revision: The commit to compare with; "" if only the target branch of a pull request counts. A pull
+        base_revision: The commit to compare with; "" if only the target branch of a pull request counts. A
+        pull
             request is compared with its target branch in either case.
 
     Raises:
@@ -58,14 +59,14 @@ def find_affected(
     paths = _list_rule_files(plan, thresholds, rule_files)
     known = ChangeRules(tuple(_build_scopes(plan, thresholds)), thresholds.config.affected.ignored, paths)
     try:
-        revisions = list(_iter_revisions(rule_files, revision))
+        revisions = list(_iter_revisions(rule_files, base_revision))
         files = frozenset[str]().union(
             *(list_changed_files(plan.workspace.folder, each) for each in revisions)
         )
         known = _mark_unversioned(_mark_outdated(plan, known, files), plan.workspace.folder)
     except UnknownChangeError as error:
-        return AffectedSuites(known, everything=str(error), base=revision)
-    return find_affected_suites(known, files, revision or revisions[0][:12])
+        return AffectedSuites(known, everything=str(error), base_revision=base_revision)
+    return find_affected_suites(known, files, base_revision or revisions[0][:12])
 
 
 def find_unmatched_globs(thresholds: Thresholds, folder: Path) -> Iterator[str]:
@@ -90,18 +91,18 @@ def find_unmatched_globs(thresholds: Thresholds, folder: Path) -> Iterator[str]:
             yield f"{place}: `{pattern}` in `affects` of `{name}` matches no file of the repository"
 
 
-def _iter_revisions(rule_files: RuleFiles, revision: str) -> Iterator[str]:
+def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
     """Yield the revisions to compare with. The differences from all of them count together.
 
-    A pull request is compared with its target branch even if `revision` is given, because the pull request
-    may have edited the command line.
+    A pull request is compared with its target branch even if `base_revision` is given, because the pull
+    request may have edited the command line.
 
     Raises:
         UnknownChangeError: there is nothing to compare with, git does not know the target branch, or the
             commit that is checked out does not differ from the target branch.
     """
-    if revision:
-        yield revision
+    if base_revision:
+        yield base_revision
     if read_pull_request(rule_files.environ) is not None:
         found = rule_files.find_target_commit()
         if not found:
@@ -110,7 +111,7 @@ def _iter_revisions(rule_files: RuleFiles, revision: str) -> Iterator[str]:
             )
         check_commits_differ(rule_files.folder, found)
         yield found
-    elif not revision:
+    elif not base_revision:
         raise UnknownChangeError(_NO_BASE)
 
 

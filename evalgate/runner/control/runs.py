@@ -289,7 +289,7 @@ def _is_base_changed(plan: Plan, commit: str, baseline: Baseline) -> bool:
 
 
 def _build_result(
-    control: ControlAgent, strategy: ControlStrategy, base: str, *, is_base_changed: bool
+    control: ControlAgent, strategy: ControlStrategy, base_name: str, *, is_base_changed: bool
 ) -> ControlResult:
     found = build_control_comparison(
         strategy.suspects,
@@ -297,7 +297,7 @@ def _build_result(
         strategy.decide(),
         commit=control.commit,
         url=control.url,
-        base="the base's deployment" if control.url else base,
+        base_name="the base's deployment" if control.url else base_name,
         is_base_changed=is_base_changed,
     )
     name = f"commit {control.commit[:12]}" if control.commit else f"the agent at {control.url}"
