@@ -382,7 +382,7 @@ def _run_rounds(rounds: int, thresholds_file: str | None, folder: Path) -> Recor
 
     overrides = Overrides(runs=rounds)
     plan = build_plan(overrides, thresholds_file=thresholds_file, folder=folder, environ=os.environ)
-    record = run_gate(replace(plan, baseline=None), SilentProgress())
+    record = run_gate(replace(plan, baseline_store=None), SilentProgress())
     if record.verdict.exit_code in {ExitCode.NO_VERDICT, ExitCode.INTERRUPTED}:
         raise NoVerdictError(f"the agent could not be run: {record.verdict.reasons[0]}")
     return record

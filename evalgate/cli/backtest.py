@@ -19,7 +19,7 @@ from evalgate.runner.stored_results import (
     load_checked_record,
     load_stored_baseline,
     load_thresholds_or_default,
-    open_store,
+    open_named_store,
 )
 from evalgate.system.workspace import resolve_workspace
 
@@ -63,7 +63,7 @@ def run_backtest(
     if baseline:
         stored: Baseline | None = load_stored_baseline(workspace, baseline)
     else:
-        stored = open_store(workspace, path).read() if path else None
+        stored = open_named_store(workspace, path).read() if path else None
     records = [(name, load_checked_record(workspace.folder, name)) for name in results]
     records.sort(key=lambda pair: pair[1].created_at)
     return [_replay_result(name, record, thresholds, stored, path) for name, record in records]

@@ -126,7 +126,7 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
         UnknownChangeError: git fails.
         InvalidInputError: the baseline cannot be read.
     """
-    found = plan.baseline.read() if plan.baseline and plan.agent.settings.track_files else None
+    found = plan.baseline_store.read() if plan.baseline_store and plan.agent.settings.track_files else None
     lists = found.files if found else ()
     digested = frozenset(path for each in lists for path in each.digests)
     # Files that git does not track have a rule of their own, and each run may write them anew.
@@ -254,7 +254,7 @@ def _read_tracked_files(plan: "Plan") -> Mapping[str, frozenset[str]] | None:
     """
     if not plan.agent.settings.track_files:
         return None
-    found = plan.baseline.read() if plan.baseline else None
+    found = plan.baseline_store.read() if plan.baseline_store else None
     return {
         each.eval_set_id: frozenset(each.paths) for each in (found.files if found else ()) if each.digests
     }

@@ -1,6 +1,6 @@
 """Read the gate's own rules from the base branch, so that no change can soften them for itself.
 
-The rules are the thresholds files with their tool mocks, the baseline, prompts, anchors, labels and
+The rules are the thresholds files with their tool mocks, the baseline, prompts, judges' anchors, labels and
 personas, and the code of custom metrics; `gating.quarantine` handles the quarantine file. Eval sets and
 agent are the change's own, and so are tool mocks and final states inside an eval set: a notice lists the
 edited sets.
@@ -251,8 +251,7 @@ class RuleFiles:
             decide, version = ("decide", "versions") if len(edited) > 1 else ("decides", "version")
             self._add_notice(
                 f"This change edits {_format_paths(edited)}, which {decide}: the gate used the "
-                f"{version} of the "
-                "base branch."
+                f"{version} of the base branch."
             )
 
     def check_eval_sets(self, paths: Iterable[str]) -> None:
@@ -270,9 +269,8 @@ class RuleFiles:
         )
         if edited := [self.format_path(top / name) for name in changed.split("\0") if name]:
             self._add_notice(
-                f"The change brought its own: {_format_paths(edited)}. What eval sets ask and "
-                f"expect, with the "
-                "tool mocks and final states in them, is as the change has it, not as the base branch."
+                f"The change brought its own: {_format_paths(edited)}. What eval sets ask and expect, with "
+                "the tool mocks and final states in them, is as the change has it, not as the base branch."
             )
 
     def note_local_plugins(self) -> None:
@@ -398,7 +396,9 @@ def _diff_lines(then: str, now: str) -> Iterator[str]:
     yield from (f"[{line[0]} {line[1:].strip()}]" for line in lines)
 
 
-def open_store(name: str | None, workspace: Workspace, rule_files: RuleFiles) -> BaselineStore | None:
+def open_baseline_store(
+    name: str | None, workspace: Workspace, rule_files: RuleFiles
+) -> BaselineStore | None:
     """Open the baseline `name` of `gate.baseline` or `--baseline`; return None if `name` is None."""
     if name is None:
         return None
@@ -406,7 +406,7 @@ def open_store(name: str | None, workspace: Workspace, rule_files: RuleFiles) ->
     return registry.resolve_baseline_store(name, context) or rule_files.open_baseline(name, workspace.owner)
 
 
-def open_anchor(
+def open_anchor_store(
     config: AnchorConfig | None, workspace: Workspace, rule_files: RuleFiles
 ) -> BaselineStore | None:
     """Open the baseline of `gate.anchor`: the present one, or a past one if its name is `SOURCE@WHEN`.
@@ -419,7 +419,7 @@ def open_anchor(
     name = config.baseline if config else ""
     source, _, when = name.rpartition("@")
     if not when or not source or "://" in source:  # a URL may contain `@`, and has no history
-        return open_store(name or None, workspace, rule_files)
+        return open_baseline_store(name or None, workspace, rule_files)
     from evalgate.baselines.past import open_past_baseline
 
     context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)

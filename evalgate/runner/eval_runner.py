@@ -23,7 +23,7 @@ from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
 if TYPE_CHECKING:
     from evalgate.agents.tracing.run_trace import RunTrace
-    from evalgate.llm.judge_health import AnchorVerdict
+    from evalgate.llm.judge_health import JudgeAnchorVerdict
 
 _KEPT_AT_ONCE = 64
 """The most runs that finish at the same moment and are lost if the gate is killed at that moment."""
@@ -82,8 +82,8 @@ class Evaluation:
         plan.judge_resolver.judges.meter.add_usage(scope.used.spent)
         plan.judge_resolver.judges.meter.on_call = self._record_usage
         self.spending = BudgetGuard(plan.judge_resolver.judges.meter)
-        self.judge_health: AnchorVerdict | None = None
-        """Verdict of the anchors on the judge; None without anchors."""
+        self.judge_health: JudgeAnchorVerdict | None = None
+        """Verdict of the judge's anchors; None without `judge.anchors`."""
         agent = plan.agent.settings
         self._throttle = Throttle(
             ThrottleSettings(agent.concurrency, agent.requests_per_minute, agent.retries, agent.ramp_up)
@@ -221,16 +221,16 @@ class Evaluation:
         return RunUsage(self._scope.used.judged)
 
     async def check_judge(self) -> bool:
-        """Return False if labels or anchors show that a judge is unreliable.
+        """Return False if labels or the judge's anchors show that a judge is unreliable.
 
         The first call asks the judge about all anchors, which costs tokens.
         """
         if self._plan.label_check is not None and self._plan.label_check.unreliable:
             return False
-        if self._plan.anchors is None:
+        if self._plan.judge_anchors is None:
             return True
         if self.judge_health is None:
-            self.judge_health = await self._plan.anchors.check_judge()
+            self.judge_health = await self._plan.judge_anchors.check_judge()
         return self.judge_health.is_reliable
 
     def is_complete(self, strategy: RunStrategy) -> bool:

@@ -78,7 +78,7 @@ class GateRun:
     shard: Shard | None
     checkpoint: Checkpoint
     created_at: datetime
-    anchor: Baseline | None
+    anchor_baseline: Baseline | None
     progress: ProgressListener
     _clock: float
     """Monotonic seconds at the start."""
@@ -112,7 +112,7 @@ class GateRun:
             self.agent,
             self.statistics,
             self.baseline,
-            self.anchor,
+            self.anchor_baseline,
             source=self.plan.control,
             progress=self.progress,
             checkpoint=self.checkpoint,
@@ -133,7 +133,7 @@ class GateRun:
             return build_shard_record(self.plan, self.evaluation, self.shard, timing)
         found, told = (self.control.comparison, self.control.notices) if self.control else (None, ())
         record = build_record(
-            self.plan, self.evaluation, self.statistics, self.baseline, timing, self.anchor, found
+            self.plan, self.evaluation, self.statistics, self.baseline, timing, self.anchor_baseline, found
         )
         own = self.agent.notices if isinstance(self.agent, HasNotices) else ()
         record = replace(record, notices=(*told, *own, *record.notices, *self.checkpoint.notices))
@@ -163,7 +163,7 @@ def prepare_run(
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.
     """
     created_at, clock = datetime.now(UTC), time.monotonic()
-    baseline, anchor = _read_baseline(plan), _read_anchor(plan)
+    baseline, anchor_baseline = _read_baseline(plan), _read_anchor_baseline(plan)
     if options.shard is None:  # a shard cannot know what the others find
         plan = plan.apply_default_runs(baseline)
     statistics = choose_statistics(plan, baseline)
@@ -190,7 +190,7 @@ def prepare_run(
             shard,
             checkpoint,
             created_at,
-            anchor,
+            anchor_baseline,
             progress,
             clock,
         )
@@ -238,36 +238,36 @@ def _read_baseline(plan: Plan) -> Baseline | None:
     Raises:
         InvalidInputError: the baseline cannot be read, or is named on the command line and does not exist.
     """
-    found = plan.baseline.read() if plan.baseline else None
+    found = plan.baseline_store.read() if plan.baseline_store else None
     if found is not None:
         from evalgate.baselines.failing_since import drop_runs_before_breaks
 
         return drop_runs_before_breaks(found, plan.thresholds)
-    if plan.baseline is None or not plan.needs_baseline:
+    if plan.baseline_store is None or not plan.needs_baseline:
         return None
     where = plan.gate.baseline or ""
     if (plan.workspace.folder / where).is_file():
         return None  # new in this change: the base branch has none yet, as a notice says
     raise InvalidInputError(
-        f"--baseline {where}: there is no baseline{explain_missing_baseline(plan.baseline)}. "
+        f"--baseline {where}: there is no baseline{explain_missing_baseline(plan.baseline_store)}. "
         f"Check the name; or save one "
         f"with `evalgate baseline save --to {where}`; or name it as `gate.baseline` in the thresholds file, "
         "where it is only a notice that there is none yet."
     )
 
 
-def _read_anchor(plan: Plan) -> Baseline | None:
+def _read_anchor_baseline(plan: Plan) -> Baseline | None:
     """Return the older baseline of `gate.anchor`, or None if the thresholds file names none.
 
     Raises:
         InvalidInputError: the anchor does not exist or cannot be read; without it, forbidden drops would
             pass.
     """
-    if plan.anchor is None or plan.gate.anchor is None:
+    if plan.anchor_store is None or plan.gate.anchor is None:
         return None
-    found = plan.anchor.read()
+    found = plan.anchor_store.read()
     if found is None:
-        where, why = plan.gate.anchor.baseline, explain_missing_baseline(plan.anchor)
+        where, why = plan.gate.anchor.baseline, explain_missing_baseline(plan.anchor_store)
         raise InvalidInputError(f"gate.anchor: there is no baseline at {where}{why}.")
     from evalgate.baselines.failing_since import drop_runs_before_breaks
 
@@ -382,4 +382,4 @@ def _build_record_of_scope(
 
     evaluation = Evaluation(plan, progress, scope)
     statistics = choose_statistics(plan, baseline)
-    return build_record(plan, evaluation, statistics, baseline, timing, _read_anchor(plan))
+    return build_record(plan, evaluation, statistics, baseline, timing, _read_anchor_baseline(plan))

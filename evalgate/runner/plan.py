@@ -29,7 +29,7 @@ from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.users.scripted import create_scripted_user
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.runner.base_branch import RuleFiles, open_anchor, open_store
+from evalgate.runner.base_branch import RuleFiles, open_anchor_store, open_baseline_store
 from evalgate.runner.plan_problems import (
     check_judges,
     collect_problems,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from evalgate.gating.affected_suites import AffectedSuites
     from evalgate.runner.control.base_commit import ControlSource
     from evalgate.runner.judge_assessment import LabelCheck
-    from evalgate.runner.judge_calibration import AnchorSet
+    from evalgate.runner.judge_calibration import JudgeAnchorSet
 
 MEASURED_RUNS = 3
 """Stored runs of a case that are enough to measure its noise, which makes `runs: auto` useful."""
@@ -69,15 +69,15 @@ class Plan:
     runs: int | Literal["auto"]
     """Runs of each case. If the user gave no number, `apply_default_runs` decides."""
     gate: GateConfig
-    baseline: BaselineStore | None
+    baseline_store: BaselineStore | None
     environ: Mapping[str, str]
     """The gate's own environment; the agent gets an allow-listed part of it."""
     judge_resolver: JudgeResolver
     """The judges of the run, not opened yet."""
-    anchors: "AnchorSet | None" = None
-    """Labelled cases that check the judge first."""
-    anchor: BaselineStore | None = None
-    """Store of the older baseline that stays fixed, `gate.anchor`."""
+    judge_anchors: "JudgeAnchorSet | None" = None
+    """Labelled cases of `judge.anchors`, which check the judge first."""
+    anchor_store: BaselineStore | None = None
+    """Store of the older baseline that stays fixed, named by `gate.anchor`."""
     label_check: "LabelCheck | None" = None
     """Floors of the judges that labels of people decide; None if there are none."""
     users: CreateUser = create_scripted_user
@@ -155,7 +155,7 @@ class Plan:
     def drop_baseline(self) -> "Plan":
         """Return the plan without a baseline and an anchor, for runs that are not compared."""
         gate = self.gate.model_copy(update={"baseline": None, "anchor": None})
-        return replace(self, baseline=None, anchor=None, gate=gate)
+        return replace(self, baseline_store=None, anchor_store=None, gate=gate)
 
     @property
     def thresholds(self) -> Mapping[tuple[str, str], Mapping[str, float | None]]:
@@ -239,11 +239,11 @@ def _build_checked_plan(
         runs=config.runs,
         runs_given=config.runs_given,
         gate=_limit_min_cases(config.gate, suites),
-        baseline=open_store(config.gate.baseline, workspace, rule_files),
+        baseline_store=open_baseline_store(config.gate.baseline, workspace, rule_files),
         environ=environ,
         judge_resolver=resolver,
-        anchors=_read_anchors(config, thresholds, rule_files, suites),
-        anchor=open_anchor(config.gate.anchor, workspace, rule_files),
+        judge_anchors=_read_judge_anchors(config, thresholds, rule_files, suites),
+        anchor_store=open_anchor_store(config.gate.anchor, workspace, rule_files),
         label_check=_check_labels(config, thresholds, rule_files, suites),
         users=users,
         user=config.user,
@@ -353,16 +353,16 @@ def _build_judge_resolver(
     return JudgeResolver(ModelPool(context), config.judge, forced_by_cli=overrides.judge is not None)
 
 
-def _read_anchors(
+def _read_judge_anchors(
     config: Config, thresholds: Thresholds, rule_files: RuleFiles, suites: Sequence[Suite]
-) -> "AnchorSet | None":
+) -> "JudgeAnchorSet | None":
     if config.judge is None or config.judge.anchors is None:
         return None
-    from evalgate.runner.judge_calibration import read_anchors
+    from evalgate.runner.judge_calibration import read_judge_anchors
 
     metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
     path = thresholds.folder / config.judge.anchors
-    return read_anchors(
+    return read_judge_anchors(
         rule_files.resolve_path(path),
         rule_files.format_path(path),
         config.judge.floor.anchors,
@@ -420,7 +420,7 @@ def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
         )
         suites, notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
         _build_users(overrides, thresholds, config, suites, judge_resolver, rule_files)
-        _read_anchors(config, thresholds, rule_files, suites)
+        _read_judge_anchors(config, thresholds, rule_files, suites)
         _check_labels(config, thresholds, rule_files, suites)
         if empty := [suite.eval_set.path for suite in suites if not suite.eval_set.cases]:
             raise InvalidInputError(Problem(path, 1, 1, "the eval set has no cases") for path in empty)

@@ -51,7 +51,7 @@ def build_record(
     statistics: "StatisticalPolicy | None",
     baseline: Baseline | None,
     timing: RunTiming,
-    anchor: Baseline | None = None,
+    anchor_baseline: Baseline | None = None,
     control: ControlComparison | None = None,
 ) -> Record:
     """Build the record of runs that were made, here or elsewhere: score, compare, decide."""
@@ -59,8 +59,8 @@ def build_record(
     comparison = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
     since = (
         None
-        if anchor is None
-        else compare_run_with_anchor(plan, scored, comparison, anchor, timing.created_at, control)
+        if anchor_baseline is None
+        else compare_run_with_anchor(plan, scored, comparison, anchor_baseline, timing.created_at, control)
     )
     evidence = replace(build_evidence(plan, evaluation, scored, comparison, control), anchor=since)
     criteria = _list_criteria(plan)
@@ -125,7 +125,7 @@ def compare_run_with_anchor(
     plan: Plan,
     scored: ScoredRuns,
     comparison: RunComparison,
-    anchor: Baseline,
+    anchor_baseline: Baseline,
     created_at: str,
     control: ControlComparison | None,
 ) -> AnchorComparison:
@@ -134,8 +134,8 @@ def compare_run_with_anchor(
     from evalgate.gating.score_tables import build_pool_name
     from evalgate.runner.run_strategy import choose_statistics
 
-    statistics = scored.statistics or choose_statistics(plan, anchor)
-    commit = anchor.sources[-1].commit
+    statistics = scored.statistics or choose_statistics(plan, anchor_baseline)
+    commit = anchor_baseline.sources[-1].commit
     answered = control.metrics if control else ()
     context = AnchorContext(
         base=(comparison.changes.branch or "the baseline") if comparison.changes else "",
@@ -149,7 +149,7 @@ def compare_run_with_anchor(
         },
     )
     own = replace(scored, cases=comparison.cases, statistics=statistics)
-    return compare_with_anchor(own, anchor, plan.gate, context)
+    return compare_with_anchor(own, anchor_baseline, plan.gate, context)
 
 
 def _group_failures(
@@ -254,7 +254,7 @@ def _list_notices(
 
         yield from describe_anchor(evidence.anchor)
     if plan.gate.baseline and baseline is None:
-        why = explain_missing_baseline(plan.baseline) if plan.baseline else ""
+        why = explain_missing_baseline(plan.baseline_store) if plan.baseline_store else ""
         where = plan.gate.baseline
         yield f"There is no baseline at {where} yet{why}. {_suggest_first_baseline(evidence)}"
     yield from plan.notices

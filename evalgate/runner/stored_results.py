@@ -76,7 +76,11 @@ def resolve_target(folder: Path, to: str | None, thresholds_file: str | None) ->
     config = thresholds.config if thresholds else DEFAULT_CONFIG
     target = to or config.gate.baseline or DEFAULT_BASELINE
     return BaselineTarget(
-        workspace, target, open_store(workspace, target), config, thresholds.criteria if thresholds else ()
+        workspace,
+        target,
+        open_named_store(workspace, target),
+        config,
+        thresholds.criteria if thresholds else (),
     )
 
 
@@ -85,7 +89,7 @@ def find_baseline(workspace: Workspace) -> str | None:
     return DEFAULT_BASELINE if is_readable_name(workspace.folder / DEFAULT_BASELINE) else None
 
 
-def open_store(workspace: Workspace, what: str) -> BaselineStore:
+def open_named_store(workspace: Workspace, what: str) -> BaselineStore:
     """Return the baseline store that `what` names: a path, `branch:NAME`, a URL and so on.
 
     Raises:
@@ -125,7 +129,7 @@ def load_stored_result(workspace: Workspace, what: str) -> Record | None:
         InvalidInputError: the file does not exist, cannot be read, or contradicts itself after an edit.
     """
     # Only a file can hold either: what is stored elsewhere, as `branch:NAME`, is always a baseline.
-    if not isinstance(open_store(workspace, what), FileStore):
+    if not isinstance(open_named_store(workspace, what), FileStore):
         return None
     try:
         value = parse_json(read_input_file(workspace.folder / what, what), what).value
@@ -143,7 +147,7 @@ def load_stored_baseline(workspace: Workspace, what: str) -> Baseline:
     Raises:
         InvalidInputError: there is none, or it cannot be read.
     """
-    found = open_store(workspace, what).read()
+    found = open_named_store(workspace, what).read()
     if found is None:
         raise _build_missing_error(what)
     return found

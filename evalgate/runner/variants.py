@@ -216,7 +216,7 @@ def describe_expected_cost(plan: Plan, variants: int) -> Iterator[str]:
         f"{pluralize(len(cases), 'case')}, {pluralize(plan.fixed_runs, 'run')} each."
     )
     try:
-        baseline = plan.baseline.read() if plan.baseline is not None else None
+        baseline = plan.baseline_store.read() if plan.baseline_store is not None else None
     except EvalgateError as error:
         yield f"No estimate of the cost: {error}"
         return

@@ -74,8 +74,8 @@ def plan_in(folder: Path, policy: Policy | None = None, environ: dict[str, str] 
 
 
 def test_a_reader_learns_which_state_of_the_baseline_it_was(repository: Path) -> None:
-    then = plan_in(repository).baseline
-    now = plan_in(repository, "head").baseline
+    then = plan_in(repository).baseline_store
+    now = plan_in(repository, "head").baseline_store
     assert then is not None
     assert now is not None
     found = [store.read() for store in (then, now)]
@@ -93,11 +93,11 @@ def test_a_change_cannot_remove_the_baseline_that_nobody_names(repository: Path)
     git(repository, "rm", "-q", ".evalgate/baseline.json")
     git(repository, "commit", "-q", "-m", "Remove it")
     plan = plan_in(repository)
-    assert plan.baseline is not None
-    found = plan.baseline.read()
+    assert plan.baseline_store is not None
+    found = plan.baseline_store.read()
     assert found is not None
     assert found.sources[0].commit == "old"
-    assert plan_in(repository, "head").baseline is None
+    assert plan_in(repository, "head").baseline_store is None
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_a_change_that_brings_its_own_eval_sets_is_told_by_name(
 
 
 def rules_of(plan: Plan) -> tuple[float, str | None]:
-    assert plan.baseline is not None
-    found = plan.baseline.read()
+    assert plan.baseline_store is not None
+    found = plan.baseline_store.read()
     commit = found.sources[-1].commit if found else None
     return plan.suites[0].metrics[0].criterion.threshold, commit
 
@@ -305,8 +305,8 @@ def test_every_file_that_the_rules_name_is_the_base_s(judged: Path) -> None:
     metric = plan.suites[0].metrics[0].metric
     assert isinstance(metric, LlmJudged)
     assert metric.judged_by["prompts"] == [Prompt(EXACT.replace("\r\n", "\n")).version]
-    assert plan.anchors is not None
-    assert [case.label for case, _ in plan.anchors.cases] == [True]
+    assert plan.judge_anchors is not None
+    assert [case.label for case, _ in plan.judge_anchors.cases] == [True]
     told = [notice.partition(", but the gate goes by")[0] for notice in plan.notices]
     assert told == [
         "This change edits judge.j2",

@@ -142,7 +142,7 @@ async def compare_with_control(
     agent: Agent,
     statistics: StatisticalPolicy | None,
     baseline: Baseline | None,
-    anchor: Baseline | None = None,
+    anchor_baseline: Baseline | None = None,
     *,
     source: ControlSource,
     progress: ProgressListener,
@@ -156,14 +156,14 @@ async def compare_with_control(
         agent: The change's agent, which still runs.
         statistics: Settings of the comparison.
         baseline: Stored runs.
-        anchor: Stored runs of `gate.anchor`, if it is set.
+        anchor_baseline: Stored runs of `gate.anchor`, if it is set.
         source: Source of the control.
         progress: Listener of all runs.
         checkpoint: Store of the usage of the control runs.
 
     If control runs are not possible, the comparison with the baseline decides, and a notice says why.
     """
-    suspects = _find_suspects(plan, evaluation, statistics, baseline, anchor, source)
+    suspects = _find_suspects(plan, evaluation, statistics, baseline, anchor_baseline, source)
     if suspects is None:
         return ControlResult()
     try:
@@ -188,7 +188,7 @@ def _find_suspects(
     evaluation: Evaluation,
     statistics: StatisticalPolicy | None,
     baseline: Baseline | None,
-    anchor: Baseline | None,
+    anchor_baseline: Baseline | None,
     source: ControlSource,
 ) -> ControlSuspects | None:
     """Return the suspects; None if the gate would not be closed, or if control runs cannot open it."""
@@ -200,9 +200,9 @@ def _find_suspects(
 
     def decide_with(control: ControlComparison | None) -> str:
         evidence = build_evidence(plan, evaluation, scored, comparison, control)
-        if anchor is not None:
+        if anchor_baseline is not None:
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            since = compare_run_with_anchor(plan, scored, comparison, anchor, now, control)
+            since = compare_run_with_anchor(plan, scored, comparison, anchor_baseline, now, control)
             evidence = replace(evidence, anchor=since)
         return decide_verdict(evidence, plan.gate).status
 
