@@ -123,7 +123,7 @@ def _prepare_context(
             cwd=workspace.folder,
             env=env,
             cache=cache or home / ".cache" / "evalgate",
-            user=workspace.agent_user,
+            agent_user=workspace.agent_user,
         )
         python, env = installed.python, dict(installed.env)
     uid, gid = workspace.agent_user or (None, None)

@@ -195,7 +195,7 @@ def _convert_record(record: Record) -> tuple[EvalSet, list[str]]:
 @frozen
 class _GenerationSetup:
     chosen: AgentSpec
-    users: CreateUser
+    create_user: CreateUser
     judges: ModelPool
 
 
@@ -245,10 +245,10 @@ def _build_setup(
         thresholds.folder, environ, UsageMeter(config.budget), config.prices, redactor=redactor
     )
     resolver = JudgeResolver(ModelPool(context), config.judge, forced_by_cli=overrides.judge is not None)
-    users = build_user_factory(thresholds, config, {}, resolver, [story_set])
+    create_user = build_user_factory(thresholds, config, {}, resolver, [story_set])
     resolver.judges.check_reserved()
     return _GenerationSetup(
-        resolve_agent(settings, overrides.kind_and_what[1], thresholds), users, resolver.judges
+        resolve_agent(settings, overrides.kind_and_what[1], thresholds), create_user, resolver.judges
     )
 
 
@@ -264,6 +264,6 @@ async def _run_stories(
     concurrency = setup.chosen.settings.concurrency
     async with build_agent(setup.chosen, workspace, environ) as agent, setup.judges:
         await run_requests(
-            agent, requests, concurrency=concurrency, on_finished=store_run, create_user=setup.users
+            agent, requests, concurrency=concurrency, on_finished=store_run, create_user=setup.create_user
         )
     return [found[index] for index in range(len(cases))]

@@ -59,11 +59,11 @@ class _AttemptResult:
 class AttemptHistory:
     """Failed attempts at one run of a case."""
 
-    __slots__ = ("_attempts", "_users")
+    __slots__ = ("_attempts", "_user_usages")
 
     def __init__(self) -> None:
         self._attempts: list[Attempt] = []
-        self._users: list[Usage] = []
+        self._user_usages: list[Usage] = []
         """Usage of the simulated users in these attempts."""
 
     def add_attempt(self, run: CaseRun) -> None:
@@ -75,13 +75,13 @@ class AttemptHistory:
         if run.failure is None:
             raise ValueError("an attempt without a failure is not given up")
         self._attempts.append(Attempt(run.outcome, run.failure, run.duration_s, run.usage))
-        self._users += [] if run.user_usage is None else [run.user_usage]
+        self._user_usages += [] if run.user_usage is None else [run.user_usage]
 
     def attach_attempts(self, run: CaseRun) -> CaseRun:
         """Return the final run with the earlier attempts and their users' usage added."""
         if not self._attempts:
             return run
-        used = [*self._users, *([] if run.user_usage is None else [run.user_usage])]
+        used = [*self._user_usages, *([] if run.user_usage is None else [run.user_usage])]
         usage = sum(used, Usage()) if used else None
         return replace(run, earlier_attempts=tuple(self._attempts), user_usage=usage)
 

@@ -279,7 +279,7 @@ class Evaluation:
             self.iter_requests(wanted),
             concurrency=self._plan.agent.settings.concurrency,
             on_finished=self.on_run_finished,
-            create_user=self._plan.users,
+            create_user=self._plan.create_user,
             stop_reason=self.spending.stop_reason,
             time_limit=self.spending.get_time_limit(),
             throttle=self._throttle,

@@ -80,10 +80,10 @@ class Plan:
     """Store of the older baseline that stays fixed, named by `gate.anchor`."""
     label_check: "LabelCheck | None" = None
     """Floors of the judges that labels of people decide; None if there are none."""
-    users: CreateUser = create_scripted_user
-    """Factory of the users that talk to the agent."""
-    user: UserConfig | None = None
-    """Settings of simulated users, from the thresholds file and the command line."""
+    create_user: CreateUser = create_scripted_user
+    """Function that creates the user who talks to the agent in a run."""
+    user_config: UserConfig | None = None
+    """Section `user`, the settings of simulated users, with the options of the command line."""
     thresholds_file: str = ""
     """Path of the thresholds file, relative to the workspace; "" if there is no file."""
     executor: ExecutorConfig = LOCAL
@@ -225,7 +225,7 @@ def _build_checked_plan(
     suites = plan_suites(thresholds, config, workspace, environ, resolver, rule_files=rule_files, given=given)
     agent = _resolve_plan_agent(overrides, thresholds, config, suites, given.agent)
     suites, notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
-    users = _build_users(overrides, thresholds, config, suites, resolver, rule_files)
+    create_user = _build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
     rule_files.note_local_plugins()
     check_judges(resolver, thresholds)
     check_executor(config.executor, thresholds)
@@ -245,8 +245,8 @@ def _build_checked_plan(
         judge_anchors=_read_judge_anchors(config, thresholds, rule_files, suites),
         anchor_store=open_anchor_store(config.gate.anchor, workspace, rule_files),
         label_check=_check_labels(config, thresholds, rule_files, suites),
-        users=users,
-        user=config.user,
+        create_user=create_user,
+        user_config=config.user,
         thresholds_file=thresholds.file,
         executor=config.executor,
         notices=(
@@ -323,7 +323,7 @@ def _apply_quarantine(
     return tuple(replace(suite, case_policies=found.case_policies) for suite in suites), found.notices
 
 
-def _build_users(
+def _build_plan_user_factory(
     overrides: Overrides,
     thresholds: Thresholds,
     config: Config,
@@ -419,7 +419,7 @@ def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
             thresholds, config, workspace, {}, judge_resolver, needs_criteria=False, rule_files=rule_files
         )
         suites, notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
-        _build_users(overrides, thresholds, config, suites, judge_resolver, rule_files)
+        _build_plan_user_factory(overrides, thresholds, config, suites, judge_resolver, rule_files)
         _read_judge_anchors(config, thresholds, rule_files, suites)
         _check_labels(config, thresholds, rule_files, suites)
         if empty := [suite.eval_set.path for suite in suites if not suite.eval_set.cases]:

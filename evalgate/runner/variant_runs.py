@@ -113,7 +113,7 @@ class _Stage:
                 self._iter_requests(),
                 concurrency=plan.agent.settings.concurrency,
                 on_finished=self._on_run_finished,
-                create_user=plan.users,
+                create_user=plan.create_user,
                 stop_reason=first.spending.stop_reason,
                 time_limit=first.spending.get_time_limit(),
                 throttle=throttle,

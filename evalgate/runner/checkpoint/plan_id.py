@@ -185,7 +185,7 @@ def _list_config_files(plan: Plan) -> list[Path]:
 
 
 def _collect_users(plan: Plan) -> list[object]:
-    configs = [plan.user, *(suite.thresholds.config.user for suite in plan.suites)]
+    configs = [plan.user_config, *(suite.thresholds.config.user for suite in plan.suites)]
     return [_collect_user_settings(plan, user) for user in configs if user is not None]
 
 

@@ -168,7 +168,7 @@ def test_googles_own_section_names_model_limit_and_template(tmp_path: Path) -> N
         build_plan(said, thresholds_file=None, folder=tmp_path, environ={})
     plan = build_plan(said, thresholds_file=None, folder=tmp_path, environ={"GEMINI_API_KEY": "k"})
 
-    assert plan.users(plan.suites[0].eval_set.cases[0], 1).usage is None
+    assert plan.create_user(plan.suites[0].eval_set.cases[0], 1).usage is None
 
 
 def test_a_section_of_users_wakes_no_model_where_all_is_written(tmp_path: Path) -> None:
