@@ -111,7 +111,7 @@ def _talk(
     _enable_line_editing()
     agent, printer = setup.build_agent(), build_printer(redactor)
     printer.print_line(
-        f"Agent {setup.spec.settings.kind}:{setup.spec.what}. /help lists commands, Ctrl-D ends."
+        f"Agent {setup.spec.settings.kind}:{setup.spec.name}. /help lists commands, Ctrl-D ends."
     )
     with asyncio.Runner() as runner:
         create_trace = TraceFactory(merge_own_prices(setup.prices)) if setup.keeps_trace else None

@@ -248,7 +248,7 @@ def _build_setup(
     create_user = build_user_factory(thresholds, config, {}, resolver, [story_set])
     resolver.judges.check_reserved()
     return _GenerationSetup(
-        resolve_agent(settings, overrides.kind_and_what[1], thresholds), create_user, resolver.judges
+        resolve_agent(settings, overrides.agent_name, thresholds), create_user, resolver.judges
     )
 
 

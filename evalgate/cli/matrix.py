@@ -83,7 +83,7 @@ def matrix(
         plan = build_plan(
             overrides, thresholds_file=thresholds_file, folder=Path(working_directory), environ=os.environ
         )
-        variants = build_variants(plan, overrides.kind_and_what[1], variations)
+        variants = build_variants(plan, overrides.agent_name, variations)
         if plan.agent.settings.env_file:
             redactor.learn_environment(plan.environ)
         _refuse_secrets(variants, redactor)

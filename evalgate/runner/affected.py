@@ -193,7 +193,7 @@ def _list_rule_files(plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles
 def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
     """Yield the paths of all files that the agent's section may name; most of the paths do not exist."""
     options = agent.settings.model_extra or {}
-    entry = agent.what if agent.settings.kind in _WITH_ENTRY else options.get("entry")
+    entry = agent.name if agent.settings.kind in _WITH_ENTRY else options.get("entry")
     if isinstance(entry, str):
         entry = entry.rpartition(":")[0] or entry
         is_path = "/" in entry or entry.endswith(".py")
@@ -202,7 +202,7 @@ def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
         found = [f"{name}/__init__.py" for name in names]
         found += [names[-1], *(names[-1] + end for end in (".py", "/agent.py", "/root_agent.yaml"))]
         yield from (place + name for name in found for place in ("", "src/"))
-    for text in _iter_texts([agent.what, agent.settings.setup, options]):
+    for text in _iter_texts([agent.name, agent.settings.setup, options]):
         # A command may be one text with several words, and have `--config=agent.yaml`.
         yield from (part for word in (text, *text.split()) for part in (word, word.rpartition("=")[2]))
 
@@ -355,7 +355,7 @@ def build_skipped_record(plan: "Plan", found: AffectedSuites) -> Record:
         evalgate_version=__version__,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         duration_s=0.0,
-        agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
+        agent=AgentInfo(plan.agent.settings.kind, plan.agent.name),
         runs=0,
         verdict=Verdict("skipped", ExitCode.OPEN, reasons),
         metrics=(),

@@ -93,7 +93,7 @@ def resolve_agent_setup(
         raise InvalidInputError(
             "no agent: name one with --agent KIND:WHAT, or in the `agent` section of the thresholds file"
         )
-    spec = resolve_agent(config.agent, overrides.kind_and_what[1], thresholds)
+    spec = resolve_agent(config.agent, overrides.agent_name, thresholds)
     check_executor(config.executor, thresholds)
     given = config.session
     session = SessionInput(

@@ -295,7 +295,7 @@ def _resolve_plan_agent(
             "no agent: give --agent KIND:WHAT (as --agent python:agent.py:answer) or an `agent` section in "
             "the thresholds file. `evalgate init` writes one."
         )
-    return resolve_agent(config.agent, overrides.kind_and_what[1], thresholds)
+    return resolve_agent(config.agent, overrides.agent_name, thresholds)
 
 
 def _apply_quarantine(
@@ -413,7 +413,7 @@ def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
     ) as thresholds:
         config, _ = add_env_files(apply_overrides(thresholds.config, overrides), {}, workspace.folder)
         if config.agent is not None:
-            resolve_agent(config.agent, overrides.kind_and_what[1], thresholds)
+            resolve_agent(config.agent, overrides.agent_name, thresholds)
         judge_resolver = _build_judge_resolver(overrides, thresholds, config, {})
         suites = plan_suites(
             thresholds, config, workspace, {}, judge_resolver, needs_criteria=False, rule_files=rule_files

@@ -53,7 +53,7 @@ def collect_problems(load: Callable[[], Thresholds], overrides: Overrides) -> It
             raise
         agent = apply_overrides(thresholds.config, overrides).agent
         more = [
-            *find_agent_problems(agent, overrides.kind_and_what[1], thresholds),
+            *find_agent_problems(agent, overrides.agent_name, thresholds),
             *find_criterion_problems(thresholds),
         ]
         if not set(more) - set(error.problems):

@@ -68,7 +68,7 @@ def build_record(
         evalgate_version=__version__,
         created_at=timing.created_at,
         duration_s=timing.duration_s,
-        agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
+        agent=AgentInfo(plan.agent.settings.kind, plan.agent.name),
         runs=scored.rounds,
         verdict=decide_verdict(evidence, plan.gate),
         metrics=evidence.metrics,

@@ -195,7 +195,7 @@ def build_shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: R
         evalgate_version=__version__,
         created_at=made.created_at,
         duration_s=made.duration_s,
-        agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
+        agent=AgentInfo(plan.agent.settings.kind, plan.agent.name),
         runs=plan.fixed_runs,
         verdict=_build_shard_verdict(plan, evaluation, shard, cases),
         metrics=summarize_metrics(cases),

@@ -118,10 +118,10 @@ def _find_problem(name: str, sign: str) -> str:
     return ""
 
 
-def build_variants(plan: Plan, what: str, variations: Sequence[Variation]) -> tuple[Variant, ...]:
+def build_variants(plan: Plan, agent_name: str, variations: Sequence[Variation]) -> tuple[Variant, ...]:
     """Return every combination of the values, each with its plan; the first variant has the first values.
 
-    All variants share the eval sets, metrics, judges and budget of `plan`. `what` is the WHAT of
+    All variants share the eval sets, metrics, judges and budget of `plan`. `agent_name` is the WHAT of
     `--agent KIND:WHAT`; else "".
 
     Raises:
@@ -140,7 +140,7 @@ def build_variants(plan: Plan, what: str, variations: Sequence[Variation]) -> tu
     combinations = list(product(*(each.values for each in variations)))
     for at, (name, values) in enumerate(zip(_name_combinations(combinations), combinations, strict=True), 1):
         named = dict(zip([each.name for each in variations], values, strict=True))
-        own = _vary_plan(plan, what, named)
+        own = _vary_plan(plan, agent_name, named)
         found.append(Variant(name, named, own, f"variants/{at}-{to_file_name(name, 60)}"))
     return tuple(found)
 
@@ -161,22 +161,22 @@ def _name_combinations(combinations: Sequence[tuple[str, ...]]) -> list[str]:
     return names
 
 
-def _vary_plan(plan: Plan, what: str, values: Mapping[str, str]) -> Plan:
+def _vary_plan(plan: Plan, agent_name: str, values: Mapping[str, str]) -> Plan:
     environ = {name.partition(".")[2]: value for name, value in values.items() if name.startswith("env.")}
     agent = plan.agent
     for name, value in values.items():
         if name.startswith("agent."):
-            agent = _vary_agent(agent, what, name.partition(".")[2], value, plan)
+            agent = _vary_agent(agent, agent_name, name.partition(".")[2], value, plan)
     env = tuple(dict.fromkeys((*agent.settings.env, *environ)))
     settings = agent.settings.model_copy(update={"env": env})
     agent, environ = replace(agent, settings=settings), {**plan.environ, **environ}
     return replace(plan, agent=agent, environ=environ, varied=values)
 
 
-def _vary_agent(agent: AgentSpec, what: str, key: str, value: str, plan: Plan) -> AgentSpec:
+def _vary_agent(agent: AgentSpec, agent_name: str, key: str, value: str, plan: Plan) -> AgentSpec:
     """Return the agent with a key of its section set to `value`, which is read as YAML.
 
-    `what` is the WHAT of `--agent KIND:WHAT`; else "".
+    `agent_name` is the WHAT of `--agent KIND:WHAT`; else "".
 
     Raises:
         InvalidInputError: the agent has no such key, or refuses the value.
@@ -187,8 +187,8 @@ def _vary_agent(agent: AgentSpec, what: str, key: str, value: str, plan: Plan) -
         hint = did_you_mean(key, {*AgentConfig.model_fields, *type_.model_fields})
         raise InvalidInputError(f"{own}: an agent of kind `{settings.kind}` has no `{key}`.{hint}")
     given = {name: each for name, each in settings if name in settings.model_fields_set}
-    if what:
-        given.setdefault(type_.named_by, what)
+    if agent_name:
+        given.setdefault(type_.named_by, agent_name)
     try:
         changed = AgentConfig.model_validate({**given, key: compose_yaml(value, "")[1] if value else ""})
         return resolve_agent(changed, "", Thresholds(DEFAULT_CONFIG, plan.workspace.folder))

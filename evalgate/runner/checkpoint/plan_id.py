@@ -146,7 +146,7 @@ def plan_parts(plan: Plan) -> dict[str, str]:
     settings = {
         f"`agent.{name}`": value for name, value in _collect_agent_settings(plan).items() if name != "what"
     }
-    parts: dict[str, object] = {"`--agent`": plan.agent.what, **settings}
+    parts: dict[str, object] = {"`--agent`": plan.agent.name, **settings}
     for suite in plan.suites:
         parts[f"the cases of {suite.eval_set.path}"] = _hash_lines(_encode_cases(suite))
         for metric in suite.metrics:
@@ -166,11 +166,11 @@ def _list_settings(section: BaseModel) -> dict[str, object]:
 
 
 def _list_named_files(plan: Plan) -> list[Path]:
-    """Return every word of `plan.agent.what` as a path; some may be files of the agent, or its recording."""
+    """Return every word of `plan.agent.name` as a path; some may be files of the agent, or its recording."""
     try:
-        words = shlex.split(plan.agent.what)
+        words = shlex.split(plan.agent.name)
     except ValueError:
-        words = [plan.agent.what]
+        words = [plan.agent.name]
     return [plan.workspace.folder / word for word in words]
 
 
@@ -231,7 +231,7 @@ def _collect_thresholds(metrics: Sequence[BoundMetric]) -> list[object]:
 
 def _collect_agent_settings(plan: Plan) -> Mapping[str, object]:
     settings = plan.agent.settings
-    return settings.model_dump(mode="json", exclude=_HOW_FAST) | {"what": plan.agent.what}
+    return settings.model_dump(mode="json", exclude=_HOW_FAST) | {"what": plan.agent.name}
 
 
 def _hash_values(values: Iterable[object]) -> str:

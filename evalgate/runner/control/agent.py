@@ -150,12 +150,12 @@ def _build_remote_control(plan: Plan, source: ControlSource, url: str) -> Contro
         Thresholds(DEFAULT_CONFIG, plan.workspace.folder),
         PlaceholderExpander(plan.environ),
     )
-    own, other = (expander.expand_text("url", each).rstrip("/") for each in (plan.agent.what, url))
+    own, other = (expander.expand_text("url", each).rstrip("/") for each in (plan.agent.name, url))
     if own == other:  # such a control fails wherever the change fails
         raise ControlUnavailableError("`gate.control.url` is the address of the agent that is tested")
     try:
         spec = resolve_agent(plan.agent.settings, url, thresholds)
-        agent = build_agent(replace(spec, what=url), plan.workspace, plan.environ)
+        agent = build_agent(replace(spec, name=url), plan.workspace, plan.environ)
     except EvalgateError as error:
         raise ControlUnavailableError(f"`gate.control.url`: {error}") from None
     return ControlAgent(agent, source.commit, url)
@@ -174,8 +174,8 @@ def _resolve_base_agent(plan: Plan, source: ControlSource, checkout: CommitCheck
         # As many conversations at the same time as the change's agent has: both share one throttle.
         own = plan.agent.settings
         limits = {"workers": own.workers, "concurrency": own.concurrency}
-        what = source.overrides.kind_and_what[1]
-        found = resolve_agent(agent.model_copy(update=limits), what, thresholds) if agent else None
+        agent_name = source.overrides.agent_name
+        found = resolve_agent(agent.model_copy(update=limits), agent_name, thresholds) if agent else None
     except EvalgateError as error:
         raise ControlUnavailableError(f"the agent of commit {commit} cannot be built: {error}") from None
     if found is None:

@@ -70,7 +70,7 @@ def _render_form(
         "run.html.j2",
         status_code=status_code,
         problem=problem,
-        agent=f"{plan.agent.settings.kind}:{plan.agent.what}",
+        agent=f"{plan.agent.settings.kind}:{plan.agent.name}",
         query=query,
         record=asked.get("record", ("",))[0],
         list_query=asked.get("list", ("",))[0],
