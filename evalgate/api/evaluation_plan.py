@@ -85,7 +85,7 @@ def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationO
     thresholds = options.thresholds
     path = str(thresholds) if isinstance(thresholds, str | Path) else None
     with rename_options():
-        return build_plan(overrides, thresholds_file=path, folder=folder, environ=os.environ, given=given)
+        return build_plan(overrides, thresholds_file=path, folder=folder, environ=os.environ, objects=given)
 
 
 def _check_options(options: EvaluationOptions) -> None:

@@ -189,7 +189,7 @@ def build_plan(
     thresholds_file: str | None,
     folder: Path,
     environ: Mapping[str, str],
-    given: GivenObjects = NOTHING_GIVEN,
+    objects: GivenObjects = NOTHING_GIVEN,
 ) -> Plan:
     """Build the plan for a command line in `folder`, or for the objects of a program.
 
@@ -200,10 +200,10 @@ def build_plan(
     with (
         RuleFiles(workspace.folder, environ, overrides.policy) as rule_files,
         collect_problems(
-            lambda: given.thresholds or rule_files.load_chosen_thresholds(thresholds_file), overrides
+            lambda: objects.thresholds or rule_files.load_chosen_thresholds(thresholds_file), overrides
         ) as thresholds,
     ):
-        plan = _build_checked_plan(overrides, rule_files, thresholds, workspace, environ, given)
+        plan = _build_checked_plan(overrides, rule_files, thresholds, workspace, environ, objects)
     if not overrides.selection.words:
         return plan
     from evalgate.runner.case_selection import select_plan_cases
@@ -217,13 +217,15 @@ def _build_checked_plan(
     thresholds: Thresholds,
     workspace: Workspace,
     environ: Mapping[str, str],
-    given: GivenObjects,
+    objects: GivenObjects,
 ) -> Plan:
-    config = _choose_config(overrides, rule_files, thresholds, given)
+    config = _choose_config(overrides, rule_files, thresholds, objects)
     resolver = _build_judge_resolver(overrides, thresholds, config, environ)
     config, environ = add_env_files(config, environ, workspace.folder)
-    suites = plan_suites(thresholds, config, workspace, environ, resolver, rule_files=rule_files, given=given)
-    agent = _resolve_plan_agent(overrides, thresholds, config, suites, given.agent)
+    suites = plan_suites(
+        thresholds, config, workspace, environ, resolver, rule_files=rule_files, objects=objects
+    )
+    agent = _resolve_plan_agent(overrides, thresholds, config, suites, objects.agent)
     suites, notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
     create_user = _build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
     rule_files.note_local_plugins()
@@ -231,7 +233,7 @@ def _build_checked_plan(
     check_executor(config.executor, thresholds)
     return Plan(
         control=resolve_control(
-            config, thresholds, overrides, workspace.folder, rule_files.environ, given.agent
+            config, thresholds, overrides, workspace.folder, rule_files.environ, objects.agent
         ),
         workspace=workspace,
         suites=suites,
@@ -264,7 +266,7 @@ def _build_checked_plan(
 
 
 def _choose_config(
-    overrides: Overrides, rule_files: RuleFiles, thresholds: Thresholds, given: GivenObjects
+    overrides: Overrides, rule_files: RuleFiles, thresholds: Thresholds, objects: GivenObjects
 ) -> Config:
     """Return the sections of the thresholds file with the options of the command line, and the baseline."""
     config = apply_overrides(thresholds.config, overrides)
@@ -272,7 +274,7 @@ def _choose_config(
         gate = config.gate.model_copy(update={"baseline": DEFAULT_BASELINE})
         config = config.model_copy(update={"gate": gate})
     # Eval sets that are objects replace those of the thresholds file, as files on the command line do.
-    return config.model_copy(update={"eval_sets": overrides.eval_sets}) if given.eval_sets else config
+    return config.model_copy(update={"eval_sets": overrides.eval_sets}) if objects.eval_sets else config
 
 
 def _resolve_plan_agent(
@@ -280,12 +282,12 @@ def _resolve_plan_agent(
     thresholds: Thresholds,
     config: Config,
     suites: Sequence[Suite],
-    given: AgentSpec | None,
+    given_agent: AgentSpec | None,
 ) -> AgentSpec:
-    if given is not None:
+    if given_agent is not None:
         # The limits of the thresholds file hold for an object, too, unless the program sets its own.
-        own = given.settings.model_dump(exclude_unset=True)
-        return replace(given, settings=(config.agent or given.settings).model_copy(update=own))
+        own = given_agent.settings.model_dump(exclude_unset=True)
+        return replace(given_agent, settings=(config.agent or given_agent.settings).model_copy(update=own))
     if config.agent is None and are_all_recorded(suites):
         from evalgate.agents.replay import NoAgentOptions
 
@@ -396,7 +398,7 @@ def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
     config = apply_overrides(thresholds.config, overrides)
     resolver = _build_judge_resolver(overrides, thresholds, config, {})
     return plan_suites(
-        thresholds, config, workspace, {}, resolver, rule_files=rule_files, given=GivenObjects(scores=False)
+        thresholds, config, workspace, {}, resolver, rule_files=rule_files, objects=GivenObjects(scores=False)
     )
 
 

@@ -67,11 +67,11 @@ def resolve_control(
     overrides: Overrides,
     folder: Path,
     environ: Mapping[str, str],
-    given: object | None,
+    given_agent: object | None,
 ) -> "ControlSource | None":
     """Return the source of control runs, or None if `gate.control` is off.
 
-    `given`: the agent that a program gave as an object, or None.
+    `given_agent`: the agent that a program gave as an object, or None.
 
     Raises:
         InvalidInputError: the settings contradict each other, or git does not know `--control`.
@@ -80,7 +80,9 @@ def resolve_control(
         return None
     from evalgate.runner.control.base_commit import build_control_source
 
-    return build_control_source(config, thresholds, overrides, folder, environ, is_object=given is not None)
+    return build_control_source(
+        config, thresholds, overrides, folder, environ, is_object=given_agent is not None
+    )
 
 
 def check_judges(judge_resolver: JudgeResolver, thresholds: Thresholds) -> None:

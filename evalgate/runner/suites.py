@@ -165,7 +165,7 @@ def plan_suites(
     *,
     needs_criteria: bool = True,
     rule_files: RuleFiles,
-    given: GivenObjects = NOTHING_GIVEN,
+    objects: GivenObjects = NOTHING_GIVEN,
 ) -> tuple[Suite, ...]:
     """Build a suite with metrics for every eval set; raise InvalidInputError for problems of the files.
 
@@ -175,7 +175,7 @@ def plan_suites(
     """
     is_part = is_partial_selection(thresholds, config, workspace)
     _check_runs(thresholds, config)
-    eval_sets = _load_eval_sets(config, workspace, rule_files, given)
+    eval_sets = _load_eval_sets(config, workspace, rule_files, objects)
     eval_sets = add_played_stories(
         _add_tool_mocks(eval_sets, config, thresholds, rule_files, is_part=is_part), config
     )
@@ -187,7 +187,7 @@ def plan_suites(
     context = replace(context, locate=rule_files.resolve_path, workspace=workspace.folder)
     environment = _build_metric_environment(config, workspace, environ, rule_files)
     case_policies = _resolve_case_policies(thresholds, config, eval_sets, is_part=is_part)
-    if not given.scores:
+    if not objects.scores:
         return tuple(Suite(eval_set, (), thresholds, case_policies) for eval_set in eval_sets)
     metrics = bind_metrics(thresholds, context, environment)
     if thresholds.companions:
@@ -273,13 +273,13 @@ def _suggest_suite(problem: Problem, config: Config, folder: Path) -> Problem:
 
 
 def _load_eval_sets(
-    config: Config, workspace: Workspace, rule_files: RuleFiles, given: GivenObjects
+    config: Config, workspace: Workspace, rule_files: RuleFiles, objects: GivenObjects
 ) -> tuple[EvalSet, ...]:
     """Return the eval sets of the files, then those that are objects; at least one is required."""
     if not config.eval_sets:
-        if not given.eval_sets:
+        if not objects.eval_sets:
             raise InvalidInputError("no eval sets: name files, folders or globs, or list them as `eval_sets`")
-        return given.eval_sets
+        return objects.eval_sets
     formats = registry.get_formats()
     try:
         loaded = load_eval_sets(config.eval_sets, formats, folder=workspace.folder, format_name=config.format)
@@ -288,13 +288,13 @@ def _load_eval_sets(
             _suggest_suite(each, config, workspace.folder) for each in error.problems
         ) from None
     rule_files.check_eval_sets(eval_set.path for eval_set in loaded)
-    both = {each.eval_set_id for each in loaded} & {each.eval_set_id for each in given.eval_sets}
+    both = {each.eval_set_id for each in loaded} & {each.eval_set_id for each in objects.eval_sets}
     if both:
         raise InvalidInputError(
             Problem("", 0, 0, f"{name!r} is the id of an eval set in a file and of another that is an object")
             for name in sorted(both)
         )
-    return (*loaded, *given.eval_sets)
+    return (*loaded, *objects.eval_sets)
 
 
 def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
