@@ -82,7 +82,7 @@ class GateRun:
     progress: ProgressListener
     _clock: float
     """Monotonic seconds at the start."""
-    control: "ControlResult | None" = None
+    control_result: "ControlResult | None" = None
     """Result of the control runs; None: none were asked for."""
 
     async def make_runs(
@@ -102,18 +102,18 @@ class GateRun:
         self.checkpoint.is_over = is_complete and not self.evaluation.interrupted
 
     async def _make_control_runs(self) -> None:
-        if self.plan.control is None or self.shard is not None:  # a shard decides nothing
+        if self.plan.control_source is None or self.shard is not None:  # a shard decides nothing
             return
         from evalgate.runner.control.runs import compare_with_control
 
-        self.control = await compare_with_control(
+        self.control_result = await compare_with_control(
             self.plan,
             self.evaluation,
             self.agent,
             self.statistics,
             self.baseline,
             self.anchor_baseline,
-            source=self.plan.control,
+            control_source=self.plan.control_source,
             progress=self.progress,
             checkpoint=self.checkpoint,
         )
@@ -131,13 +131,21 @@ class GateRun:
             from evalgate.runner.sharding import build_shard_record
 
             return build_shard_record(self.plan, self.evaluation, self.shard, timing)
-        found, told = (self.control.comparison, self.control.notices) if self.control else (None, ())
+        result = self.control_result
+        control, control_notices = (result.comparison, result.notices) if result else (None, ())
         record = build_record(
-            self.plan, self.evaluation, self.statistics, self.baseline, timing, self.anchor_baseline, found
+            self.plan,
+            self.evaluation,
+            self.statistics,
+            self.baseline,
+            timing,
+            self.anchor_baseline,
+            control,
         )
         own = self.agent.notices if isinstance(self.agent, HasNotices) else ()
-        record = replace(record, notices=(*told, *own, *record.notices, *self.checkpoint.notices))
-        if self.plan.control is not None and self.baseline is None and record.verdict.status == "fail":
+        notices = (*control_notices, *own, *record.notices, *self.checkpoint.notices)
+        record = replace(record, notices=notices)
+        if self.plan.control_source is not None and self.baseline is None and record.verdict.status == "fail":
             record = _add_notice(record, _NO_CONTROL_WITHOUT_BASELINE)
         if not self.plan.agent.settings.track_files:
             return record
@@ -346,7 +354,7 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
     record = restore_written_cases(_build_record_of_scope(plan, scope, baseline, progress, timing), records)
     if plan.agent.settings.track_files:
         record = _add_notice(record, _NO_FILES)
-    if plan.control is None or record.verdict.status != "fail":
+    if plan.control_source is None or record.verdict.status != "fail":
         return record
     return _add_notice(record, _NO_CONTROL_WITHOUT_BASELINE if baseline is None else _NO_CONTROL_OF_SHARDS)
 

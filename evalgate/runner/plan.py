@@ -106,7 +106,7 @@ class Plan:
     """Values that are varied in a matrix, by name such as `env.MODEL`; {} in other commands."""
     affected: "AffectedSuites | None" = None
     """The suites that the change affects; None without `--affected`."""
-    control: "ControlSource | None" = None
+    control_source: "ControlSource | None" = None
     """Source of control runs; None: none are made."""
 
     @property
@@ -232,7 +232,7 @@ def _build_checked_plan(
     check_judges(resolver, thresholds)
     check_executor(config.executor, thresholds)
     return Plan(
-        control=resolve_control(
+        control_source=resolve_control(
             config, thresholds, overrides, workspace.folder, rule_files.environ, objects.agent
         ),
         workspace=workspace,

@@ -144,7 +144,7 @@ async def compare_with_control(
     baseline: Baseline | None,
     anchor_baseline: Baseline | None = None,
     *,
-    source: ControlSource,
+    control_source: ControlSource,
     progress: ProgressListener,
     checkpoint: RunStore | None = None,
 ) -> ControlResult:
@@ -157,24 +157,29 @@ async def compare_with_control(
         statistics: Settings of the comparison.
         baseline: Stored runs.
         anchor_baseline: Stored runs of `gate.anchor`, if it is set.
-        source: Source of the control.
+        control_source: Source of the control.
         progress: Listener of all runs.
         checkpoint: Store of the usage of the control runs.
 
     If control runs are not possible, the comparison with the baseline decides, and a notice says why.
     """
-    suspects = _find_suspects(plan, evaluation, statistics, baseline, anchor_baseline, source)
+    suspects = _find_suspects(plan, evaluation, statistics, baseline, anchor_baseline, control_source)
     if suspects is None:
         return ControlResult()
     try:
         async with AsyncExitStack() as stack:
-            control = await build_control_in_thread(stack, plan, source)
-            await _start_control(stack, control)
-            strategy = await _make_runs(plan, evaluation, agent, control, suspects, progress, checkpoint)
-            control.check_files()
-            is_base_changed = _is_base_changed(plan, control.commit, suspects.baseline)
+            control_agent = await build_control_in_thread(stack, plan, control_source)
+            await _start_control(stack, control_agent)
+            strategy = await _make_runs(
+                plan, evaluation, agent, control_agent, suspects, progress, checkpoint
+            )
+            control_agent.check_files()
+            is_base_changed = _is_base_changed(plan, control_agent.commit, suspects.baseline)
             return _build_result(
-                control, strategy, source.describe_base(plan.environ), is_base_changed=is_base_changed
+                control_agent,
+                strategy,
+                control_source.describe_base(plan.environ),
+                is_base_changed=is_base_changed,
             )
     except ControlUnavailableError as error:
         why = to_sentence(str(error))
@@ -189,12 +194,12 @@ def _find_suspects(
     statistics: StatisticalPolicy | None,
     baseline: Baseline | None,
     anchor_baseline: Baseline | None,
-    source: ControlSource,
+    control_source: ControlSource,
 ) -> ControlSuspects | None:
     """Return the suspects; None if the gate would not be closed, or if control runs cannot open it."""
     scored = score_counted_runs(plan, evaluation, statistics, baseline)
     comparison = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
-    suspects = find_suspects(scored, comparison.cases, baseline, source.mode)
+    suspects = find_suspects(scored, comparison.cases, baseline, control_source.mode)
     if suspects is None:
         return None
 
@@ -210,9 +215,9 @@ def _find_suspects(
     return suspects if today == "fail" and at_best not in ("fail", "error") else None
 
 
-async def _start_control(stack: AsyncExitStack, control: ControlAgent) -> None:
+async def _start_control(stack: AsyncExitStack, control_agent: ControlAgent) -> None:
     try:
-        agent = await stack.enter_async_context(control.agent)
+        agent = await stack.enter_async_context(control_agent.agent)
         if isinstance(agent, ChecksEntry):
             await agent.check_entry()
     except (EvalgateError, OSError) as error:
@@ -223,7 +228,7 @@ async def _make_runs(
     plan: Plan,
     evaluation: Evaluation,
     agent: Agent,
-    control: ControlAgent,
+    control_agent: ControlAgent,
     suspects: ControlSuspects,
     progress: ProgressListener,
     checkpoint: RunStore | None,
@@ -247,7 +252,7 @@ async def _make_runs(
     store = _UsageStore(checkpoint) if checkpoint is not None else None
     runs = Evaluation(chosen, progress, RunScope(store=store, used=evaluation.earlier_judging))
     runs.judge_health = evaluation.judge_health
-    await runs.make_runs(AlternatingAgent(agent, control.agent), strategy)
+    await runs.make_runs(AlternatingAgent(agent, control_agent.agent), strategy)
     strategy.plan_next_runs(runs.collect_results())
     if runs.unreachable:
         raise ControlUnavailableError(f"an agent could not be reached: {runs.unreachable}")
@@ -289,18 +294,20 @@ def _is_base_changed(plan: Plan, commit: str, baseline: Baseline) -> bool:
 
 
 def _build_result(
-    control: ControlAgent, strategy: ControlStrategy, base_name: str, *, is_base_changed: bool
+    control_agent: ControlAgent, strategy: ControlStrategy, base_name: str, *, is_base_changed: bool
 ) -> ControlResult:
     found = build_control_comparison(
         strategy.suspects,
         strategy.fresh,
         strategy.decide(),
-        commit=control.commit,
-        url=control.url,
-        base_name="the base's deployment" if control.url else base_name,
+        commit=control_agent.commit,
+        url=control_agent.url,
+        base_name="the base's deployment" if control_agent.url else base_name,
         is_base_changed=is_base_changed,
     )
-    name = f"commit {control.commit[:12]}" if control.commit else f"the agent at {control.url}"
+    name = (
+        f"commit {control_agent.commit[:12]}" if control_agent.commit else f"the agent at {control_agent.url}"
+    )
     cost = "" if not found.cost_usd else f", for ${found.cost_usd:,.2f}"
     made = f"{pluralize(found.runs, 'further run')} compared the change with {name}{cost}."
     return ControlResult(found, (made, *found.iter_sentences(None)))

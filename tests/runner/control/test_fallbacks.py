@@ -49,9 +49,9 @@ def explain(folder: Path, environ: Mapping[str, str] = PULL_REQUEST, control: st
     """Return the reason why there is no control; "" if there is one."""
     known = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **environ}
     plan = build_plan(Overrides(control=control), thresholds_file=None, folder=folder, environ=known)
-    assert plan.control is not None
+    assert plan.control_source is not None
     try:
-        with build_control_agent(plan, plan.control) as built:
+        with build_control_agent(plan, plan.control_source) as built:
             assert built.commit == git(folder, "rev-parse", control or "origin/main")
     except ControlUnavailableError as error:
         return str(error)
@@ -258,7 +258,7 @@ def test_an_interruption_ends_the_setup_at_once(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     known = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **PULL_REQUEST}
     plan = build_plan(Overrides(), thresholds_file=None, folder=folder, environ=known)
-    source = plan.control
+    source = plan.control_source
     assert source is not None
 
     def wait_for_setup() -> None:
@@ -304,8 +304,8 @@ def test_a_setup_that_hangs_ends_after_a_time(
 
     async def build() -> None:
         async with asyncio.timeout(30), AsyncExitStack() as stack:
-            assert plan.control is not None
-            await build_control_in_thread(stack, plan, plan.control)
+            assert plan.control_source is not None
+            await build_control_in_thread(stack, plan, plan.control_source)
 
     with pytest.raises(ControlUnavailableError) as caught:
         asyncio.run(build())
