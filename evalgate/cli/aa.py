@@ -212,12 +212,12 @@ class _Trial:
                 replace(case, runs=tuple(runs)) for (case, _), runs in zip(self._pairs, made, strict=True)
             )
 
-        wanted = strategy.plan_first_runs(len(self._pairs))
-        while wanted:
-            for index, numbers in wanted.items():
+        schedule = strategy.plan_first_runs(len(self._pairs))
+        while schedule:
+            for index, numbers in schedule.items():
                 drawn = dice.choices(self._pairs[index][0].runs, k=len(numbers))
                 made[index] += [replace(run, run=at) for run, at in zip(drawn, numbers, strict=True)]
-            wanted = strategy.plan_next_runs([rescore_case(case, self._rules) for case in collect_cases()])
+            schedule = strategy.plan_next_runs([rescore_case(case, self._rules) for case in collect_cases()])
         scored = score_stored_runs(collect_cases(), self._rules, self._statistics, baseline)
         comparison = compare_runs(scored, baseline, self._rules.gate)
         evidence = GateInput(

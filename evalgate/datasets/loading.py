@@ -247,15 +247,15 @@ def _describe_unrecognized(document: Document, formats: Mapping[str, EvalFormat]
 
 def _select_cases(eval_set: EvalSet, file: EvalFile) -> EvalSet:
     ids = {case.eval_id: index for index, case in enumerate(eval_set.cases)} if file.selections else {}
-    wanted = {name for text in file.selections for name in _split_names(text, ids)}
-    if unknown := sorted(wanted - ids.keys()):
+    selected = {name for text in file.selections for name in _split_names(text, ids)}
+    if unknown := sorted(selected - ids.keys()):
         raise InvalidInputError(
             Problem(file.shown_as, 0, 0, f"there is no case {name!r}.{_suggest_nearest(name, ids)}")
             for name in unknown
         )
     cases = eval_set.cases
     if not file.is_whole:
-        cases = tuple([cases[index] for index in sorted(ids[name] for name in wanted)])
+        cases = tuple([cases[index] for index in sorted(ids[name] for name in selected)])
     cases = assign_eval_set(cases, eval_set.eval_set_id)
     return replace(eval_set, cases=cases, is_whole=file.is_whole)
 

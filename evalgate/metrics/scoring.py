@@ -47,15 +47,15 @@ from evalgate.llm.errors import JudgeError
 from evalgate.llm.usage import UsageTally
 
 
-def estimate_reliability(wanted: ReliabilityRule, *, passed: int, runs: int) -> float:
+def estimate_reliability(reliability: ReliabilityRule, *, passed: int, runs: int) -> float:
     """Estimate pass^k or pass@k, in [0, 1]: exactly 0.0 if no run passed, and 1.0 if every run did.
 
-    `runs` must be at least `wanted.k`, and `passed` at most `runs`.
+    `runs` must be at least `reliability.k`, and `passed` at most `runs`.
     """
-    samples = comb(runs, wanted.k)
-    if wanted.kind == "pass^k":
-        return comb(passed, wanted.k) / samples
-    return (samples - comb(runs - passed, wanted.k)) / samples
+    samples = comb(runs, reliability.k)
+    if reliability.kind == "pass^k":
+        return comb(passed, reliability.k) / samples
+    return (samples - comb(runs - passed, reliability.k)) / samples
 
 
 def validate_result(result: object) -> MetricResult:
@@ -328,22 +328,22 @@ def _create_case_metric(
 
 
 def _summarize_reliability(
-    bound: BoundMetric, wanted: ReliabilityRule, judged: Sequence[RunMetric], score: float
+    bound: BoundMetric, reliability: ReliabilityRule, judged: Sequence[RunMetric], score: float
 ) -> CaseMetric:
     """Return the case's metric with a status by pass^k or pass@k; the score is still the mean.
 
     The metric is "errored", without a score, if fewer than k runs have a score.
     """
     passed = sum(run.status == "passed" for run in judged)
-    if len(judged) < wanted.k:
-        reason = f"{wanted.kind} with k = {wanted.k} needs as many runs; {len(judged)} have a score"
+    if len(judged) < reliability.k:
+        reason = f"{reliability.kind} with k = {reliability.k} needs as many runs; {len(judged)} have a score"
         return _create_case_metric(bound, None, "errored", reason)
-    found = estimate_reliability(wanted, passed=passed, runs=len(judged))
-    if found >= wanted.at_least:
+    found = estimate_reliability(reliability, passed=passed, runs=len(judged))
+    if found >= reliability.at_least:
         return _create_case_metric(bound, score, "passed")
-    shown, least = format_score_pair(found, wanted.at_least)
+    shown, least = format_score_pair(found, reliability.at_least)
     reason = (
-        f"{wanted.kind} with k = {wanted.k} is {shown}, below {least}: "
+        f"{reliability.kind} with k = {reliability.k} is {shown}, below {least}: "
         f"{passed} of {pluralize(len(judged), 'run')} passed"
     )
     return _create_case_metric(bound, score, "failed", reason)

@@ -136,10 +136,10 @@ class CaseRunner:
                 moves, pause = moves + 1, 0.0
             elif ended.retry == "later" and self._stop_reason() is None:
                 faults += 1
-                wanted = self._throttle.compute_retry_delay(faults, ended.retry_after_s)
-                if wanted is None:
+                delay = self._throttle.compute_retry_delay(faults, ended.retry_after_s)
+                if delay is None:
                     return earlier.attach_attempts(ended.run)
-                pause = wanted
+                pause = delay
             else:
                 return earlier.attach_attempts(ended.run)
             earlier.add_attempt(ended.run)

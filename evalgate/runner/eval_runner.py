@@ -95,9 +95,9 @@ class Evaluation:
         These runs are made before any result is known. Runs that exist already do not count. Cases without
         planned runs are left out.
         """
-        wanted = self._select_missing_runs(strategy.plan_first_runs(len(self._case_index)))
+        schedule = self._select_missing_runs(strategy.plan_first_runs(len(self._case_index)))
         named = ((suite.eval_set.eval_set_id, case.eval_id) for suite, case in self._case_index.iter_cases())
-        return {name: len(wanted[index]) for index, name in enumerate(named) if index in wanted}
+        return {name: len(schedule[index]) for index, name in enumerate(named) if index in schedule}
 
     async def run(
         self,
@@ -123,10 +123,10 @@ class Evaluation:
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.
         """
-        wanted = self._plan_missing_runs(strategy)
+        schedule = self._plan_missing_runs(strategy)
         try:
             async with self.start_agent(agent, while_starting, begin):
-                await self._make_wanted_runs(agent, strategy, wanted)
+                await self._make_scheduled_runs(agent, strategy, schedule)
                 if then is not None:
                     await then()
         # Not raised again: what was measured until Ctrl-C is still reported.
@@ -183,25 +183,25 @@ class Evaluation:
         """Make all runs of one case with an agent that was started; runs that exist are made anew."""
         self._results[index] = ()
         self._known.clear()
-        await self._make_wanted_runs(agent, strategy, self._plan_missing_runs(strategy, index), index)
+        await self._make_scheduled_runs(agent, strategy, self._plan_missing_runs(strategy, index), index)
 
     async def make_runs(self, agent: Agent, strategy: RunStrategy) -> None:
         """Make every missing run that the strategy wants, with an agent that was started."""
-        await self._make_wanted_runs(agent, strategy, self._plan_missing_runs(strategy))
+        await self._make_scheduled_runs(agent, strategy, self._plan_missing_runs(strategy))
 
-    async def _make_wanted_runs(
-        self, agent: Agent, strategy: RunStrategy, wanted: RunSchedule, index: int | None = None
+    async def _make_scheduled_runs(
+        self, agent: Agent, strategy: RunStrategy, schedule: RunSchedule, index: int | None = None
     ) -> None:
         """Make the wanted runs, then the further runs that the strategy plans.
 
         `index`: the case that gets further runs; None: all cases.
         """
-        if wanted and not await self.check_judge():
+        if schedule and not await self.check_judge():
             return
-        while wanted and not self.unreachable and not self.more_wanted:
-            await self._run_schedule(agent, wanted)
-            wanted = self._plan_further_runs(strategy, index)
-            self.more_wanted = bool(wanted) and self.spending.stop_reason() is not None
+        while schedule and not self.unreachable and not self.more_wanted:
+            await self._run_schedule(agent, schedule)
+            schedule = self._plan_further_runs(strategy, index)
+            self.more_wanted = bool(schedule) and self.spending.stop_reason() is not None
 
     def _begin_run(self, begin: Callable[[], None]) -> None:
         # The journal first: until this run has its own, nothing of an earlier one may be touched.
@@ -237,11 +237,11 @@ class Evaluation:
         """Return True if every run that the strategy wants was made to its end."""
         if not all(_is_final(run) for runs in self._results for run in runs):
             return False
-        wanted = strategy.plan_first_runs(len(self._case_index))
-        while wanted:
-            if self._select_missing_runs(wanted):
+        schedule = strategy.plan_first_runs(len(self._case_index))
+        while schedule:
+            if self._select_missing_runs(schedule):
                 return False
-            wanted = strategy.plan_next_runs(self.collect_results())
+            schedule = strategy.plan_next_runs(self.collect_results())
         return True
 
     def _plan_missing_runs(self, strategy: RunStrategy, index: int | None = None) -> RunSchedule:
@@ -257,26 +257,26 @@ class Evaluation:
     def _plan_further_runs(self, strategy: RunStrategy, index: int | None = None) -> RunSchedule:
         if index is not None and isinstance(strategy, FixedRuns):
             return {}  # and no result of any other case is needed
-        wanted = self._select_missing_runs(strategy.plan_next_runs(self.collect_results()))
-        return wanted if index is None else {at: runs for at, runs in wanted.items() if at == index}
+        schedule = self._select_missing_runs(strategy.plan_next_runs(self.collect_results()))
+        return schedule if index is None else {at: runs for at, runs in schedule.items() if at == index}
 
-    def _select_missing_runs(self, wanted: RunSchedule) -> RunSchedule:
+    def _select_missing_runs(self, schedule: RunSchedule) -> RunSchedule:
         """Return the wanted runs of this shard that do not exist yet."""
         if self._scope.share is None and not any(self._results):
-            return wanted
+            return schedule
         missing = {}
-        for index, numbers in wanted.items():
+        for index, numbers in schedule.items():
             there = {run.run for run in self._results[index]}
             open_ = [number for number in numbers if number not in there] if there else numbers
             if open_ and (self._scope.share is None or index in self._scope.share):
                 missing[index] = open_
         return missing
 
-    async def _run_schedule(self, agent: Agent, wanted: RunSchedule) -> None:
-        self._progress.on_runs_planned(sum(map(len, wanted.values())))
+    async def _run_schedule(self, agent: Agent, schedule: RunSchedule) -> None:
+        self._progress.on_runs_planned(sum(map(len, schedule.values())))
         refusal = await run_requests(
             agent,
-            self.iter_requests(wanted),
+            self.iter_requests(schedule),
             concurrency=self._plan.agent.settings.concurrency,
             on_finished=self.on_run_finished,
             create_user=self._plan.create_user,
@@ -295,13 +295,13 @@ class Evaluation:
 
         return TraceFactory(self._plan.judge_resolver.judges.prices)
 
-    def iter_requests(self, wanted: RunSchedule) -> Iterator[RunRequest]:
+    def iter_requests(self, schedule: RunSchedule) -> Iterator[RunRequest]:
         """Yield the requests run by run, so that every case is run once before any is run again."""
-        last = max((number for numbers in wanted.values() for number in numbers), default=0)
+        last = max((number for numbers in schedule.values() for number in numbers), default=0)
         # Not case by case: if the run is cut short, every case has some runs, and the comparison still means
         # something.
         for number in range(1, last + 1):
-            for index, numbers in wanted.items():
+            for index, numbers in schedule.items():
                 if number in numbers:
                     yield RunRequest(self._case_index.get_case(index), number, index)
 

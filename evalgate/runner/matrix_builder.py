@@ -91,7 +91,7 @@ def _build_statistics(plan: Plan) -> StatisticalPolicy:
     fine = plan.gate.statistics.model_copy(update={"baseline_keep": _ALL_RUNS})
     own = {"baseline": "reference", "max_regression": limit, "statistics": fine}
     criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
-    return build_statistical_policy(plan.gate.model_copy(update=own), plan.fixed_runs, criteria)
+    return build_statistical_policy(plan.gate.model_copy(update=own), plan.first_runs, criteria)
 
 
 def _build_tables(records: Sequence[Record], statistics: StatisticalPolicy) -> _Tables:

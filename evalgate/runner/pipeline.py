@@ -298,8 +298,8 @@ def _estimate_run(
         return
     from evalgate.runner.cost_estimate import describe_estimate, estimate_cost, find_other_judges
 
-    wanted = planned()
-    found = estimate_cost(wanted, baseline, plan.agent.settings.concurrency)
+    planned_runs = planned()
+    found = estimate_cost(planned_runs, baseline, plan.agent.settings.concurrency)
     if found is None:
         return
     judged = {
@@ -310,7 +310,7 @@ def _estimate_run(
         for case in suite.eval_set.cases
     }
     rounds = plan.gate.max_runs if plan.runs == "auto" else 1
-    others = find_other_judges(judged, baseline, wanted)
+    others = find_other_judges(judged, baseline, planned_runs)
     meter = plan.judge_resolver.judges.meter
     yield from describe_estimate(found, meter.budget, meter.spent, others, rounds)
 

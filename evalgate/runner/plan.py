@@ -117,14 +117,14 @@ class Plan:
         found = (suite.eval_set for suite in self.suites)
         return frozenset(each.eval_set_id for each in found if each.is_whole)
 
-    def select_cases(self, wanted: Collection[CaseKey]) -> "Plan":
+    def select_cases(self, keys: Collection[CaseKey]) -> "Plan":
         """Return the plan with these cases only, by (eval set id, case id).
 
         The others count as not selected by the user, so the comparison with the baseline leaves them out.
         Suites without one of these cases are dropped. If no eval set is left whole, `min_cases` is at most
         the number of cases.
         """
-        suites = tuple(each for suite in self.suites if (each := suite.select_cases(wanted)).eval_set.cases)
+        suites = tuple(each for suite in self.suites if (each := suite.select_cases(keys)).eval_set.cases)
         is_part = self.is_part or suites != self.suites
         return replace(self, suites=suites, gate=_limit_min_cases(self.gate, suites), is_part=is_part)
 
@@ -173,7 +173,7 @@ class Plan:
         }
 
     @property
-    def fixed_runs(self) -> int:
+    def first_runs(self) -> int:
         """Return the number of runs that every case gets before any result is known."""
         return 1 if self.runs == "auto" else self.runs
 

@@ -94,13 +94,13 @@ class AdaptiveRuns:
             return {}
         # Suspects go first: if one broke, the gate closes, and another round of all cases would be wasted.
         classifier = build_classifier(self.baseline, self.statistics)
-        wanted = dict(classifier.plan_follow_ups(cases)) if classifier else {}
-        if step is None or isinstance(step, Decision) or (wanted and step.why == "round"):
-            return wanted
+        follow_ups = dict(classifier.plan_follow_ups(cases)) if classifier else {}
+        if step is None or isinstance(step, Decision) or (follow_ups and step.why == "round"):
+            return follow_ups
         if step.why == "round" and self._has_broken_case(cases):
             return {}
         index = {build_row_name(case): at for at, case in enumerate(cases)}
-        return {index[name]: numbers for name, numbers in step.runs.items()} | wanted
+        return {index[name]: numbers for name, numbers in step.runs.items()} | follow_ups
 
     def _has_broken_case(self, cases: Sequence[CaseResult]) -> bool:
         """Return True if a case broke; False if `fail_fast` is off."""
@@ -147,4 +147,4 @@ def choose_run_strategy(
     plan: Plan, statistics: "StatisticalPolicy | None", baseline: Baseline | None
 ) -> RunStrategy:
     """Return the strategy that plans the runs: adaptive with statistics, else a fixed number."""
-    return FixedRuns(plan.fixed_runs) if statistics is None else AdaptiveRuns(statistics, baseline)
+    return FixedRuns(plan.first_runs) if statistics is None else AdaptiveRuns(statistics, baseline)

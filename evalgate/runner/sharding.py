@@ -95,8 +95,8 @@ def find_contradictions(
             suite, planned_case = planned[index]
             bound = suite.get_metrics(planned_case)
             scores = expected.get(id(bound)) or _expect(bound)
-            wanted = plan.fixed_runs if is_whole else 0
-            sentences = [*_check_run_numbers(case, wanted, plan.fixed_runs, may_follow_up=may_follow_up)]
+            wanted = plan.first_runs if is_whole else 0
+            sentences = [*_check_run_numbers(case, wanted, plan.first_runs, may_follow_up=may_follow_up)]
             sentences += [
                 f"run {run.run}: {sentence}" for run in case.runs for sentence in _check_run(run, scores)
             ]
@@ -118,17 +118,17 @@ def _expect(metrics: Sequence[BoundMetric]) -> Mapping[str, _Expected]:
     return dict(sorted(found.items()))
 
 
-def _check_run_numbers(case: CaseResult, wanted: int, fixed: int, *, may_follow_up: bool) -> Iterator[str]:
+def _check_run_numbers(case: CaseResult, expected: int, fixed: int, *, may_follow_up: bool) -> Iterator[str]:
     numbers = [run.run for run in case.runs]
-    if wanted == fixed and numbers == [*range(1, fixed + 1)]:
+    if expected == fixed and numbers == [*range(1, fixed + 1)]:
         return  # as nearly every case is
     times = Counter(numbers)
     doubled = [number for number, count in times.items() if count > 1]
     if doubled:
         yield f"run {min(doubled)} is given {times[min(doubled)]} times"
-    missing = [number for number in range(1, wanted + 1) if number not in times]
+    missing = [number for number in range(1, expected + 1) if number not in times]
     if missing:
-        yield f"run {missing[0]} of {wanted} is missing"
+        yield f"run {missing[0]} of {expected} is missing"
     others = [number for number in times if number < 1 or (number > fixed and not may_follow_up)]
     if others:
         yield f"run {min(others)} is none of {fixed}"
@@ -196,7 +196,7 @@ def build_shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: R
         created_at=made.created_at,
         duration_s=made.duration_s,
         agent=AgentInfo(plan.agent.settings.kind, plan.agent.name),
-        runs=plan.fixed_runs,
+        runs=plan.first_runs,
         verdict=_build_shard_verdict(plan, evaluation, shard, cases),
         metrics=summarize_metrics(cases),
         cases=cases,

@@ -46,10 +46,10 @@ class Suite:
         """Return the case policy of a case of the set."""
         return self.case_policies.get((self.eval_set.eval_set_id, case.eval_id), DEFAULT_CASE_POLICY)
 
-    def select_cases(self, wanted: Collection[CaseKey]) -> "Suite":
+    def select_cases(self, keys: Collection[CaseKey]) -> "Suite":
         """Return the suite with these cases only, or unchanged if it has no other cases."""
         eval_set = self.eval_set
-        cases = tuple([case for case in eval_set.cases if (eval_set.eval_set_id, case.eval_id) in wanted])
+        cases = tuple([case for case in eval_set.cases if (eval_set.eval_set_id, case.eval_id) in keys])
         if len(cases) == len(eval_set.cases):
             return self
         return replace(self, eval_set=replace(eval_set, cases=cases, is_whole=False))
@@ -333,10 +333,10 @@ def _check_runs(thresholds: Thresholds, config: Config) -> None:
         Problem(
             thresholds.file,
             *thresholds.find_position(thresholds.locate_criterion(criterion)),
-            f"{wanted.kind} with k = {wanted.k} needs as many `runs`, not {runs}",
+            f"{rule.kind} with k = {rule.k} needs as many `runs`, not {runs}",
         )
         for criterion in thresholds.criteria
-        if (wanted := criterion.reliability) is not None and wanted.k > runs
+        if (rule := criterion.reliability) is not None and rule.k > runs
     ]
     if problems:
         raise InvalidInputError(problems)

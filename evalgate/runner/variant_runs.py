@@ -107,7 +107,7 @@ class _Stage:
                 return
             kept = sum(len(runs) for scope in self.scopes for runs in scope.finished.values())
             cases = len(CaseIndex(plan.suites))
-            self.progress.on_runs_planned(cases * plan.fixed_runs * len(self.variants) - kept)
+            self.progress.on_runs_planned(cases * plan.first_runs * len(self.variants) - kept)
             refusal = await run_requests(
                 self.agents[0],
                 self._iter_requests(),
@@ -135,7 +135,7 @@ class _Stage:
         made = [
             {(at, run.run) for at, runs in scope.finished.items() for run in runs} for scope in self.scopes
         ]
-        for number in range(1, plan.fixed_runs + 1):
+        for number in range(1, plan.first_runs + 1):
             for at in range(len(index)):
                 case = index.get_case(at)
                 for turn in range(count):
@@ -153,8 +153,8 @@ class _Stage:
     @property
     def is_complete(self) -> bool:
         """Return True if every run was made to its end."""
-        wanted = FixedRuns(self.variants[0].plan.fixed_runs)
-        return not self.interrupted and all(each.is_complete(wanted) for each in self.evaluations)
+        strategy = FixedRuns(self.variants[0].plan.first_runs)
+        return not self.interrupted and all(each.is_complete(strategy) for each in self.evaluations)
 
     def build_result(self) -> MeasuredVariants:
         """Return the records of every variant, decided without a baseline."""

@@ -210,10 +210,10 @@ def describe_expected_cost(plan: Plan, variants: int) -> Iterator[str]:
     cases = {
         (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases
     }
-    number = plan.fixed_runs * variants
+    number = plan.first_runs * variants
     yield (
         f"{pluralize(len(cases) * number, 'run')}: {pluralize(variants, 'variant')}, "
-        f"{pluralize(len(cases), 'case')}, {pluralize(plan.fixed_runs, 'run')} each."
+        f"{pluralize(len(cases), 'case')}, {pluralize(plan.first_runs, 'run')} each."
     )
     try:
         baseline = plan.baseline_store.read() if plan.baseline_store is not None else None

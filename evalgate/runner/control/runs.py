@@ -91,8 +91,8 @@ class ControlStrategy:
         """
         first = {case.key: case for case in self.suspects.cases}
         self.fresh = {case.key: split_fresh_runs(first[case.key], case) for case in cases if case.runs}
-        if wanted := self._plan_pairs():
-            return wanted
+        if schedule := self._plan_pairs():
+            return schedule
         asked = any(key in self.fresh for key in self.witnesses)
         if asked or not self.is_witness_needed:
             return {}
@@ -100,13 +100,13 @@ class ControlStrategy:
 
     def _plan_pairs(self) -> RunSchedule:
         inputs = self.suspects.build_inputs(self.fresh)
-        wanted = plan_control_runs(*inputs, self.suspects.statistics.parameters)
-        if isinstance(wanted, ControlDecision):
-            self.decision = wanted
+        step = plan_control_runs(*inputs, self.suspects.statistics.parameters)
+        if isinstance(step, ControlDecision):
+            self.decision = step
             return {}
         self.decision = None
         names = {build_row_name(case): case.key for case in self.suspects.cases}
-        pairs = {names[name]: count for name, count in wanted.pairs.items()}
+        pairs = {names[name]: count for name, count in step.pairs.items()}
         schedule = {}
         for index, key in enumerate(self.keys):
             if count := pairs.get(key):
