@@ -113,7 +113,9 @@ class CaseRunner:
         self._stop_reason = stop_reason
         self._create_trace = create_trace
 
-    async def make_run(self, case: EvalCase, run: int, earlier: AttemptHistory | None = None) -> CaseRun:
+    async def make_run(
+        self, case: EvalCase, run_number: int, earlier: AttemptHistory | None = None
+    ) -> CaseRun:
         """Make a run of a case, and retry it if something other than the agent failed.
 
         If its worker died, a case is run once more, alone in a worker. After a fault that may pass, the
@@ -129,7 +131,7 @@ class CaseRunner:
         alone, faults, moves = False, 0, 0
         while True:
             async with self._throttle.create_slot() as slot:
-                ended = await self._run_attempt(case, run, slot, alone=alone)
+                ended = await self._run_attempt(case, run_number, slot, alone=alone)
             if ended.retry == "alone" and not alone:
                 alone, pause = True, 0.0
             elif ended.retry == "elsewhere" and moves < _MOST_MOVES and self._stop_reason() is None:
@@ -147,16 +149,18 @@ class CaseRunner:
             if pause:
                 await self._throttle.wait_seconds(pause)
 
-    async def _run_attempt(self, case: EvalCase, run: int, slot: Slot, *, alone: bool) -> _AttemptResult:
+    async def _run_attempt(
+        self, case: EvalCase, run_number: int, slot: Slot, *, alone: bool
+    ) -> _AttemptResult:
         """Run a case once, in a slot that is taken, and tell the throttle how the run ended.
 
         A case with recorded replies is not run: its replies are the result.
         """
         if case.recorded is not None:
             said = tuple(turn.user for turn in case.turns)
-            ended = _AttemptResult(CaseRun(run, "answered", case.recorded, said=said))
+            ended = _AttemptResult(CaseRun(run_number, "answered", case.recorded, said=said))
         else:
-            ended = await self._run_conversation(case, run, slot, alone=alone)
+            ended = await self._run_conversation(case, run_number, slot, alone=alone)
         failure = ended.run.failure
         if failure is not None and failure.kind == RATE_LIMITED:
             self._throttle.on_rate_limited(slot, ended.retry_after_s)
@@ -164,35 +168,37 @@ class CaseRunner:
             self._throttle.on_finished()
         return ended
 
-    async def _run_conversation(self, case: EvalCase, run: int, slot: Slot, *, alone: bool) -> _AttemptResult:
+    async def _run_conversation(
+        self, case: EvalCase, run_number: int, slot: Slot, *, alone: bool
+    ) -> _AttemptResult:
         try:
-            user = self._create_user(case, run)
+            user = self._create_user(case, run_number)
         except SimulatedUserError as error:
-            return _AttemptResult(CaseRun(run, "not_run", failure=error.failure))
+            return _AttemptResult(CaseRun(run_number, "not_run", failure=error.failure))
         driver = _ConversationDriver(user, self._throttle, slot)
         if self._create_trace is not None:
             is_trace_wanted.set(True)
             driver.trace = self._create_trace()
         try:
-            async with self._agent.open_session(case, run, alone=alone) as session:
+            async with self._agent.open_session(case, run_number, alone=alone) as session:
                 driver.session = session
                 _check_mocks(case, session)
                 end = await driver.run_conversation(session)
         except AgentError as error:
             is_transient = error.outcome == "faulted" and error.failure.kind in TRANSIENT_FAILURES
-            ended = driver.build_run(run, error.outcome, error.failure, error.usage)
+            ended = driver.build_run(run_number, error.outcome, error.failure, error.usage)
             return _AttemptResult(ended, "later" if is_transient else "no", error.retry_after_s)
         except SessionLostError as lost:
             retry: Literal["alone", "elsewhere"] = "alone" if lost.alone else "elsewhere"
-            return _AttemptResult(driver.build_run(run, lost.outcome, lost.failure, lost.usage), retry)
+            return _AttemptResult(driver.build_run(run_number, lost.outcome, lost.failure, lost.usage), retry)
         except SimulatedUserError as error:
-            return _AttemptResult(driver.build_run(run, "faulted", error.failure))
+            return _AttemptResult(driver.build_run(run_number, "faulted", error.failure))
         except AgentUnreachableError:
             raise
         except Exception as error:  # noqa: BLE001  an agent plugin with a bug fails its case, not the run
-            return _AttemptResult(driver.build_run(run, "crashed", Failure.from_plugin(error)))
+            return _AttemptResult(driver.build_run(run_number, "crashed", Failure.from_plugin(error)))
         return _AttemptResult(
-            driver.build_run(run, "answered", None, end.usage, end.unasked, end.final_state)
+            driver.build_run(run_number, "answered", None, end.usage, end.unasked, end.final_state)
         )
 
 
@@ -279,7 +285,7 @@ class _ConversationDriver:
 
     def build_run(
         self,
-        run: int,
+        run_number: int,
         outcome: Outcome,
         failure: Failure | None = None,
         usage: Usage | None = None,
@@ -289,7 +295,7 @@ class _ConversationDriver:
         """Return the run as it ended; `unasked` are replies that a recording has beyond the conversation."""
         session_id, user_id = get_session_ids(self.session)
         return CaseRun(
-            run,
+            run_number,
             outcome,
             (*self._replies, *unasked),
             time.perf_counter() - self._started,

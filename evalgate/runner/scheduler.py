@@ -22,7 +22,7 @@ class RunRequest:
     """Request for one run of one case."""
 
     case: EvalCase
-    run: int
+    run_number: int
     """1-based."""
     index: int = 0
     """Key for the caller; the scheduler does not use it."""
@@ -179,7 +179,7 @@ class _CaseScheduler:
         earlier = AttemptHistory()
         try:
             runner = self._runner if request.agent is None else self._create_runner(request.agent)
-            return await runner.make_run(request.case, request.run, earlier)
+            return await runner.make_run(request.case, request.run_number, earlier)
         except AgentUnreachableError as error:
             self._refusal = self._refusal or error.failure
             return earlier.attach_attempts(_build_not_run(request, error.failure))
@@ -199,4 +199,4 @@ async def _raise_first_error(workers: list[asyncio.Task[None]]) -> None:
 
 
 def _build_not_run(request: RunRequest, failure: Failure) -> CaseRun:
-    return CaseRun(request.run, "not_run", failure=failure)
+    return CaseRun(request.run_number, "not_run", failure=failure)
