@@ -81,10 +81,10 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
         rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable
     )
     scored = score_stored_runs(record.cases, rules, statistics, baseline)
-    comparison = compare_runs(scored, baseline, rules.gate, whole_sets=_list_whole_sets(record))
-    cases, changes = comparison.cases, comparison.changes
+    run_comparison = compare_runs(scored, baseline, rules.gate, whole_sets=_list_whole_sets(record))
+    cases, changes = run_comparison.cases, run_comparison.changes
     evidence = GateInput(
-        comparison.metrics,
+        run_comparison.metrics,
         cases,
         compute_totals(cases),
         changes,
@@ -97,16 +97,16 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
         record,
         runs=scored.rounds,
         verdict=decide_verdict(evidence, rules.gate),
-        metrics=comparison.metrics,
+        metrics=run_comparison.metrics,
         cases=cases,
         totals=replace(evidence.totals, cost_usd=record.totals.cost_usd, known_usd=record.totals.known_usd),
         comparison=changes,
         notices=(
             *((_CONTROL_LEFT_OUT,) if record.control else ()),
-            *comparison.notices,
-            *(_describe_baseline(comparison, baseline) if baseline else ()),
+            *run_comparison.notices,
+            *(_describe_baseline(run_comparison, baseline) if baseline else ()),
         ),
-        effort=comparison.effort,
+        effort=run_comparison.effort,
         failure_groups=group_failures(cases, changes, record.criteria, baseline),
         control=None,
         anchor=None,  # only a run reads it: these rules and this baseline may have another one, or none
@@ -139,13 +139,15 @@ def _list_whole_sets(record: Record) -> frozenset[str] | None:
     return None
 
 
-def _describe_baseline(comparison: RunComparison, baseline: Baseline) -> Iterator[str]:
+def _describe_baseline(run_comparison: RunComparison, baseline: Baseline) -> Iterator[str]:
     """Yield notices about checks and metrics that are not compared, and about cases that failed before."""
-    if missing := describe_missing_checks(comparison.cases, baseline):
+    if missing := describe_missing_checks(run_comparison.cases, baseline):
         yield missing
-    if comparison.changes and (nothing := explain_missing_deltas(comparison.metrics, comparison.changes)):
+    if run_comparison.changes and (
+        nothing := explain_missing_deltas(run_comparison.metrics, run_comparison.changes)
+    ):
         yield nothing
-    yield from describe_already_failing(comparison.cases, baseline)
+    yield from describe_already_failing(run_comparison.cases, baseline)
 
 
 def compare_with_baseline(record: Record, baseline: Baseline, thresholds: Thresholds, name: str) -> Record:

@@ -198,16 +198,16 @@ def _find_suspects(
 ) -> ControlSuspects | None:
     """Return the suspects; None if the gate would not be closed, or if control runs cannot open it."""
     scored = score_counted_runs(plan, evaluation, statistics, baseline)
-    comparison = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
-    suspects = find_suspects(scored, comparison.cases, baseline, control_source.mode)
+    run_comparison = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
+    suspects = find_suspects(scored, run_comparison.cases, baseline, control_source.mode)
     if suspects is None:
         return None
 
     def decide_with(control: ControlComparison | None) -> str:
-        evidence = build_evidence(plan, evaluation, scored, comparison, control)
+        evidence = build_evidence(plan, evaluation, scored, run_comparison, control)
         if anchor_baseline is not None:
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            since = compare_run_with_anchor(plan, scored, comparison, anchor_baseline, now, control)
+            since = compare_run_with_anchor(plan, scored, run_comparison, anchor_baseline, now, control)
             evidence = replace(evidence, anchor=since)
         return decide_verdict(evidence, plan.gate).status
 
