@@ -49,7 +49,7 @@ _NAMED = 3  # cases that a sentence names
 class RunUsage:
     """Usage of a run since its first start, including work that failed or was repeated."""
 
-    judged: ModelUsage = field(default_factory=ModelUsage)
+    judge_usage: ModelUsage = field(default_factory=ModelUsage)
     """Usage of judges."""
     spent: MeteredUsage = field(default_factory=MeteredUsage)
     """Usage of agent, judges and simulated users, which the budget counts."""

@@ -210,15 +210,15 @@ class Evaluation:
         begin()
 
     @property
-    def judged(self) -> ModelUsage | None:
+    def judge_usage(self) -> ModelUsage | None:
         """Return the usage of the judges, with that of earlier starts; None if no judge was asked."""
-        whole = self._scope.used.judged + self._plan.judge_resolver.judges.judge_usage
+        whole = self._scope.used.judge_usage + self._plan.judge_resolver.judges.judge_usage
         return whole if whole.calls or whole.spared else None
 
     @property
     def earlier_judging(self) -> RunUsage:
         """Return the usage before this evaluation began, of judges alone."""
-        return RunUsage(self._scope.used.judged)
+        return RunUsage(self._scope.used.judge_usage)
 
     async def check_judge(self) -> bool:
         """Return False if labels or the judge's anchors show that a judge is unreliable.
@@ -341,11 +341,12 @@ class Evaluation:
         """
         if self._scope.store is not None:
             judges = self._plan.judge_resolver.judges
-            judged, all_ = judges.under_way["judge"], sum(judges.under_way.values())
+            judge_calls, all_calls = judges.under_way["judge"], sum(judges.under_way.values())
             self._scope.store.record_usage(
                 RunUsage(
-                    (self.judged or ModelUsage()) + ModelUsage(calls=judged, unpriced=judged),
-                    judges.meter.spent + MeteredUsage(calls=all_, unpriced=all_, unmetered=all_),
+                    (self.judge_usage or ModelUsage()) + ModelUsage(calls=judge_calls, unpriced=judge_calls),
+                    judges.meter.spent
+                    + MeteredUsage(calls=all_calls, unpriced=all_calls, unmetered=all_calls),
                 )
             )
 

@@ -343,14 +343,14 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
     from evalgate.runner.sharding import collect_finished_runs, restore_written_cases
 
     baseline = _read_baseline(plan)
-    judged = sum((record.judge for _, record in records if record.judge), ModelUsage())
+    judge_usage = sum((record.judge for _, record in records if record.judge), ModelUsage())
     statistics = choose_statistics(plan, baseline)
     finished = collect_finished_runs(plan, records, may_follow_up=statistics is not None)
     timing = RunTiming(
         min(record.created_at for _, record in records),
         max(record.duration_s for _, record in records),
     )
-    scope = RunScope(finished, used=RunUsage(judged))
+    scope = RunScope(finished, used=RunUsage(judge_usage))
     record = restore_written_cases(_build_record_of_scope(plan, scope, baseline, progress, timing), records)
     if plan.agent.settings.track_files:
         record = _add_notice(record, _NO_FILES)
@@ -377,9 +377,9 @@ def build_record_from_runs(
         (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases
     )
     runs = {index: finished[key] for index, key in keys if key in finished}
-    judged = sum((run.judge for each in runs.values() for run in each if run.judge), ModelUsage())
+    judge_usage = sum((run.judge for each in runs.values() for run in each if run.judge), ModelUsage())
     timing = RunTiming(created_at.isoformat(timespec="seconds"), round(duration_s, 3))
-    scope = RunScope(runs, used=RunUsage(judged))
+    scope = RunScope(runs, used=RunUsage(judge_usage))
     return _build_record_of_scope(plan, scope, _read_baseline(plan), SilentProgress(), timing)
 
 

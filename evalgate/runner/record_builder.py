@@ -79,7 +79,7 @@ def build_record(
         comparison=evidence.comparison,
         notices=tuple(_list_notices(plan, evaluation, run_comparison, evidence, baseline)),
         effort=run_comparison.effort,
-        judge=evaluation.judged,
+        judge=evaluation.judge_usage,
         criteria=criteria,
         selection=plan.selection,
         partial_sets=_list_partial_sets(plan),

@@ -203,7 +203,7 @@ def build_shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: R
         totals=compute_totals(cases),
         notices=plan.judge_resolver.judges.notices,
         shard=shard,
-        judge=evaluation.judged,
+        judge=evaluation.judge_usage,
         selection=plan.selection,
     )
 

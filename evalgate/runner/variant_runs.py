@@ -272,7 +272,7 @@ def measure_variants(
 def _build_scopes(checkpoints: Sequence[Checkpoint]) -> list[RunScope]:
     """Return each variant's scope with the runs of its checkpoint. The budget counts earlier usage once."""
     first = checkpoints[0]
-    used = [first.used, *(RunUsage(first.used.judged) for _ in checkpoints[1:])]
+    used = [first.used, *(RunUsage(first.used.judge_usage) for _ in checkpoints[1:])]
     return [
         RunScope(checkpoint.finished, None, _VariantStore(checkpoint, first), own)
         for checkpoint, own in zip(checkpoints, used, strict=True)
