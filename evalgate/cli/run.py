@@ -274,7 +274,7 @@ def _run_with_progress(
     plan: "Plan",
     publisher: "Publisher",
     interrupts: InterruptHandler,
-    options: "RunOptions",
+    run_options: "RunOptions",
     repro_options: tuple[str, ...],
 ) -> "Record":
     """Run the plan with a progress display; return the record with `repro_options`."""
@@ -294,7 +294,7 @@ def _run_with_progress(
             plan,
             progress,
             begin=begin_reports,
-            options=options,
+            run_options=run_options,
             tell=publisher.print_notice,
             while_starting=publisher.preload_reporting,
         )

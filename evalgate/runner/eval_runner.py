@@ -62,12 +62,12 @@ class RunScope:
 class Evaluation:
     """One run of a plan: makes the runs, scores them and holds the results."""
 
-    def __init__(self, plan: Plan, progress: ProgressListener, scope: RunScope) -> None:
+    def __init__(self, plan: Plan, progress: ProgressListener, run_scope: RunScope) -> None:
         self._plan = plan
         self._progress = progress
-        self._scope = scope
+        self._run_scope = run_scope
         self._case_index = CaseIndex(plan.suites)
-        self._results = [tuple(scope.finished.get(index, ())) for index in range(len(self._case_index))]
+        self._results = [tuple(run_scope.finished.get(index, ())) for index in range(len(self._case_index))]
         """Runs of each case, in the order in which they were made."""
         self._unkept: list[tuple[int, RunResult]] = []
         """Runs that finished in this round of the event loop and are not in the journal yet."""
@@ -79,7 +79,7 @@ class Evaluation:
         self.more_wanted = False
         """True if the budget was spent before every wanted run was begun."""
         # A resumed run, or a merge of shards, has spent a part of the budget already.
-        plan.judge_resolver.judges.meter.add_usage(scope.used.spent)
+        plan.judge_resolver.judges.meter.add_usage(run_scope.used.spent)
         plan.judge_resolver.judges.meter.on_call = self._record_usage
         self.spending = BudgetGuard(plan.judge_resolver.judges.meter)
         self.judge_health: JudgeAnchorVerdict | None = None
@@ -205,20 +205,20 @@ class Evaluation:
 
     def _begin_run(self, begin: Callable[[], None]) -> None:
         # The journal first: until this run has its own, nothing of an earlier one may be touched.
-        if self._scope.store is not None:
-            self._scope.store.begin_run()
+        if self._run_scope.store is not None:
+            self._run_scope.store.begin_run()
         begin()
 
     @property
     def judge_usage(self) -> ModelUsage | None:
         """Return the usage of the judges, with that of earlier starts; None if no judge was asked."""
-        whole = self._scope.used.judge_usage + self._plan.judge_resolver.judges.judge_usage
+        whole = self._run_scope.used.judge_usage + self._plan.judge_resolver.judges.judge_usage
         return whole if whole.calls or whole.spared else None
 
     @property
     def earlier_judging(self) -> RunUsage:
         """Return the usage before this evaluation began, of judges alone."""
-        return RunUsage(self._scope.used.judge_usage)
+        return RunUsage(self._run_scope.used.judge_usage)
 
     async def check_judge(self) -> bool:
         """Return False if labels or the judge's anchors show that a judge is unreliable.
@@ -262,13 +262,13 @@ class Evaluation:
 
     def _select_missing_runs(self, schedule: RunSchedule) -> RunSchedule:
         """Return the wanted runs of this shard that do not exist yet."""
-        if self._scope.share is None and not any(self._results):
+        if self._run_scope.share is None and not any(self._results):
             return schedule
         missing = {}
         for index, numbers in schedule.items():
             there = {run.run for run in self._results[index]}
             open_ = [number for number in numbers if number not in there] if there else numbers
-            if open_ and (self._scope.share is None or index in self._scope.share):
+            if open_ and (self._run_scope.share is None or index in self._run_scope.share):
                 missing[index] = open_
         return missing
 
@@ -315,7 +315,7 @@ class Evaluation:
             result = _reuse_expectations(result, earlier[0])
         self._results[request.index] = (*earlier, result)
         self._known.clear()
-        if self._scope.store is not None and _is_final(result):
+        if self._run_scope.store is not None and _is_final(result):
             self._schedule_flush(request.index, result)
         self._progress.on_run_finished(suite.eval_set.eval_set_id, case.eval_id, result)
 
@@ -330,8 +330,8 @@ class Evaluation:
     def _flush_runs(self) -> None:
         self._record_usage()
         unkept, self._unkept = self._unkept, []
-        if unkept and self._scope.store is not None:
-            self._scope.store.add_runs(unkept)
+        if unkept and self._run_scope.store is not None:
+            self._run_scope.store.add_runs(unkept)
 
     def _record_usage(self) -> None:
         """Write the usage to the journal before the runs that caused it, because these runs may never end.
@@ -339,10 +339,10 @@ class Evaluation:
         Model calls in progress count with an unknown cost: if the gate is killed, the provider may still
         charge for them. The next usage line replaces this line.
         """
-        if self._scope.store is not None:
+        if self._run_scope.store is not None:
             judges = self._plan.judge_resolver.judges
             judge_calls, all_calls = judges.under_way["judge"], sum(judges.under_way.values())
-            self._scope.store.record_usage(
+            self._run_scope.store.record_usage(
                 RunUsage(
                     (self.judge_usage or ModelUsage()) + ModelUsage(calls=judge_calls, unpriced=judge_calls),
                     judges.meter.spent

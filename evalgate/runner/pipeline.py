@@ -160,31 +160,33 @@ class GateRun:
 def prepare_run(
     plan: Plan,
     progress: ProgressListener,
-    options: RunOptions = WHOLE,
+    run_options: RunOptions = WHOLE,
     tell: Callable[[str], object] = lambda _: None,
 ) -> Iterator[GateRun]:
     """Read the baseline, lock the journal and build the agent; `tell` gets notices about expected usage.
 
-    The journal is closed after the block, or with `options.until_published`.
+    The journal is closed after the block, or with `run_options.until_published`.
 
     Raises:
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.
     """
     created_at, clock = datetime.now(UTC), time.monotonic()
     baseline, anchor_baseline = _read_baseline(plan), _read_anchor_baseline(plan)
-    if options.shard is None:  # a shard cannot know what the others find
+    if run_options.shard is None:  # a shard cannot know what the others find
         plan = plan.apply_default_runs(baseline)
     statistics = choose_statistics(plan, baseline)
     strategy = choose_run_strategy(plan, statistics, baseline)
-    shard = _select_shard(plan, options.shard, baseline)
-    if options.redactor is not None and plan.agent.settings.env_file:
-        options.redactor.learn_environment(plan.environ)
-    checkpoint = Checkpoint(plan, options.journal_folder, resume=options.resume, redactor=options.redactor)
+    shard = _select_shard(plan, run_options.shard, baseline)
+    if run_options.redactor is not None and plan.agent.settings.env_file:
+        run_options.redactor.learn_environment(plan.environ)
+    checkpoint = Checkpoint(
+        plan, run_options.journal_folder, resume=run_options.resume, redactor=run_options.redactor
+    )
     with ExitStack() as stack:
-        checkpoint = (options.until_published or stack).enter_context(checkpoint)
+        checkpoint = (run_options.until_published or stack).enter_context(checkpoint)
         share = frozenset(shard.cases) if shard is not None else None
-        scope = RunScope(checkpoint.finished, share, checkpoint, checkpoint.used)
-        evaluation = Evaluation(plan, progress, scope)
+        run_scope = RunScope(checkpoint.finished, share, checkpoint, checkpoint.used)
+        evaluation = Evaluation(plan, progress, run_scope)
         agent = build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
         for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, strategy), baseline):
             tell(sentence)  # nothing has been spent yet: the user can still stop
@@ -208,7 +210,7 @@ def run_gate(
     plan: Plan,
     progress: ProgressListener,
     begin: Callable[[], None] = lambda: None,
-    options: RunOptions = WHOLE,
+    run_options: RunOptions = WHOLE,
     tell: Callable[[str], object] = lambda _: None,
     while_starting: Callable[[], None] = lambda: None,
 ) -> Record:
@@ -227,7 +229,7 @@ def run_gate(
 
         begin()
         return build_skipped_record(plan, plan.affected)
-    with prepare_run(plan, progress, options, tell) as gate_run:
+    with prepare_run(plan, progress, run_options, tell) as gate_run:
 
         async def make_runs_until_signal() -> None:
             with cancel_on_signals():
@@ -350,8 +352,10 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
         min(record.created_at for _, record in records),
         max(record.duration_s for _, record in records),
     )
-    scope = RunScope(finished, used=RunUsage(judge_usage))
-    record = restore_written_cases(_build_record_of_scope(plan, scope, baseline, progress, timing), records)
+    run_scope = RunScope(finished, used=RunUsage(judge_usage))
+    record = restore_written_cases(
+        _build_record_of_scope(plan, run_scope, baseline, progress, timing), records
+    )
     if plan.agent.settings.track_files:
         record = _add_notice(record, _NO_FILES)
     if plan.control_source is None or record.verdict.status != "fail":
@@ -379,15 +383,19 @@ def build_record_from_runs(
     runs = {index: finished[key] for index, key in keys if key in finished}
     judge_usage = sum((run.judge for each in runs.values() for run in each if run.judge), ModelUsage())
     timing = RunTiming(created_at.isoformat(timespec="seconds"), round(duration_s, 3))
-    scope = RunScope(runs, used=RunUsage(judge_usage))
-    return _build_record_of_scope(plan, scope, _read_baseline(plan), SilentProgress(), timing)
+    run_scope = RunScope(runs, used=RunUsage(judge_usage))
+    return _build_record_of_scope(plan, run_scope, _read_baseline(plan), SilentProgress(), timing)
 
 
 def _build_record_of_scope(
-    plan: Plan, scope: RunScope, baseline: Baseline | None, progress: ProgressListener, timing: "RunTiming"
+    plan: Plan,
+    run_scope: RunScope,
+    baseline: Baseline | None,
+    progress: ProgressListener,
+    timing: "RunTiming",
 ) -> Record:
     from evalgate.runner.record_builder import build_record
 
-    evaluation = Evaluation(plan, progress, scope)
+    evaluation = Evaluation(plan, progress, run_scope)
     statistics = choose_statistics(plan, baseline)
     return build_record(plan, evaluation, statistics, baseline, timing, _read_anchor_baseline(plan))

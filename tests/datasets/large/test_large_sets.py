@@ -118,7 +118,7 @@ def project(folder: Path, content: Any, **more: Any) -> Path:
 def gated(folder: Path, *eval_sets: str, options: RunOptions = WHOLE) -> Record:
     said = Overrides(eval_sets=eval_sets, concurrency=3)
     return run_gate(
-        build_plan(said, thresholds_file=None, folder=folder, environ=ENVIRON), Nobody(), options=options
+        build_plan(said, thresholds_file=None, folder=folder, environ=ENVIRON), Nobody(), run_options=options
     )
 
 
