@@ -60,14 +60,14 @@ def write_comparison_page(record: Record, before: str, page: str, *, folder: Pat
         raise InvalidInputError(f"{page}: cannot be written: {error.strerror}") from None
 
 
-def _load_replies(workspace: Workspace, what: str) -> Iterator[tuple[CaseKey, tuple[Reply | None, ...]]]:
-    """Yield (key, replies) of each case of a baseline or result `what`.
+def _load_replies(workspace: Workspace, name: str) -> Iterator[tuple[CaseKey, tuple[Reply | None, ...]]]:
+    """Yield (key, replies) of each case of a baseline or result `name`.
 
     The replies are those stored in a baseline, or those of the run of a result that a page shows first.
     """
-    record = load_stored_result(workspace, what)
+    record = load_stored_result(workspace, name)
     if record is None:
-        yield from ((case.key, case.replies) for case in load_stored_baseline(workspace, what).cases)
+        yield from ((case.key, case.replies) for case in load_stored_baseline(workspace, name).cases)
         return
     for case in record.cases:
         run = Finding(case).run

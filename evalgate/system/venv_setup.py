@@ -83,7 +83,7 @@ def run_setup(
 
 
 def _run_command(
-    argv: list[str], what: str, cwd: Path, env: Mapping[str, str], agent_user: tuple[int, int] | None
+    argv: list[str], description: str, cwd: Path, env: Mapping[str, str], agent_user: tuple[int, int] | None
 ) -> None:
     uid, gid = agent_user or (None, None)
     stop = STOP.get()
@@ -109,7 +109,7 @@ def _run_command(
     if process.returncode:
         tail = written[-_TAIL:].rstrip()
         output = f"Its last output:\n{tail}" if tail else "It wrote nothing."
-        raise NoVerdictError(f"{what} failed with exit code {process.returncode}. {output}")
+        raise NoVerdictError(f"{description} failed with exit code {process.returncode}. {output}")
 
 
 def _wait_for_end(process: subprocess.Popen[str], stop: threading.Event | None) -> str:
