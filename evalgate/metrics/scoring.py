@@ -94,16 +94,16 @@ class BoundMetric:
         """Return the metric's name as the user wrote it."""
         return self.criterion.metric
 
-    def apply_threshold(self, own: ScopedThreshold | None) -> "BoundMetric":
+    def apply_threshold(self, case_threshold: ScopedThreshold | None) -> "BoundMetric":
         """Return the metric with a case's own threshold, or unchanged for None."""
-        if own is None:
+        if case_threshold is None:
             return self
         common = self.criterion.min_mean
         # If the mean must reach the same score as each case, it must now reach the case's own threshold.
-        inherited = own.threshold if common == self.criterion.threshold else common
-        min_mean = inherited if own.min_mean is None else own.min_mean
-        criterion = replace(self.criterion, threshold=own.threshold, min_mean=min_mean)
-        return replace(self, criterion=criterion, scope=own.scope)
+        inherited = case_threshold.threshold if common == self.criterion.threshold else common
+        min_mean = inherited if case_threshold.min_mean is None else case_threshold.min_mean
+        criterion = replace(self.criterion, threshold=case_threshold.threshold, min_mean=min_mean)
+        return replace(self, criterion=criterion, scope=case_threshold.scope)
 
     def decide_status(self, score: float | None, passed: bool | None = None) -> Status:
         """Return the status of a score, which is "not_evaluated" for None.
@@ -288,7 +288,7 @@ def score_case(
 def _summarize_case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> CaseMetric:
     # Written for speed: merging shards calls this for every case of every shard.
     name, reason = bound.criterion.metric, ""
-    judged: list[RunMetric] = []
+    scored: list[RunMetric] = []
     scores: list[float] = []
     for run in runs:
         for metric in run.metrics:
@@ -297,15 +297,15 @@ def _summarize_case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> Cas
                     return _create_case_metric(bound, None, "errored", metric.reason)
                 reason = reason or metric.reason
                 if metric.score is not None:
-                    judged.append(metric)
+                    scored.append(metric)
                     scores.append(metric.score)
     score = compute_mean(scores) if scores else None
     if bound.criterion.reliability is not None and score is not None:
-        return _summarize_reliability(bound, bound.criterion.reliability, judged, score)
+        return _summarize_reliability(bound, bound.criterion.reliability, scored, score)
     # Unless the threshold alone decided each run, a case passes if every run did, at any mean.
     passed = None
-    if False in [run.literal for run in judged]:
-        passed = all(run.status == "passed" for run in judged)
+    if False in [run.literal for run in scored]:
+        passed = all(run.status == "passed" for run in scored)
     return _create_case_metric(bound, score, bound.decide_status(score, passed), reason)
 
 
@@ -328,23 +328,23 @@ def _create_case_metric(
 
 
 def _summarize_reliability(
-    bound: BoundMetric, reliability: ReliabilityRule, judged: Sequence[RunMetric], score: float
+    bound: BoundMetric, reliability: ReliabilityRule, scored: Sequence[RunMetric], score: float
 ) -> CaseMetric:
     """Return the case's metric with a status by pass^k or pass@k; the score is still the mean.
 
     The metric is "errored", without a score, if fewer than k runs have a score.
     """
-    passed = sum(run.status == "passed" for run in judged)
-    if len(judged) < reliability.k:
-        reason = f"{reliability.kind} with k = {reliability.k} needs as many runs; {len(judged)} have a score"
+    passed = sum(run.status == "passed" for run in scored)
+    if len(scored) < reliability.k:
+        reason = f"{reliability.kind} with k = {reliability.k} needs as many runs; {len(scored)} have a score"
         return _create_case_metric(bound, None, "errored", reason)
-    found = estimate_reliability(reliability, passed=passed, runs=len(judged))
+    found = estimate_reliability(reliability, passed=passed, runs=len(scored))
     if found >= reliability.at_least:
         return _create_case_metric(bound, score, "passed")
     shown, least = format_score_pair(found, reliability.at_least)
     reason = (
         f"{reliability.kind} with k = {reliability.k} is {shown}, below {least}: "
-        f"{passed} of {pluralize(len(judged), 'run')} passed"
+        f"{passed} of {pluralize(len(scored), 'run')} passed"
     )
     return _create_case_metric(bound, score, "failed", reason)
 

@@ -208,21 +208,21 @@ def _read_code(
     return read_current_code(environment, config.entry)
 
 
-def adopt_custom_metrics(own: Thresholds, thresholds: Thresholds) -> Thresholds:
+def adopt_custom_metrics(adjacent: Thresholds, thresholds: Thresholds) -> Thresholds:
     """Return the thresholds of a `.metrics.json` with the custom metrics that the thresholds file defines.
 
     With tRPC-Agent-Go, custom metrics are evaluators in Go code. Other thresholds are returned unchanged.
     """
-    if own.dialect != "trpc" or not thresholds.config.custom_metrics:
-        return own
-    config = own.config.model_copy(update={"custom_metrics": thresholds.config.custom_metrics})
+    if adjacent.dialect != "trpc" or not thresholds.config.custom_metrics:
+        return adjacent
+    config = adjacent.config.model_copy(update={"custom_metrics": thresholds.config.custom_metrics})
     criteria = tuple(
         replace(each, range=config.get_score_range(each.evaluator))
         if each.evaluator in config.custom_metrics
         else each
-        for each in own.criteria
+        for each in adjacent.criteria
     )
-    return replace(own, config=config, criteria=criteria)
+    return replace(adjacent, config=config, criteria=criteria)
 
 
 def _is_registered(name: str, thresholds: Thresholds) -> bool:

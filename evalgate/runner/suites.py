@@ -61,10 +61,13 @@ class Suite:
 
     def get_metrics(self, case: EvalCase) -> tuple[BoundMetric, ...]:
         """Return the metrics that score the case, with the case's own thresholds."""
-        metrics, own = self.metrics, self.get_case_policy(case).thresholds
+        metrics = self.metrics
         if self.selects_cases:
             metrics = self._metrics_by_case.get(case.eval_id, self._metrics_of_all_cases)
-        return tuple(bound.apply_threshold(own.get(bound.name)) for bound in metrics) if own else metrics
+        case_thresholds = self.get_case_policy(case).thresholds
+        if not case_thresholds:
+            return metrics
+        return tuple(bound.apply_threshold(case_thresholds.get(bound.name)) for bound in metrics)
 
     def drop_other_sets_metrics(self) -> "Suite":
         """Return the suite without metrics that score only cases of other eval sets."""
@@ -375,33 +378,33 @@ def _build_suites_with_own_thresholds(
     needs_criteria: bool,
 ) -> Iterator[Suite]:
     loaded: dict[Path, Thresholds] = {}
-    bound: dict[int, tuple[BoundMetric, ...]] = {}
+    metrics_by_file: dict[int, tuple[BoundMetric, ...]] = {}
     for eval_set in eval_sets:
         path = _find_own_thresholds_file(eval_set, rule_files, thresholds.criteria_folder)
-        own: Thresholds | None
+        set_thresholds: Thresholds | None
         if path is not None:
             if path not in loaded:
                 loaded[path] = adopt_custom_metrics(
                     rule_files.load_thresholds(path, rule_files.format_path(path)), thresholds
                 )
-            own = loaded[path]
+            set_thresholds = loaded[path]
         elif thresholds.companions:  # criteria enough, so the defaults of the format's tool do not apply
-            own = None
+            set_thresholds = None
         else:
             from evalgate.runner.default_criteria import find_default_thresholds
 
-            own = find_default_thresholds(eval_set)
-        if own is None and needs_criteria and not (thresholds.companions or eval_set.checks):
+            set_thresholds = find_default_thresholds(eval_set)
+        if set_thresholds is None and needs_criteria and not (thresholds.companions or eval_set.checks):
             raise InvalidInputError(
                 f"{eval_set.path}: no thresholds. Write `criteria` into {thresholds.file or _OWN_FILE}, "
                 "give --thresholds FILE, or put the set's own .metrics.json next to it."
             )
-        if own is None:
+        if set_thresholds is None:
             yield Suite(eval_set, (), thresholds)
             continue
-        if id(own) not in bound:
-            bound[id(own)] = bind_metrics(own, context, environment)
-        yield Suite(eval_set, bound[id(own)], own)
+        if id(set_thresholds) not in metrics_by_file:
+            metrics_by_file[id(set_thresholds)] = bind_metrics(set_thresholds, context, environment)
+        yield Suite(eval_set, metrics_by_file[id(set_thresholds)], set_thresholds)
 
 
 def _find_own_thresholds_file(eval_set: EvalSet, rule_files: RuleFiles, folder: str | None) -> Path | None:
