@@ -114,7 +114,7 @@ class CaseRunner:
         self._create_trace = create_trace
 
     async def make_run(
-        self, case: EvalCase, run_number: int, earlier: AttemptHistory | None = None
+        self, case: EvalCase, run_number: int, history: AttemptHistory | None = None
     ) -> CaseRun:
         """Make a run of a case, and retry it if something other than the agent failed.
 
@@ -122,29 +122,29 @@ class CaseRunner:
         case is run again after a pause, as often as the throttle allows. If its machine was lost, the case
         is run again at once, at most `_MOST_MOVES` times.
 
-        `earlier` collects the failed attempts, so that they are available even if the call is cancelled.
+        `history` collects the failed attempts, so that they are available even if the call is cancelled.
 
         Raises:
             AgentUnreachableError: the agent cannot be reached.
         """
-        earlier = AttemptHistory() if earlier is None else earlier
+        history = AttemptHistory() if history is None else history
         alone, faults, moves = False, 0, 0
         while True:
             async with self._throttle.create_slot() as slot:
-                ended = await self._run_attempt(case, run_number, slot, alone=alone)
-            if ended.retry == "alone" and not alone:
+                attempt = await self._run_attempt(case, run_number, slot, alone=alone)
+            if attempt.retry == "alone" and not alone:
                 alone, pause = True, 0.0
-            elif ended.retry == "elsewhere" and moves < _MOST_MOVES and self._stop_reason() is None:
+            elif attempt.retry == "elsewhere" and moves < _MOST_MOVES and self._stop_reason() is None:
                 moves, pause = moves + 1, 0.0
-            elif ended.retry == "later" and self._stop_reason() is None:
+            elif attempt.retry == "later" and self._stop_reason() is None:
                 faults += 1
-                delay = self._throttle.compute_retry_delay(faults, ended.retry_after_s)
+                delay = self._throttle.compute_retry_delay(faults, attempt.retry_after_s)
                 if delay is None:
-                    return earlier.attach_attempts(ended.run)
+                    return history.attach_attempts(attempt.run)
                 pause = delay
             else:
-                return earlier.attach_attempts(ended.run)
-            earlier.add_attempt(ended.run)
+                return history.attach_attempts(attempt.run)
+            history.add_attempt(attempt.run)
             # The slot is free during the pause: each attempt takes one of its own.
             if pause:
                 await self._throttle.wait_seconds(pause)
@@ -158,15 +158,15 @@ class CaseRunner:
         """
         if case.recorded is not None:
             said = tuple(turn.user for turn in case.turns)
-            ended = _AttemptResult(CaseRun(run_number, "answered", case.recorded, said=said))
+            attempt = _AttemptResult(CaseRun(run_number, "answered", case.recorded, said=said))
         else:
-            ended = await self._run_conversation(case, run_number, slot, alone=alone)
-        failure = ended.run.failure
+            attempt = await self._run_conversation(case, run_number, slot, alone=alone)
+        failure = attempt.run.failure
         if failure is not None and failure.kind == RATE_LIMITED:
-            self._throttle.on_rate_limited(slot, ended.retry_after_s)
+            self._throttle.on_rate_limited(slot, attempt.retry_after_s)
         else:  # an agent that fails in another way is not overloaded
             self._throttle.on_finished()
-        return ended
+        return attempt
 
     async def _run_conversation(
         self, case: EvalCase, run_number: int, slot: Slot, *, alone: bool
@@ -186,8 +186,8 @@ class CaseRunner:
                 end = await driver.run_conversation(session)
         except AgentError as error:
             is_transient = error.outcome == "faulted" and error.failure.kind in TRANSIENT_FAILURES
-            ended = driver.build_run(run_number, error.outcome, error.failure, error.usage)
-            return _AttemptResult(ended, "later" if is_transient else "no", error.retry_after_s)
+            run = driver.build_run(run_number, error.outcome, error.failure, error.usage)
+            return _AttemptResult(run, "later" if is_transient else "no", error.retry_after_s)
         except SessionLostError as lost:
             retry: Literal["alone", "elsewhere"] = "alone" if lost.alone else "elsewhere"
             return _AttemptResult(driver.build_run(run_number, lost.outcome, lost.failure, lost.usage), retry)

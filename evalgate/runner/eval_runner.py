@@ -71,7 +71,7 @@ class Evaluation:
         """Runs of each case, in the order in which they were made."""
         self._unkept: list[tuple[int, RunResult]] = []
         """Runs that finished in this round of the event loop and are not in the journal yet."""
-        self._known: dict[int | None, tuple[CaseResult, ...]] = {}
+        self._cached_results: dict[int | None, tuple[CaseResult, ...]] = {}
         """Cached results of `collect_results` by `rounds`; a new run clears them."""
         self.interrupted = False
         self.unreachable = ""
@@ -105,7 +105,7 @@ class Evaluation:
         strategy: RunStrategy,
         while_starting: Callable[[], None],
         begin: Callable[[], None] = lambda: None,
-        then: Callable[[], Awaitable[None]] | None = None,
+        after_runs: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Start the agent and make every missing run that the strategy wants.
 
@@ -118,7 +118,7 @@ class Evaluation:
             while_starting: Function that is called while the agent starts.
             begin: Function that is called before the agent's first turn, once it is certain that the agent
                 exists.
-            then: Function that is awaited after the last run, while the agent still runs.
+            after_runs: Function that is awaited after the last run, while the agent still runs.
 
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.
@@ -127,8 +127,8 @@ class Evaluation:
         try:
             async with self.start_agent(agent, while_starting, begin):
                 await self._make_scheduled_runs(agent, strategy, schedule)
-                if then is not None:
-                    await then()
+                if after_runs is not None:
+                    await after_runs()
         # Not raised again: what was measured until Ctrl-C is still reported.
         except asyncio.CancelledError:
             self.interrupted = True
@@ -182,7 +182,7 @@ class Evaluation:
     async def make_case_runs(self, agent: Agent, strategy: RunStrategy, index: int) -> None:
         """Make all runs of one case with an agent that was started; runs that exist are made anew."""
         self._results[index] = ()
-        self._known.clear()
+        self._cached_results.clear()
         await self._make_scheduled_runs(agent, strategy, self._plan_missing_runs(strategy, index), index)
 
     async def make_runs(self, agent: Agent, strategy: RunStrategy) -> None:
@@ -266,10 +266,10 @@ class Evaluation:
             return schedule
         missing = {}
         for index, numbers in schedule.items():
-            there = {run.run for run in self._results[index]}
-            open_ = [number for number in numbers if number not in there] if there else numbers
-            if open_ and (self._run_scope.share is None or index in self._run_scope.share):
-                missing[index] = open_
+            made = {run.run for run in self._results[index]}
+            unmade = [number for number in numbers if number not in made] if made else numbers
+            if unmade and (self._run_scope.share is None or index in self._run_scope.share):
+                missing[index] = unmade
         return missing
 
     async def _run_schedule(self, agent: Agent, schedule: RunSchedule) -> None:
@@ -314,7 +314,7 @@ class Evaluation:
         if earlier:
             result = _reuse_expectations(result, earlier[0])
         self._results[request.index] = (*earlier, result)
-        self._known.clear()
+        self._cached_results.clear()
         if self._run_scope.store is not None and _is_final(result):
             self._schedule_flush(request.index, result)
         self._progress.on_run_finished(suite.eval_set.eval_set_id, case.eval_id, result)
@@ -355,10 +355,10 @@ class Evaluation:
 
         Runs with a number above `rounds` are marked as follow-ups and are in no mean; None: all runs count.
         """
-        known = self._known.get(rounds)
-        if known is None:
-            known = self._known[rounds] = tuple(self._iter_case_results(rounds))
-        return known
+        results = self._cached_results.get(rounds)
+        if results is None:
+            results = self._cached_results[rounds] = tuple(self._iter_case_results(rounds))
+        return results
 
     def get_runs(self, index: int) -> tuple[RunResult, ...]:
         """Return the runs of a case, in the order in which they were made."""
@@ -371,10 +371,10 @@ class Evaluation:
         )
 
     def _iter_case_results(self, rounds: int | None) -> Iterator[CaseResult]:
-        prints = chain.from_iterable(suite.fingerprints for suite in self._plan.suites)
-        cases = zip(self._case_index.iter_cases(), prints, strict=True)
-        for index, ((suite, case), print_) in enumerate(cases):
-            yield self._score_case_runs(index, suite, case, rounds, print_)
+        fingerprints = chain.from_iterable(suite.fingerprints for suite in self._plan.suites)
+        cases = zip(self._case_index.iter_cases(), fingerprints, strict=True)
+        for index, ((suite, case), fingerprint) in enumerate(cases):
+            yield self._score_case_runs(index, suite, case, rounds, fingerprint)
 
     def _score_case_runs(
         self, index: int, suite: Suite, case: EvalCase, rounds: int | None = None, fingerprint: str = ""

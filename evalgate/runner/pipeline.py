@@ -284,23 +284,25 @@ def _read_anchor_baseline(plan: Plan) -> Baseline | None:
     return drop_runs_before_breaks(found, plan.thresholds)
 
 
-def _select_shard(plan: Plan, which: tuple[int, int] | None, baseline: Baseline | None) -> Shard | None:
+def _select_shard(
+    plan: Plan, index_and_count: tuple[int, int] | None, baseline: Baseline | None
+) -> Shard | None:
     """Return the part of the plan that is run here, or None for all of it."""
-    if which is None:
+    if index_and_count is None:
         return None
     from evalgate.runner.sharding import build_shard
 
-    return build_shard(plan, *which, baseline)
+    return build_shard(plan, *index_and_count, baseline)
 
 
 def _estimate_run(
-    plan: Plan, planned: Callable[[], Mapping[CaseKey, int]], baseline: Baseline | None
+    plan: Plan, count_runs: Callable[[], Mapping[CaseKey, int]], baseline: Baseline | None
 ) -> Iterator[str]:
     if baseline is None:
         return
     from evalgate.runner.cost_estimate import describe_estimate, estimate_cost, find_other_judges
 
-    planned_runs = planned()
+    planned_runs = count_runs()
     found = estimate_cost(planned_runs, baseline, plan.agent.settings.concurrency)
     if found is None:
         return
