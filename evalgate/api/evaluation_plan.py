@@ -74,7 +74,7 @@ def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationO
         env=tuple(options.env) if is_spec else (),
         format=options.format,
         trace=options.trace and is_spec,
-        selection=SelectionOptions(tuple(options.tags), options.k),
+        selection_options=SelectionOptions(tuple(options.tags), options.k),
     )
     given = GivenObjects(
         objects,

@@ -75,8 +75,8 @@ def matrix(
     from evalgate.runner.publish import Publisher
     from evalgate.runner.variants import build_variants, describe_expected_cost, parse_variations
 
-    thresholds_file, selection = options.pop("thresholds"), pop_case_filters(options)
-    overrides = build_overrides(eval_sets, options, selection)
+    thresholds_file, selection_options = options.pop("thresholds"), pop_case_filters(options)
+    overrides = build_overrides(eval_sets, options, selection_options)
     redactor = build_redactor(overrides.mask)
     with interrupts.handle_signals(), redactor.redact_errors():
         variations = parse_variations(vary)

@@ -237,9 +237,9 @@ def _run_once(
     destinations = pop_destinations(options)
     kept, details = options.pop("keep_results"), options.pop("details")
     out = choose_out(click.get_current_context(), folder, out, options["agent"])
-    selection = pop_selection_options(options, out, is_shard=shard is not None, is_resumed=resume)
+    selection_options = pop_selection_options(options, out, is_shard=shard is not None, is_resumed=resume)
     # The other options are fields of `Overrides`, such as `agent` and `baseline`.
-    overrides = build_overrides(eval_sets, options, selection)
+    overrides = build_overrides(eval_sets, options, selection_options)
     redactor = build_redactor(list_masks(overrides, destinations))
     with (
         interrupts.handle_signals(),
@@ -257,7 +257,7 @@ def _run_once(
         repro_options = build_repro_options(working_directory, thresholds_file, out, overrides, os.environ)
         record = _run_with_progress(plan, publisher, interrupts, run_options, repro_options)
         code = _publish_record(publisher, record, until_published)
-    if selection.failed is None:  # `--failed` alone runs what is left
+    if selection_options.failed is None:  # `--failed` alone runs what is left
         suggest_resume(publisher, plan.workspace.folder / out)
     return code
 

@@ -302,7 +302,7 @@ def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":
     known = {each.name for each in fields(Overrides)}
     given = {name: value for name, value in values.items() if name in known}
     selection = SelectionOptions(values["tags"], values["keyword"])
-    return Overrides(**given, format=values["format_name"], selection=selection)
+    return Overrides(**given, format=values["format_name"], selection_options=selection)
 
 
 def list_typed_options(

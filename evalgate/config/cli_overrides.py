@@ -91,7 +91,7 @@ class Overrides:
     """True: the gate never closes."""
     control: str | None = None
     """Commit for the control runs, as git names it."""
-    selection: SelectionOptions = EVERY_CASE
+    selection_options: SelectionOptions = EVERY_CASE
 
     @property
     def agent_kind(self) -> str:

@@ -204,11 +204,11 @@ def build_plan(
         ) as thresholds,
     ):
         plan = _build_checked_plan(overrides, rule_files, thresholds, workspace, environ, objects)
-    if not overrides.selection.words:
+    if not overrides.selection_options.words:
         return plan
     from evalgate.runner.case_selection import select_plan_cases
 
-    return select_plan_cases(plan, overrides.selection, thresholds, rule_files)
+    return select_plan_cases(plan, overrides.selection_options, thresholds, rule_files)
 
 
 def _build_checked_plan(
