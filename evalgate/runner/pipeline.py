@@ -176,12 +176,10 @@ def prepare_run(
         plan = plan.apply_default_runs(baseline)
     statistics = choose_statistics(plan, baseline)
     strategy = choose_run_strategy(plan, statistics, baseline)
-    shard = _select_shard(plan, run_options.shard, baseline)
-    if run_options.redactor is not None and plan.agent.settings.env_file:
-        run_options.redactor.learn_environment(plan.environ)
-    checkpoint = Checkpoint(
-        plan, run_options.journal_folder, resume=run_options.resume, redactor=run_options.redactor
-    )
+    shard, redactor = _select_shard(plan, run_options.shard, baseline), run_options.redactor
+    if redactor is not None and plan.agent.settings.env_file:
+        redactor.learn_environment(plan.environ)
+    checkpoint = Checkpoint(plan, run_options.journal_folder, resume=run_options.resume, redactor=redactor)
     with ExitStack() as stack:
         checkpoint = (run_options.until_published or stack).enter_context(checkpoint)
         share = frozenset(shard.cases) if shard is not None else None

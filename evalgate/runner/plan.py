@@ -222,19 +222,16 @@ def _build_checked_plan(
     config = _choose_config(overrides, rule_files, thresholds, objects)
     resolver = _build_judge_resolver(overrides, thresholds, config, environ)
     config, environ = add_env_files(config, environ, workspace.folder)
-    suites = plan_suites(
-        thresholds, config, workspace, environ, resolver, rule_files=rule_files, objects=objects
-    )
+    suites = plan_suites(thresholds, config, workspace, environ, resolver, rule_files, objects=objects)
     agent = _resolve_plan_agent(overrides, thresholds, config, suites, objects.agent)
     suites, notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
     create_user = _build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
     rule_files.note_local_plugins()
     check_judges(resolver, thresholds)
     check_executor(config.executor, thresholds)
+    told = iter_plan_notices(config, suites)
     return Plan(
-        control_source=resolve_control(
-            config, thresholds, overrides, workspace.folder, rule_files.environ, objects.agent
-        ),
+        control_source=resolve_control(config, thresholds, overrides, rule_files, objects.agent),
         workspace=workspace,
         suites=suites,
         agent=agent,
@@ -251,18 +248,22 @@ def _build_checked_plan(
         user_config=config.user,
         thresholds_file=thresholds.file,
         executor=config.executor,
-        notices=(
-            *filter(None, [describe_sample_agent(agent, thresholds)]),
-            *rule_files.notices,
-            *list_socket_notices(workspace),
-            *notices,
-            *iter_plan_notices(config, suites),
-        ),
+        notices=(*_describe_setup(agent, thresholds, rule_files, workspace), *notices, *told),
         recordings=tuple(thresholds.folder / each.source for each in list_recordings(config.tool_mocks)),
         masks=overrides.mask,
         needs_baseline=overrides.baseline is not None,
         is_part=not thresholds.config.eval_sets or is_partial_selection(thresholds, config, workspace),
     )
+
+
+def _describe_setup(
+    agent: AgentSpec, thresholds: Thresholds, rule_files: RuleFiles, workspace: Workspace
+) -> Iterator[str]:
+    """Yield notices about the agent, the rules that apply, and the workspace."""
+    if sample := describe_sample_agent(agent, thresholds):
+        yield sample
+    yield from rule_files.notices
+    yield from list_socket_notices(workspace)
 
 
 def _choose_config(
@@ -397,9 +398,8 @@ def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
     thresholds = rule_files.load_chosen_thresholds(thresholds_file)
     config = apply_overrides(thresholds.config, overrides)
     resolver = _build_judge_resolver(overrides, thresholds, config, {})
-    return plan_suites(
-        thresholds, config, workspace, {}, resolver, rule_files=rule_files, objects=GivenObjects(scores=False)
-    )
+    unscored = GivenObjects(scores=False)
+    return plan_suites(thresholds, config, workspace, {}, resolver, rule_files, objects=unscored)
 
 
 def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> Iterator[str]:
@@ -416,12 +416,10 @@ def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
         config, _ = add_env_files(apply_overrides(thresholds.config, overrides), {}, workspace.folder)
         if config.agent is not None:
             resolve_agent(config.agent, overrides.agent_name, thresholds)
-        judge_resolver = _build_judge_resolver(overrides, thresholds, config, {})
-        suites = plan_suites(
-            thresholds, config, workspace, {}, judge_resolver, needs_criteria=False, rule_files=rule_files
-        )
+        resolver = _build_judge_resolver(overrides, thresholds, config, {})
+        suites = plan_suites(thresholds, config, workspace, {}, resolver, rule_files, needs_criteria=False)
         suites, notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
-        _build_plan_user_factory(overrides, thresholds, config, suites, judge_resolver, rule_files)
+        _build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
         _read_judge_anchors(config, thresholds, rule_files, suites)
         _check_labels(config, thresholds, rule_files, suites)
         if empty := [suite.eval_set.path for suite in suites if not suite.eval_set.cases]:

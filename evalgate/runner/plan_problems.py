@@ -17,6 +17,7 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.protocols import Lint, LintWarning, Metric
 from evalgate.core.types import EvalSet, ToolRecording
 from evalgate.llm.judge_resolver import JudgeResolver
+from evalgate.runner.base_branch import RuleFiles
 from evalgate.runner.metric_binding import describe_ignored_options, find_criterion_problems
 from evalgate.runner.suites import Suite
 
@@ -65,8 +66,7 @@ def resolve_control(
     config: Config,
     thresholds: Thresholds,
     overrides: Overrides,
-    folder: Path,
-    environ: Mapping[str, str],
+    rule_files: RuleFiles,
     given_agent: object | None,
 ) -> "ControlSource | None":
     """Return the source of control runs, or None if `gate.control` is off.
@@ -80,6 +80,7 @@ def resolve_control(
         return None
     from evalgate.runner.control.base_commit import build_control_source
 
+    folder, environ = rule_files.folder, rule_files.environ
     return build_control_source(
         config, thresholds, overrides, folder, environ, is_object=given_agent is not None
     )

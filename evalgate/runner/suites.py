@@ -165,9 +165,9 @@ def plan_suites(
     workspace: Workspace,
     environ: Mapping[str, str],
     judge_resolver: JudgeResolver,
+    rule_files: RuleFiles,
     *,
     needs_criteria: bool = True,
-    rule_files: RuleFiles,
     objects: GivenObjects = NOTHING_GIVEN,
 ) -> tuple[Suite, ...]:
     """Build a suite with metrics for every eval set; raise InvalidInputError for problems of the files.
@@ -179,9 +179,8 @@ def plan_suites(
     is_part = is_partial_selection(thresholds, config, workspace)
     _check_runs(thresholds, config)
     eval_sets = _load_eval_sets(config, workspace, rule_files, objects)
-    eval_sets = add_played_stories(
-        _add_tool_mocks(eval_sets, config, thresholds, rule_files, is_part=is_part), config
-    )
+    eval_sets = _add_tool_mocks(eval_sets, config, thresholds, rule_files, is_part=is_part)
+    eval_sets = add_played_stories(eval_sets, config)
     if config.session is not None:
         from evalgate.runner.case_sessions import complete_sessions
 
@@ -197,17 +196,14 @@ def plan_suites(
         from evalgate.runner.check_scopes import limit_checks
 
         metrics = limit_checks(metrics, thresholds, eval_sets, case_policies, is_part=is_part)
-    suites: Iterable[Suite]
     if len(thresholds.criteria) > len(thresholds.companions):
-        suites = [Suite(eval_set, metrics, thresholds, case_policies) for eval_set in eval_sets]
+        suites: Iterable[Suite] = [Suite(each, metrics, thresholds) for each in eval_sets]
     else:
         suites = _build_suites_with_own_thresholds(
             eval_sets, context, rule_files, environment, thresholds, needs_criteria=needs_criteria
         )
-        suites = (
-            replace(each, metrics=(*each.metrics, *metrics), case_policies=case_policies) for each in suites
-        )
-    return _complete_suites(_add_case_checks(suites, thresholds, config, context, environment))
+        suites = (replace(each, metrics=(*each.metrics, *metrics)) for each in suites)
+    return _complete_suites(_add_case_checks(suites, thresholds, config, context, environment), case_policies)
 
 
 def _resolve_case_policies(
@@ -239,8 +235,15 @@ def _add_case_checks(
     return suites
 
 
-def _complete_suites(suites: Iterable[Suite]) -> tuple[Suite, ...]:
-    """Return the suites with the metrics that each needs; raise InvalidInputError for problems of suites."""
+def _complete_suites(
+    suites: Iterable[Suite], case_policies: Mapping[CaseKey, CasePolicy]
+) -> tuple[Suite, ...]:
+    """Return the suites with case policies and the metrics that each needs.
+
+    Raises:
+        InvalidInputError: a suite has a problem.
+    """
+    suites = (replace(suite, case_policies=case_policies) for suite in suites)
     found = tuple(_add_final_state(suite.drop_other_sets_metrics()) for suite in suites)
     if problems := list(_find_suite_problems(found)):
         raise InvalidInputError(sorted(problems))

@@ -49,8 +49,7 @@ def build_user_factory(
 
     `config` is that of `thresholds`, with the options of the command line applied. `adjacent` maps the id of
     an eval set to the thresholds file next to it, also with these options. Such files count only if
-    `thresholds` have no `user` section. `locate` returns the path to read for a file that a thresholds file
-    names.
+    `thresholds` have no `user` section. `locate` returns the path to read for a file that they name.
 
     Raises:
         InvalidInputError: a `user` section names no model, a file cannot be read, or a case names an

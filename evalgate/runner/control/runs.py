@@ -175,17 +175,12 @@ async def compare_with_control(
             )
             control_agent.check_files()
             is_base_changed = _is_base_changed(plan, control_agent.commit, suspects.baseline)
-            return _build_result(
-                control_agent,
-                strategy,
-                control_source.describe_base(plan.environ),
-                is_base_changed=is_base_changed,
-            )
+            base_name = control_source.describe_base(plan.environ)
+            return _build_result(control_agent, strategy, base_name, is_base_changed=is_base_changed)
     except ControlUnavailableError as error:
         why = to_sentence(str(error))
-        return ControlResult(
-            None, (f"No control runs count, so the comparison with the baseline decides: {why}",)
-        )
+        notice = f"No control runs count, so the comparison with the baseline decides: {why}"
+        return ControlResult(None, (notice,))
 
 
 def _find_suspects(
