@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from benchmarks import anchor, controlruns, falsealarms, matrix
-from evalgate.statistics.adaptive_runs import plan_next_step
+from evalgate.statistics.auto_runs import plan_next_step
 from evalgate.statistics.gate_decision import decide_fixed_runs
 from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.power import simulate_procedure

@@ -144,8 +144,13 @@ def _print_message(text: str) -> None:
 def entry_point() -> None:
     """Run the command with the arguments of the process, and end the process with the exit code."""
     interrupts = InterruptHandler()
+    is_in_github_job = "GITHUB_ACTIONS" in os.environ
     try:
         interrupts.install_handlers()
+        if is_in_github_job:
+            from evalgate.system.github_runner_files import hold_runner_files
+
+            hold_runner_files(os.environ)
         code = _run_isolated(interrupts)
         interrupts.ignores_signals = True
     except BaseException as error:
@@ -153,19 +158,18 @@ def entry_point() -> None:
             raise
         code = _report_interruption() if interrupts.has_interrupted else _report_out_of_memory()
     ignore_end_signals()  # from here on without a handler of Python's, which ends before the process does
-    _release_runner_files()
+    if is_in_github_job:
+        _release_runner_files()
     gc.freeze()  # the interpreter need not look for garbage in what it is about to drop anyway
     sys.exit(code)
 
 
 def _run_isolated(interrupts: InterruptHandler) -> int:
-    from evalgate.system.github_runner_files import hold_runner_files
     from evalgate.system.isolation import request_isolation
     from evalgate.system.stdio import ignore_broken_pipes
 
     ignore_broken_pipes()
     request_isolation()
-    hold_runner_files(os.environ)
     return main(interrupts=interrupts)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from evalgate.__main__ import main
 from evalgate.agents.http.connection import AgentServer, create_http_client
-from evalgate.cli.project_search import find_candidates
+from evalgate.cli.agent_search import find_candidates
 from evalgate.cli.shell_completion import complete_agent
 from evalgate.core.errors import InvalidInputError
 from evalgate.llm.caching import ResponseCache

@@ -110,7 +110,7 @@ class SessionInput(_SerdeModel):
 
 
 class EvalCase(_SerdeModel):
-    """One recorded conversation; `id` is read as `eval_id`, too.
+    """One recorded conversation. In JSON, the id has the key `eval_id`, or `id` as in older files of adk-rs.
 
     >>> EvalCase(eval_id="case-1", conversation=[]).id
     'case-1'
@@ -131,9 +131,10 @@ class EvalCase(_SerdeModel):
 
 
 class EvalSet(_SerdeModel):
-    """Recorded conversations; `id` is read as `eval_set_id`, too.
+    """A list of cases. In JSON, the id has the key `eval_set_id`, or `id` as in older files of adk-rs.
 
-    `load_eval_set_from_str` names every problem of a file with its line; `model_validate_json` is quicker.
+    `load_eval_set_from_str` names every problem of a JSON text with its line and column.
+    `model_validate_json` names only the keys.
 
     >>> eval_set = EvalSet.model_validate_json('{"id": "hello", "eval_cases": []}')
     >>> eval_set.model_dump_json()

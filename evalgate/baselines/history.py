@@ -1,6 +1,7 @@
-"""Keep the runs of a baseline over time: fresh runs are added and the oldest dropped, without averaging.
+"""Keep the runs of a baseline over time: add the runs of each gate run, and drop the oldest gate runs.
 
-The best runs are never selected: a baseline that only ever rises would turn luck into regressions.
+Runs are neither averaged nor selected by their scores: a baseline of the best runs would turn ordinary later
+runs into regressions.
 """
 
 import hashlib
@@ -28,21 +29,21 @@ DEFAULT_KEEP = 20
 """Gate runs that a baseline keeps of each eval set by default."""
 
 STALE_DAYS = 14
-"""Age in days above which a notice is shown, because the model of an agent drifts."""
+"""Largest age of a baseline, in days, without a notice: the model that an agent asks may change with time."""
 
 _LONGEST_REPLIES = 4096
-"""Most characters of a case's stored replies: reports show ten lines, and every run reads the baseline."""
+"""Most characters of a case's stored replies: reports show ten lines, and every run reads all replies."""
 
 
 def build_baseline(record: Record, source: BaselineSource | None = None, path: str = "") -> Baseline:
     """Build a baseline from the runs of `record` alone.
 
-    Follow-up runs are left out, because they were made only of cases that looked bad. Runs with an outcome
-    of `NON_AGENT_OUTCOMES` are left out, too. A case stays even if all its runs are left out.
+    Follow-up runs are left out, because they were made only of cases that looked bad. Runs that say nothing
+    about the agent (`NON_AGENT_OUTCOMES`) are left out, too. A case stays even if all its runs are left out.
 
     Args:
         record: The record of a gate run.
-        source: The gate run; None: only its time is known, from the record.
+        source: The gate run; None: a source that has only the time of the record.
         path: The name of the baseline for reports.
     """
     criteria = record.index_criteria()
@@ -51,9 +52,9 @@ def build_baseline(record: Record, source: BaselineSource | None = None, path: s
 
 
 def hash_record(record: Record) -> str:
-    """Return the identity of a gate run: 16 hexadecimal digits from its time, duration and stored cases."""
+    """Return a hash that identifies a gate run: 16 hexadecimal digits, from time, duration and cases."""
     cases = [asdict(replace(case, replies=())) for case in build_baseline(record).cases]
-    # A record has the same hash as before baselines kept the divergence, so its run is stored only once.
+    # Without divergences, which older releases did not store: the same record must have the same hash.
     for case in cases:
         for run in case["runs"]:
             del run["divergence"]
@@ -64,11 +65,11 @@ def hash_record(record: Record) -> str:
 def add_run(
     before: Baseline | None, record: Record, source: BaselineSource, *, keep: int = DEFAULT_KEEP
 ) -> Baseline:
-    """Return the baseline with one more gate run; return `before` itself if it has the digest of `source`.
+    """Return `before` with the gate run of a record added; `before` itself if it has the digest of `source`.
 
     If the fingerprint of a case changed, its older runs are dropped. If a metric of a case changed, the
-    older runs lose the scores of this metric. A record that is older than a stored run of a case never
-    replaces its data: if the case or one of its metrics changed, the record adds no runs to the case.
+    older runs lose the scores of this metric. If the record is older than a stored run of a case, the stored
+    data stay, and a record with another fingerprint of the case or of a metric adds no runs to the case.
 
     Of each eval set only the newest `keep` gate runs are kept, by their time; then cases without runs are
     dropped. Breaks are marked in the cases of the record (`mark_breaks`). If `before` is None, the baseline
@@ -85,7 +86,7 @@ def add_run(
 
 
 def split_baseline(baseline: Baseline) -> tuple[Baseline, ...]:
-    """Return one baseline per gate run, in the order of `sources`; `join_baselines` combines them again."""
+    """Split a baseline by gate run, in the order of `sources`; `join_baselines` is the reverse."""
     newest = find_newest_sources(baseline)
     return tuple(
         Baseline(
@@ -102,9 +103,9 @@ def split_baseline(baseline: Baseline) -> tuple[Baseline, ...]:
 
 
 def join_baselines(parts: Iterable[Baseline]) -> Baseline | None:
-    """Combine baselines of one gate run each into one with all their runs; return None without baselines.
+    """Join baselines of one gate run each into one baseline with all their runs; None without baselines.
 
-    Changed cases and metrics are treated as if `add_run` had added the gate runs in order of their time.
+    Changed cases and metrics are treated as if `add_run` had added the gate runs in the order of their times.
     """
     found: Baseline | None = None
     for part in sorted(parts, key=lambda each: (each.sources[0].created_at or "", each.sources[0].digest)):
@@ -113,14 +114,15 @@ def join_baselines(parts: Iterable[Baseline]) -> Baseline | None:
 
 
 def replace_runs(record: Record, source: BaselineSource, reason: str) -> Baseline:
-    """Build a baseline from the record alone; `reason` says why a person accepted the record."""
+    """Build a baseline of a record that a person accepted for `reason`, without any earlier runs."""
     return build_baseline(record, replace(source, accepted=reason))
 
 
 def prune_runs(baseline: Baseline, *, keep: int) -> Baseline:
-    """Return the baseline with the newest `keep` gate runs of each eval set, and only cases with runs.
+    """Return the baseline with only the newest `keep` gate runs of each eval set, and only cases with runs.
 
-    Sources and runs are sorted by time. Sources without runs are dropped, but one source always stays.
+    Sources and runs are sorted by time. Sources without runs are dropped; without any run the newest source
+    stays.
     """
     order = sorted(range(len(baseline.sources)), key=lambda at: (baseline.sources[at].created_at or "", at))
     age = {at: number for number, at in enumerate(order)}
@@ -142,7 +144,7 @@ def prune_runs(baseline: Baseline, *, keep: int) -> Baseline:
 
 
 def select_earlier_runs(baseline: Baseline, created_at: str) -> Baseline | None:
-    """Return the baseline with only the gate runs before `created_at` (ISO 8601); None if none is left."""
+    """Return the baseline with only the gate runs before `created_at` (ISO 8601); None if no run is left."""
     old = {at for at, source in enumerate(baseline.sources) if (source.created_at or "") < created_at}
     cases = [
         replace(case, runs=tuple(run for run in case.runs if run.source in old)) for case in baseline.cases
@@ -153,9 +155,9 @@ def select_earlier_runs(baseline: Baseline, created_at: str) -> Baseline | None:
 
 
 def find_newest_sources(baseline: Baseline) -> Mapping[str, int]:
-    """Return, by eval set id, the index of the last source that has a run of the set.
+    """Return, by eval set id, the index of the last source with a run of the eval set.
 
-    Sets without runs are left out.
+    Eval sets without runs are left out.
     """
     found: dict[str, int] = {}
     for case in baseline.cases:
@@ -167,13 +169,13 @@ def find_newest_sources(baseline: Baseline) -> Mapping[str, int]:
 def compute_age_days(sources: Iterable[BaselineSource], now: datetime) -> int | None:
     """Return the whole days from the newest gate run to `now`, at least 0.
 
-    `now` has a time zone. Return None if no source has a time, or if one of the times cannot be read or has
-    no time zone.
+    `now` must have a time zone. Return None if no source has a time, or if one of the times cannot be read
+    or has no time zone.
     """
     try:
         times = [datetime.fromisoformat(each.created_at) for each in sources if each.created_at]
         return max((now - max(times)).days, 0) if times else None
-    except (TypeError, ValueError):  # no time, or one without a zone
+    except (TypeError, ValueError):  # a time that cannot be read, or one without a zone
         return None
 
 
@@ -194,9 +196,9 @@ def describe_staleness(baseline: Baseline, now: datetime) -> Iterator[str]:
 
 
 def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
-    """Return `before` with the one gate run of `fresh`; return `before` itself if it has this gate run.
+    """Return `before` with the single gate run of `fresh` added; `before` itself if it has this gate run.
 
-    The digest of the source identifies a gate run; a gate run without a digest is always added.
+    The digest of the source identifies a gate run. A gate run without a digest is always added.
     """
     [source] = fresh.sources
     if source.digest and any(each.digest == source.digest for each in before.sources):
@@ -216,10 +218,10 @@ def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
 
 
 def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
-    """Return the tracked files of both baselines by eval set; for a set in both, the paths of both.
+    """Return the tracked files of each eval set in either baseline.
 
-    Digests of a set in both are taken from `fresh`. Eval sets that `fresh` ran but did not track completely
-    are left out.
+    An eval set in both gets the paths of both, and the digests of `fresh`. Eval sets that `fresh` ran, but
+    has no tracked files of, are left out.
     """
     run = {case.eval_set_id for case in fresh.cases}
     new = {each.eval_set_id: each for each in fresh.files}
@@ -233,9 +235,9 @@ def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
 
 
 def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
-    """Return the case with only the runs and metrics of the gate run at index `at`, as gate run 0.
+    """Return the case with only the runs and metrics of the source at index `at`, which becomes source 0.
 
-    The case must have such a run. Replies and `failing_since` are kept only if no later gate run has a run of
+    The case must have such a run. Replies and `failing_since` are kept only if no later source has a run of
     the case.
     """
     runs = tuple(replace(run, source=0) for run in case.runs if run.source == at)
@@ -248,7 +250,7 @@ def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
 
 
 def build_baseline_case(case: CaseResult, criteria: Criteria) -> BaselineCase:
-    """Build the stored form of a case for `build_baseline`; `criteria` is `Record.index_criteria()`."""
+    """Build the form of a case that baselines store; `criteria` is the record's `index_criteria()`."""
     return BaselineCase(
         eval_set_id=case.eval_set_id,
         eval_id=case.eval_id,
@@ -265,7 +267,7 @@ def build_baseline_case(case: CaseResult, criteria: Criteria) -> BaselineCase:
 
 
 def _get_replies(case: CaseResult) -> tuple[Reply | None, ...]:
-    """Return the replies of the first answered run; () if there is none, or if they are too long."""
+    """Return the replies of the first answered run; () without one, or if the replies are too long."""
     run = next((run for run in case.runs if run.outcome == "answered"), None)
     replies = tuple(turn.actual for turn in run.turns) if run is not None else ()
     return replies if len(repr(replies)) <= _LONGEST_REPLIES else ()
@@ -281,7 +283,7 @@ def _build_baseline_run(run: RunResult, case: CaseResult, criteria: Criteria) ->
 
 
 def _is_late(old: BaselineCase, before: Baseline, source: BaselineSource) -> bool:
-    """Return True if a stored run of the case is newer than `source`: a later job may have saved first."""
+    """Return True if a stored run of the case is newer than `source`, because a later job saved first."""
     times = [before.sources[run.source].created_at or "" for run in old.runs]
     return max(times, default="") > (source.created_at or "")
 
@@ -310,7 +312,7 @@ def _build_score_filter(names: Sequence[str]) -> Callable[[BaselineRun], Baselin
 def _find_kept_sources(
     cases: Iterable[BaselineCase], age: Mapping[int, int], keep: int
 ) -> frozenset[tuple[str, int]]:
-    """Return eval set id and source index of the newest `keep` gate runs of each eval set.
+    """Return (eval set id, index of the source) for the newest `keep` gate runs of each eval set.
 
     `age` is the rank of each source index by time; the oldest source has rank 0.
     """

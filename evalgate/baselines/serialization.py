@@ -24,7 +24,7 @@ _LEFT_OUT = frozenset({"user_usage", "judge_usage", "replies", "failing_since", 
 
 
 def dump_baseline(baseline: Baseline) -> str:
-    """Return a baseline as JSON text with one line per case; `path` and `version` are left out."""
+    """Return a baseline as JSON text with one line for each case; `path` and `version` are left out."""
     head = {
         "schema_version": SCHEMA_VERSION,
         "kind": KIND,
@@ -52,7 +52,8 @@ def load_baseline(document: Document) -> Baseline:
     """
     _check_version(document)
     try:
-        # Strict: "1.0" and true are no scores. As JSON: only there strictness takes a list for a tuple.
+        # Strict, because "1.0" and true are no scores. Only from JSON does strict mode accept a list for a
+        # tuple.
         baseline = TypeAdapter(Baseline).validate_json(json.dumps(document.value), strict=True)
     except ValidationError as error:
         raise InvalidInputError(
@@ -107,11 +108,11 @@ def _build_newer_problem(document: Document, version: int) -> Problem:
 
 
 def load_baseline_or_results(data: bytes, shown_as: str) -> Baseline:
-    """Read a baseline or a `results.json`, which becomes a baseline of one gate run.
+    """Read a baseline, or a `results.json` as a baseline of one gate run.
 
     Args:
         data: The content of the file.
-        shown_as: The name of the file for errors, which becomes the baseline's `path`.
+        shown_as: The name of the file in errors, and the `path` of the returned baseline.
 
     Raises:
         InvalidInputError: the file is neither a baseline nor a `results.json`, is damaged, or was written
@@ -128,9 +129,9 @@ def load_baseline_or_results(data: bytes, shown_as: str) -> Baseline:
 
 
 def _load_results_by_case(data: bytes, shown_as: str) -> Baseline | None:
-    """Read a `results.json` case by case; return None unless it has the form that evalgate writes.
+    """Read a `results.json` case by case, as a baseline; None unless the text has evalgate's own layout.
 
-    The full case results are never in memory together.
+    At most one full case result is in memory at a time.
     """
     try:
         record, lines = split_record(data, shown_as)
@@ -148,5 +149,5 @@ def _build_from_cases(record: Record, cases: Iterable[CaseResult], shown_as: str
 
 
 def is_baseline(document: Document) -> bool:
-    """Return True if the document was saved as a baseline, and is not a `results.json`."""
+    """Return True if the document is a saved baseline; False for a `results.json` and any other document."""
     return isinstance(document.value, Mapping) and document.value.get("kind") == KIND

@@ -15,12 +15,8 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import disable_commands, shorten_text, strip_invisible, to_one_line
 from evalgate.redaction.redactor import SHORTEST_MASK
-from evalgate.system.github_runner_files import (
-    append_to_command_file,
-    is_github_actions,
-    measure_command_file,
-    read_event,
-)
+from evalgate.system.github_runner_files import append_to_command_file, measure_command_file, read_event
+from evalgate.system.pull_requests import is_github_actions
 
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _WITH_PULL_REQUEST = (

@@ -82,10 +82,11 @@ def post_pull_request(
             author=options.author,
             timeouts=timeouts,
         )
-        yield to_post_notice("comment", result)
+        yield to_post_notice("comment", result, content.verdict)
     if options.check:
         with_origin = replace(content, render_comment=render_with_origin)
-        yield to_post_notice("check run", _post_gate_check(with_origin, options, subject, account, timeouts))
+        result = _post_gate_check(with_origin, options, subject, account, timeouts)
+        yield to_post_notice("check run", result, content.verdict)
 
 
 def _describe_origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> str:

@@ -83,9 +83,9 @@ def post_merge_request(
             shorter=content.render_comment,
             timeouts=timeouts,
         )
-        yield to_post_notice("note", result)
+        yield to_post_notice("note", result, content.verdict)
     if options.check:
-        yield to_post_notice("check run", PostResult("skipped", _NO_CHECKS))
+        yield to_post_notice("check run", PostResult("skipped", _NO_CHECKS), content.verdict)
 
 
 @frozen

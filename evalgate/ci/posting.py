@@ -109,11 +109,12 @@ class PostResult:
     """True if something has to be fixed although the post exists; `reason` says what."""
 
 
-def to_post_notice(post_name: str, result: PostResult) -> PostNotice:
+def to_post_notice(post_name: str, result: PostResult, verdict: VerdictStatus) -> PostNotice:
     """Return the message for the log about the result of a post; `post_name` is such as `check run`."""
     if result.kind in {"skipped", "failed"}:
         level: Literal["notice", "warning"] = "notice" if result.kind == "skipped" else "warning"
-        return PostNotice(level, f"The {post_name} was not posted: {result.reason}. The verdict stands.")
+        kept = "The exit code stays the same." if verdict == "error" else "The verdict stands."
+        return PostNotice(level, f"The {post_name} was not posted: {result.reason}. {kept}")
     if result.needs_attention:
         return PostNotice("warning", f"The {post_name} is {result.kind}: {result.url} but {result.reason}.")
     note = f" ({result.reason})" if result.reason else ""

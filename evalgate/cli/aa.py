@@ -60,7 +60,7 @@ from evalgate.system.workspace import resolve_workspace
 REPEATS = 200
 
 FEWEST_RUNS = 3
-"""Fewest stored runs of a case: with fewer, both sides would be nearly the same runs, and no alarm could
+"""Fewest scored runs of a case: with fewer, both sides would be nearly the same runs, and no alarm could
 occur."""
 
 
@@ -71,7 +71,7 @@ class AaResult:
     repeats: int
     cases: int
     runs: tuple[int, int]
-    """Fewest and most stored runs of a case."""
+    """Fewest and most scored stored runs of a case."""
     closed: Mapping[str, int]
     """Number of trials with a closed gate or no verdict, by the reason in a few words."""
     inconclusive: int
@@ -85,6 +85,8 @@ class AaResult:
     """Name of the setting that limits the runs of a case; "" if more runs would change nothing."""
     planned: str = ""
     """Number of runs of a case that the gate makes, in words."""
+    unmeasured: str = ""
+    """Sentence about why no drop can close the gate, whatever its size; "" if one could."""
 
     @property
     def false_alarms(self) -> float:
@@ -114,7 +116,7 @@ def run_aa_test(
     `FEWEST_RUNS` stored runs are left out and counted.
 
     Raises:
-        InvalidInputError: no case has enough stored runs.
+        InvalidInputError: no case has enough stored runs with a score.
     """
     found_pairs = _pair_cases(cases, stored)
     pairs = [pair for pair in found_pairs if _count_runs(pair) >= FEWEST_RUNS]
@@ -130,6 +132,8 @@ def run_aa_test(
         if found.verdict.status in {"fail", "error"}:
             closed[_classify_reason(found.verdict)] += 1
     counts = [_count_runs(pair) for pair in pairs]
+    drawn = [before for _, before in pairs]
+    unmeasured = _explain_unmeasured_drop(drawn, rules)
     return AaResult(
         repeats,
         len(pairs),
@@ -137,10 +141,11 @@ def run_aa_test(
         dict(closed.most_common()),
         inconclusive,
         made / repeats / len(pairs),
-        _estimate_smallest_drop([before for _, before in pairs], rules, repeats, seed),
+        None if unmeasured else _estimate_smallest_drop(drawn, rules, repeats, seed),
         len(found_pairs) - len(pairs),
         "" if rules.gate.deterministic else "max_runs" if rules.runs == "auto" else "runs",
         format_planned_runs(rules.runs, rules.gate.max_runs),
+        unmeasured,
     )
 
 
@@ -165,12 +170,21 @@ def _pair_cases(cases: Sequence[CaseResult], stored: Baseline) -> list[_Pair]:
 
 
 def _count_runs(pair: _Pair) -> int:
+    """Count the stored runs with a score, and those in which the agent crashed: others show nothing."""
     case, before = pair
-    return min(len(case.runs), len(before.runs))
+    scored = sum(
+        run.outcome in AGENT_FAULT_OUTCOMES or any(score is not None for score in run.scores.values())
+        for run in before.runs
+    )
+    return min(len(case.runs), scored)
 
 
 def _describe_too_few(most: int) -> str:
-    what = f"no case has more than {pluralize(most, 'stored run')}" if most else "no case has a stored run"
+    what = (
+        f"no case has more than {pluralize(most, 'scored run')}"
+        if most
+        else "no case has a stored run with a score"
+    )
     return (
         f"{what}, and aa draws from at least {FEWEST_RUNS}: with fewer, both sides would be nearly the same "
         "runs, and no alarm could occur. Store more with `evalgate run --runs 10` and then "
@@ -247,13 +261,23 @@ def _classify_reason(verdict: Verdict) -> str:
     return next((phrase for sign, phrase in words.items() if sign in reason), reason)
 
 
-def _estimate_smallest_drop(
-    stored: Sequence[BaselineCase], rules: GateRules, repeats: int, seed: int
-) -> float | None:
-    statistics = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
+def _explain_unmeasured_drop(stored: Sequence[BaselineCase], rules: GateRules) -> str:
+    """Return a sentence about why no drop can close the gate; "" if one could."""
+    if rules.gate.max_regression >= 1:
+        return "No drop of a mean closes the gate: `max_regression` allows every drop."
+    shares = _collect_shares(stored, rules).values()
+    scores = [score for runs in shares for run in runs for score in run.values() if score is not None]
+    if not scores:
+        return "The smallest drop is not measured: no metric has all of its scores within its range."
+    return "" if any(scores) else "No drop is possible: all stored scores are the lowest."
+
+
+def _collect_shares(stored: Sequence[BaselineCase], rules: GateRules) -> dict[str, list[StoredRun]]:
+    """Return the scores of the runs of each case as shares of their ranges.
+
+    Metrics with a score outside of the range, and budgets, are left out.
+    """
     history = {f"{case.eval_set_id}/{case.eval_id}": _normalize_runs(case, rules) for case in stored}
-    metrics = dict.fromkeys(name for runs in history.values() for run in runs for name in run)
-    # The sensitivity is measured in shares of a range, so metrics with scores outside theirs are left out.
     outside = {
         name
         for runs in history.values()
@@ -261,10 +285,18 @@ def _estimate_smallest_drop(
         for name, score in run.items()
         if score is not None and not 0 <= score <= 1
     }
-    shares = {
+    return {
         case: [{name: score for name, score in run.items() if name not in outside} for run in runs]
         for case, runs in history.items()
     }
+
+
+def _estimate_smallest_drop(
+    stored: Sequence[BaselineCase], rules: GateRules, repeats: int, seed: int
+) -> float | None:
+    statistics = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
+    shares = _collect_shares(stored, rules)
+    metrics = dict.fromkeys(name for runs in shares.values() for run in runs for name in run)
     limits = {
         name: MetricRule(_get_allowance(name, rules, statistics.max_drop), statistics.require)
         for name in metrics
@@ -314,8 +346,7 @@ def _format_lines(found: AaResult) -> Iterator[str]:
     stored = str(few) if few == many else f"{few} to {many}"
     yield (
         f"{pluralize(found.repeats, 'trial')} of an agent that did not change, drawn from "
-        f"{stored} stored runs "
-        f"of {pluralize(found.cases, 'case')}:"
+        f"{stored} stored runs of {pluralize(found.cases, 'case')}:"
     )
     low, high = found.false_alarm_bounds
     alarms = pluralize(sum(found.closed.values()), "trial")
@@ -325,7 +356,9 @@ def _format_lines(found: AaResult) -> Iterator[str]:
         yield f"    {times:,} by {to_log_line(why, 300)}"
     yield f"  inconclusive: {found.inconclusive / found.repeats:.1%}"
     yield f"  runs per case: {found.runs_per_case:.2f}"
-    if found.smallest_drop is None:
+    if found.unmeasured:
+        yield f"  {found.unmeasured}"
+    elif found.smallest_drop is None:
         raised = f", or raise {found.setting}" if found.setting else ""
         yield f"  No drop is caught reliably: add cases, stabilise the flaky ones{raised}."
     else:
@@ -340,7 +373,7 @@ def _format_lines(found: AaResult) -> Iterator[str]:
         f"{found.unseen_failures:.0%} of the time."
     )
     if found.left_out:
-        yield f"  {pluralize(found.left_out, 'case')} left out: fewer than {FEWEST_RUNS} stored runs."
+        yield f"  {pluralize(found.left_out, 'case')} left out: fewer than {FEWEST_RUNS} scored runs."
 
 
 def measure_false_alarms(

@@ -89,7 +89,7 @@ def affected(
 
 def _print_matrix(text: str) -> None:
     """Print the matrix of suites; in GitHub Actions, also set the step's output `matrix`."""
-    from evalgate.system.github_runner_files import is_github_actions
+    from evalgate.system.pull_requests import is_github_actions
 
     print_report(f"{text}\n", is_json=True)
     if is_github_actions(os.environ):

@@ -8,7 +8,8 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from evalgate.baselines.failing_since import BaselineLimits, find_break, format_failing_since
+from evalgate.baselines.failing_since import find_break, format_failing_since
+from evalgate.baselines.flakiness import BaselineLimits
 from evalgate.baselines.history import STALE_DAYS, compute_age_days, describe_staleness
 from evalgate.cli.aa import format_planned_runs
 from evalgate.config.schema.thresholds import Config
@@ -21,8 +22,8 @@ from evalgate.core.types import Baseline, BaselineSource, FailingSince
 from evalgate.gating.budgets import collect_budget_figures
 from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy, list_baseline_scores
 from evalgate.runner.current_thresholds import load_current_limits
-from evalgate.runner.plan import choose_default_runs
 from evalgate.runner.reevaluation import EMPTY_RECORD, build_stored_record
+from evalgate.runner.run_strategy import choose_default_runs
 from evalgate.runner.stored_results import BaselineTarget
 from evalgate.statistics.power import DetectableDrop, estimate_detectable_drops
 

@@ -81,7 +81,7 @@ def chat(
 
     Shows tool calls with their results as they are known. /help lists the commands of the conversation.
     """
-    from evalgate.runner.case_files import check_target
+    from evalgate.runner.saved_cases import check_target
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("chat needs a terminal; `evalgate record --from -` reads messages from a pipe")
@@ -104,7 +104,7 @@ def _talk(
 
     from evalgate.agents.tracing.span_prices import TraceFactory
     from evalgate.cli.chat_commands import ChatTerminal, SaveOptions, run_cancellable
-    from evalgate.config.schema.budget import merge_own_prices
+    from evalgate.config.schema.prices import merge_own_prices
     from evalgate.core.protocols import ChecksEntry
     from evalgate.runner.chat import Chat
 

@@ -14,8 +14,8 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Event
 from evalgate.redaction.live_redactor import LiveRedactor
-from evalgate.runner.case_files import DEFAULT_OUT, list_case_ids, save_cases
 from evalgate.runner.chat import Chat, ChatError, build_case, choose_case_id, select_turns
+from evalgate.runner.saved_cases import DEFAULT_OUT, list_case_ids, save_cases
 from evalgate.system.signals import InterruptHandler, cancel_on_signals
 from evalgate.system.workspace import Workspace
 

@@ -10,8 +10,8 @@ from evalgate.core.sanitize import disable_commands, keep_last_lines, shorten_te
 from evalgate.core.types import Event, Failure, Message, Reply, ToolCall, TraceSpan, Usage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.reporting.trace_view import TraceRow, build_trace_view, format_seconds
-from evalgate.runner.case_files import SavedCases
 from evalgate.runner.chat import ChatTurn
+from evalgate.runner.saved_cases import SavedCases
 
 _LONGEST_JSON = 2_000  # characters of a tool's arguments or result; the case gets the whole
 _MARGIN = "         "

@@ -6,12 +6,12 @@ from datetime import date, timedelta
 from itertools import groupby
 from pathlib import Path
 
-from evalgate.baselines.failing_since import (
+from evalgate.baselines.failing_since import find_break, format_failing_since
+from evalgate.baselines.flakiness import (
     BaselineLimits,
+    Flakiness,
     Limits,
     describe_assumed_limits,
-    find_break,
-    format_failing_since,
     measure_baseline_flakiness,
     score_run_pass,
 )
@@ -22,7 +22,6 @@ from evalgate.core.types import Baseline, BaselineCase, FailingSince
 from evalgate.reporting.history.series import build_series, list_change_sentences
 from evalgate.runner.current_thresholds import load_current_limits
 from evalgate.runner.stored_results import resolve_target
-from evalgate.statistics.threshold_test import Flakiness
 
 PROPOSED = 0.1
 """Flip rate from which on a quarantine is proposed: one in ten pairs of runs disagrees."""
@@ -155,7 +154,8 @@ def _format_lines(cases: Sequence[FlakyCase], today: date, shallow: int) -> Iter
     yield f"{flip}{broke}; {steady:,} always ended the same way."
     if shallow:
         left_out = pluralize(shallow, "case")
-        yield f"{left_out} left out: one run does not show whether a case is flaky. {_MORE_RUNS}"
+        why = "fewer than two scored runs do not show whether a case is flaky"
+        yield f"{left_out} left out: {why}. {_MORE_RUNS}"
     elif max(each.found.runs for each in cases) < _FEW_RUNS:
         yield f"So few runs hardly show how often a case fails by luck. {_MORE_RUNS}"
     proposed = [each for each in flipping if each.is_proposed]

@@ -12,7 +12,6 @@ from evalgate.agents.factory import AgentSpec, build_agent, resolve_agent
 from evalgate.cli.storable_cases import make_storable
 from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.loader import find_thresholds_file, load_thresholds
-from evalgate.config.schema.budget import UsageMeter
 from evalgate.config.schema.judge import UserConfig
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
 from evalgate.core import registry
@@ -24,6 +23,7 @@ from evalgate.core.types import CaseRun, CaseTurn, EvalCase, EvalSet, Record, Us
 from evalgate.datasets.foreign_datasets import Dataset, convert_dataset, detect_dataset
 from evalgate.datasets.stories import read_stories
 from evalgate.integrations.recordings import is_recording, read_recording
+from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor

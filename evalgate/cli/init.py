@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from evalgate.cli.agent_search import Candidates, build_patterns, find_candidates
 from evalgate.cli.project_import import ProjectImport
-from evalgate.cli.project_search import Candidates, build_patterns, find_candidates
 from evalgate.cli.redacted_output import print_sentence
 from evalgate.config.loader import find_repository_root, find_thresholds_file
 from evalgate.core import registry

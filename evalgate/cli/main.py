@@ -258,9 +258,9 @@ def init(agent: str | None, source: str | None, working_directory: str) -> int:
     the thresholds file, and the files that runs create are added to .gitignore. Other existing files are
     not changed.
     """
+    from evalgate.cli.agent_search import find_candidates
     from evalgate.cli.init import ask_for_agent, ask_for_import, write_scaffold
     from evalgate.cli.project_import import read_project, suggest_import
-    from evalgate.cli.project_search import find_candidates
     from evalgate.config.loader import find_thresholds_file
     from evalgate.system.workspace import resolve_workspace
 
@@ -439,7 +439,7 @@ def aa(
 def action(context: click.Context) -> int:
     """Run as a GitHub action: the inputs come from the environment."""
     from evalgate.ci.github_actions import register_masks
-    from evalgate.cli.github_action import build_arguments, read_masks
+    from evalgate.cli.action_inputs import build_arguments, read_masks
     from evalgate.cli.run import run
 
     # The runner reads our streams. Elsewhere they may end in a file, which would then hold the secret.

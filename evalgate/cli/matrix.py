@@ -156,7 +156,7 @@ def _publish(
     from evalgate.reporting.matrix.files import RENDERERS, write_matrix, write_variants
     from evalgate.reporting.matrix.text_reports import render_markdown, render_terminal
     from evalgate.runner.matrix_builder import build_matrix
-    from evalgate.system.github_runner_files import is_github_actions
+    from evalgate.system.pull_requests import is_github_actions
 
     redactor, workspace = publisher.redactor, publisher.workspace
     parts = [part for part in (measured, again) if part is not None]

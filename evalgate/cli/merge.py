@@ -67,11 +67,15 @@ def merge(
 
     thresholds_file, folder = options.pop("thresholds"), Path(working_directory)
     posting, requested = pop_post_options(options), pop_requested_reports(options)
-    filters, destinations = pop_case_filters(options), pop_destinations(options)
-    overrides, files = build_overrides(eval_sets, options, filters), find_shards(shards, folder=folder)
-    redactor = build_redactor(list_masks(overrides, destinations))
+    redactor = build_redactor()
     with pause_gc():  # all that is read here stays to the end
         with post_on_failure(posting, redactor), redactor.redact_errors():
+            filters, destinations = pop_case_filters(options), pop_destinations(options)
+            overrides, files = (
+                build_overrides(eval_sets, options, filters),
+                find_shards(shards, folder=folder),
+            )
+            redactor.learn_masks(list_masks(overrides, destinations))
             plan = build_plan(overrides, thresholds_file=thresholds_file, folder=folder, environ=os.environ)
             streams = (sys.stdout, sys.stderr)
             publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, requested)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from evalgate.ci.posting import PostOptions
     from evalgate.config.cli_overrides import Overrides, SelectionOptions
-    from evalgate.runner.destinations import Destinations
+    from evalgate.runner.notifications import Destinations
 
 DEFAULT_OUT = "evalgate-report"
 DEFAULT_RESULTS = f"{DEFAULT_OUT}/results.json"
@@ -383,7 +383,7 @@ def pop_destinations(options: dict[str, Any]) -> "Destinations | None":
     otlp, webhook, form = (options.pop(name) for name in ("otlp", "webhook", "webhook_format"))
     if otlp is None and webhook is None:
         return None
-    from evalgate.runner.destinations import resolve_destinations
+    from evalgate.runner.notifications import resolve_destinations
 
     return resolve_destinations(otlp, os.environ, webhook=webhook, webhook_format=form)
 

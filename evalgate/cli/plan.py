@@ -70,7 +70,7 @@ def plan(
     Runs nothing. Computes the figures from the stored runs of the baseline, or if there is none from
     assumptions that it prints.
     """
-    from evalgate.cli.run_planning import PlanRequest, build_gate_plan, format_gate_plan
+    from evalgate.cli.plan_report import PlanRequest, build_gate_plan, format_gate_plan
 
     request = PlanRequest(drop, power, cases, runs, baseline, thresholds)
     with build_redactor().redact_errors():

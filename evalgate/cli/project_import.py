@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
-from evalgate.cli.project_search import build_patterns, find_candidates, read_or_empty, walk_folders
+from evalgate.cli.agent_search import build_patterns, find_candidates, read_or_empty, walk_folders
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize

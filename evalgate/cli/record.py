@@ -55,8 +55,8 @@ def record(
     The others are saved.
     """
     from evalgate.core.errors import InvalidInputError, NoVerdictError
-    from evalgate.runner.case_files import check_target, save_cases
-    from evalgate.runner.recording import expect_replies, is_whole, run_conversations
+    from evalgate.runner.message_files import expect_replies, is_whole, run_conversations
+    from evalgate.runner.saved_cases import check_target, save_cases
 
     redactor, thresholds_file = build_redactor(options["mask"]), options.pop("thresholds")
     with redactor.redact_errors():
@@ -84,8 +84,8 @@ def _read_conversations(
     setup: "AgentSetup", source: str, out: str, eval_id: str | None, redactor: "LiveRedactor"
 ) -> "list[EvalCase]":
     from evalgate.core.errors import InvalidInputError
-    from evalgate.runner.case_files import list_case_ids
-    from evalgate.runner.recording import build_conversations, read_messages
+    from evalgate.runner.message_files import build_conversations, read_messages
+    from evalgate.runner.saved_cases import list_case_ids
 
     found = read_messages(setup.workspace.folder / source, source)
     if eval_id is not None and len(found) > 1:

@@ -234,19 +234,20 @@ def _run_once(
 
     thresholds_file, folder = options.pop("thresholds"), Path(working_directory)
     posting, reports = pop_post_options(options), pop_requested_reports(options)
-    destinations = pop_destinations(options)
     kept, details = options.pop("keep_results"), options.pop("details")
-    out = choose_out(click.get_current_context(), folder, out, options["agent"])
-    selection_options = pop_selection_options(options, out, is_shard=shard is not None, is_resumed=resume)
-    # The other options are fields of `Overrides`, such as `agent` and `baseline`.
-    overrides = build_overrides(eval_sets, options, selection_options)
-    redactor = build_redactor(list_masks(overrides, destinations))
+    redactor = build_redactor()
     with (
         interrupts.handle_signals(),
         post_on_failure(posting, redactor),
         redactor.redact_errors(),  # inside: an error is redacted before it is posted
         ExitStack() as until_published,
     ):
+        destinations = pop_destinations(options)
+        out = choose_out(click.get_current_context(), folder, out, options["agent"])
+        selection_options = pop_selection_options(options, out, is_shard=shard is not None, is_resumed=resume)
+        # The other options are fields of `Overrides`, such as `agent` and `baseline`.
+        overrides = build_overrides(eval_sets, options, selection_options)
+        redactor.learn_masks(list_masks(overrides, destinations))
         plan = build_plan(overrides, thresholds_file=thresholds_file, folder=folder, environ=os.environ)
         _keep_recordings(plan, folder / out)
         streams = (sys.stdout, sys.stderr)

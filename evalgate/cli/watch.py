@@ -113,6 +113,12 @@ def compare_snapshots(before: Snapshot, after: Snapshot) -> set[str]:
     return {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
 
 
+def restore_states(after: Snapshot, before: Snapshot, paths: Collection[str]) -> Snapshot:
+    """Return the snapshot `after` with the earlier states of some files, also of removed files."""
+    earlier = {path: before[path] for path in paths if path in before}
+    return {path: state for path, state in after.items() if path not in paths} | earlier
+
+
 def _iter_states(
     root: Path, reports: Path, further: Iterable[Path]
 ) -> Iterator[tuple[str, tuple[int, int, int]]]:
@@ -282,8 +288,8 @@ class _WatchLoop:
     def _note_changes(self, before: Snapshot) -> Snapshot:
         """Return the snapshot to compare with after a run, during which files may have changed.
 
-        It leaves out changed eval sets, so that they cause a new run. Other files may be written by the
-        agent, and a new run for them would never end.
+        Changed eval sets cause a new run. Other files may be written by the agent, and a new run for them
+        would never end: only their names are printed.
         """
         now = self._watcher.take_snapshot()
         changed = compare_snapshots(before, now)
@@ -292,7 +298,7 @@ class _WatchLoop:
             print_sentence(
                 f"Changed while cases ran: {names}. Save once more to run again, if that was you.", err=True
             )
-        return {path: state for path, state in now.items() if path not in changed & self._sets}
+        return restore_states(now, before, changed & self._sets)
 
 
 def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":

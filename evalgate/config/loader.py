@@ -226,21 +226,10 @@ def _refuse_dataset(path: Path, shown_as: str) -> None:
 
 
 def _is_adk_test_config(path: Path, value: object) -> bool:
-    # Ours says `version` or at least names something that only ours has; ADK's has criteria and little else.
-    own = {
-        "version",
-        "eval_sets",
-        "agent",
-        "runs",
-        "gate",
-        "cases",
-        "checks",
-        "tool_mocks",
-        "adk_version",
-        "judge",
-        "user",
-    }
-    return path.suffix == ".json" and isinstance(value, dict) and not own & value.keys()
+    # Google ADK's file has criteria and little else.
+    own = Config.model_fields.keys() - {"criteria", "custom_metrics"}
+    may_be_googles = path.suffix == ".json" and path.name != "evalgate.json"
+    return may_be_googles and isinstance(value, dict) and not own & value.keys()
 
 
 def _build_adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:

@@ -4,6 +4,10 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TypeAlias
+
+Neighbours: TypeAlias = float | Iterable[float | None] | None
+"""Numbers that are printed near another one: their texts compare as the numbers do."""
 
 _MOST_DIGITS = 7
 """Most decimals of a number that must differ from another; beyond them it is cut and ends in "…"."""
@@ -63,31 +67,43 @@ def compute_weighted_mean(values: Sequence[float], weights: Sequence[float]) -> 
     return min(max(average, min(values)), max(values))
 
 
-def format_score(value: float | None, *, beside: float | None = None, digits: int = 2) -> str:
+def format_score(value: float | None, *, beside: Neighbours = None, digits: int = 2) -> str:
     """Return `value` with at least `digits` decimals, and enough to differ visibly from `beside`.
 
-    Compared with 0.8, 0.7999999 is "0.7999999", never "0.80". If seven decimals do not show the difference,
-    the number is cut instead of rounded: 0.7999999999999999 is "0.7999999…". If both would be cut to the same
-    text, all digits are shown. None is "–".
+    Compared with 0.8, 0.7999999 is "0.7999999", never "0.80". If seven decimals do not show a difference,
+    the number is cut instead of rounded: 0.7999999999999999 is "0.7999999…". If another number would be cut
+    to the same text, all digits are shown. None is "–".
     """
     if value is None:
         return "–"
-    if beside is None or value == beside:
-        return _rounded(value, digits)
+    others = _list_others(value, beside)
     for needed in range(digits, max(digits, _MOST_DIGITS) + 1):
-        if (text := _rounded(value, needed)) != _rounded(beside, needed):
+        text = _rounded(value, needed)
+        if all(text != _rounded(other, needed) for other in others):
             return text
     text = _cut_decimals(value, digits)
-    return text if text != _cut_decimals(beside, digits) else repr(value)
+    return text if all(text != _cut_decimals(other, digits) for other in others) else repr(value)
+
+
+def _list_others(value: float, beside: Neighbours) -> list[float]:
+    """Return the numbers in `beside` that differ from `value`."""
+    near = beside if isinstance(beside, Iterable) else (beside,)
+    return [other for other in near if other is not None and other != value]
+
+
+def format_scores(values: Sequence[float], limit: float) -> tuple[str, ...]:
+    """Return scores, and as the last one their limit, as texts of which each two compare as the numbers do.
+
+    The limit, and a score that is equal to it, have all their decimals: 0.333 is never "0.33".
+    """
+    numbers = (*values, limit)
+    return tuple((format_limit if each == limit else format_score)(each, beside=numbers) for each in numbers)
 
 
 def format_score_pair(value: float, limit: float) -> tuple[str, str]:
-    """Return a score and its limit as texts that compare as the numbers do.
-
-    The limit has all its decimals: 0.333 is never "0.33".
-    """
-    text = format_limit(limit, beside=value)
-    return text if value == limit else format_score(value, beside=limit), text
+    """Return a score and its limit as texts that compare as the numbers do, as `format_scores`."""
+    text, least = format_scores((value,), limit)
+    return text, least
 
 
 def format_drop_pair(drop: float, limit: float) -> tuple[str, str]:
@@ -95,14 +111,14 @@ def format_drop_pair(drop: float, limit: float) -> tuple[str, str]:
     return format_score_pair(limit if abs(drop - limit) < _NOISE else drop, limit)
 
 
-def format_limit(limit: float, *, beside: float | None = None) -> str:
+def format_limit(limit: float, *, beside: Neighbours = None) -> str:
     """Return the limit of a score with all its decimals, two or more, as people wrote it.
 
-    The last bits are left out, unless only they tell it from `beside`.
+    The last bits are left out, unless only they tell it from a number in `beside`.
     """
-    known = round(limit, _LAST_BITS)
-    if beside is not None and beside != limit and round(beside, _LAST_BITS) == known:
-        return format_score(limit, beside=beside)
+    known, others = round(limit, _LAST_BITS), _list_others(limit, beside)
+    if any(round(other, _LAST_BITS) == known for other in others):
+        return format_score(limit, beside=others)
     return _trim_zeros(_rounded(known, _LAST_BITS), 2)
 
 
@@ -129,7 +145,7 @@ def _trim_zeros(text: str, digits: int) -> str:
     return f"{whole}.{decimals.rstrip('0').ljust(digits, '0')}" if decimals else text
 
 
-def format_delta(delta: float | None, *, beside: float | None = None, digits: int = 2) -> str:
+def format_delta(delta: float | None, *, beside: Neighbours = None, digits: int = 2) -> str:
     """Return a difference with its sign: "+0.05", "−0.10" (a true minus), "±0.00" for rounding errors.
 
     `beside` is the limit that the difference is compared with, as in `format_score`. A difference that
@@ -148,20 +164,22 @@ LARGEST_FIGURE = 1e15
 """Figures from here on stand for no limit."""
 
 
-def format_figure(value: float | None, *, beside: float | None = None) -> str:
+def format_figure(value: float | None, *, beside: Neighbours = None) -> str:
     """Return a figure such as a number of tokens as text: "5,432", "5", "12.5", "0.00420".
 
     Whole numbers, and numbers from 100 on, have no decimals; others have three significant digits. More
-    digits are shown if needed to differ from `beside`. None, and `LARGEST_FIGURE` or more, are "–".
+    digits are shown if needed to differ from `beside`, at most all. None, and `LARGEST_FIGURE` or more, are
+    "–".
     """
     if value is None or value >= LARGEST_FIGURE:
         return "–"
     exact, value = value, round(value, _LAST_BITS)
-    other = None if beside is None else round(beside, _LAST_BITS)
+    others = [round(other, _LAST_BITS) for other in _list_others(exact, beside)]
     digits = 0 if value >= 100 or value == int(value) else 2 - math.floor(math.log10(abs(value)))
     digits = min(max(digits, 0), _LAST_BITS)
     text = f"{value:,.{digits}f}"
-    while other is not None and exact != beside and text == f"{other:,.{digits}f}":
+    # All decimals of the number are enough: the others have those that tell them from it.
+    while round(exact, digits) != exact and any(text == f"{other:,.{digits}f}" for other in others):
         if digits == _LAST_BITS:
             return f"{exact:,}"
         digits += 1

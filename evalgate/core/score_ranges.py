@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalgate.core.formatting import (
     LARGEST_FIGURE,
+    Neighbours,
     format_delta,
     format_figure,
     format_figure_pair,
@@ -66,7 +67,7 @@ class Range(NamedTuple):
         """Convert a share of the range to a score."""
         return share if self == UNIT_RANGE else self.low + share * (self.high - self.low)
 
-    def format(self, score: float | None, *, beside: float | None = None) -> str:
+    def format(self, score: float | None, *, beside: Neighbours = None) -> str:
         """Format a score of this range with enough digits to differ from `beside`.
 
         None, and a figure of a budget that stands for no limit, are "–".
@@ -75,7 +76,7 @@ class Range(NamedTuple):
             return format_figure(score, beside=beside)
         return format_score(score, beside=beside)
 
-    def format_limit(self, limit: float, *, beside: float | None = None) -> str:
+    def format_limit(self, limit: float, *, beside: Neighbours = None) -> str:
         """Format the threshold of a score or the limit of a figure, so that it differs from `beside`."""
         if self.lower_is_better:
             return format_figure(limit, beside=beside)

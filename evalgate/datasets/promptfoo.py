@@ -18,8 +18,8 @@ from evalgate.datasets.promptfoo_assertions import (
     AssertionContext,
     CarriedCheck,
     convert_assertions,
+    merge_budgets,
 )
-from evalgate.datasets.promptfoo_budgets import merge_budgets
 from evalgate.datasets.promptfoo_values import NotCarriedError, parse_list, render_template
 from evalgate.documents.config_file import ConfigDocument, read_config_document
 from evalgate.system.files import read_input_text

@@ -1,4 +1,4 @@
-"""Configuration files in YAML, TOML or JSON, decoded with the position of every value."""
+"""Decode configuration files in YAML, TOML or JSON, with the position of every value."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import yaml
 
     _YamlEntries: TypeAlias = dict[int, dict[str, tuple[yaml.Node, yaml.Node]]]
-    """Id of an object's node to its keys and values."""
+    """By the `id()` of a mapping's node: its keys, each with the nodes of key and value."""
 
 
 @frozen
@@ -24,15 +24,18 @@ class ConfigDocument:
     """A decoded file; satisfies `evalgate.core.protocols.Document`."""
 
     path: str
+    """Name of the file in messages."""
     value: object
     find_position: Callable[[Location], tuple[int, int]]
+    """Function that returns line and column, both from 1, of the key or value at a location; without such a
+    value, of the nearest one around it."""
 
 
 def read_config_document(path: Path, shown_as: str, *, otherwise: str = "") -> ConfigDocument:
     """Decode a `.toml` or `.json` file by its suffix, and any other file as YAML.
 
     The value of a `pyproject.toml` is its table `[tool.evalgate]`, or {} without this table. `otherwise` is
-    a sentence that the message for a missing file ends with.
+    a sentence that is added to the message about a missing file.
 
     Raises:
         InvalidInputError: the file cannot be read, or its content is not in the format of its suffix.
@@ -82,7 +85,7 @@ def _find_yaml_position(
     mark = node.start_mark if node else None
     for part in location:
         if isinstance(node, yaml.MappingNode):
-            # Kept for each object: one with the notes of 10,000 cases would else be searched as often.
+            # Kept for each mapping: otherwise one with the notes of 10,000 cases is searched 10,000 times.
             if id(node) not in entries:
                 entries[id(node)] = {key.value: (key, value) for key, value in reversed(node.value)}
             entry = entries[id(node)].get(str(part))
@@ -107,7 +110,7 @@ def _parse_toml_config(text: str, shown_as: str, table: tuple[str, ...]) -> Conf
 
 
 def _find_toml_position(text: str, location: Location) -> tuple[int, int]:
-    # tomllib keeps no places: look for the deepest key of the path that is written down.
+    # tomllib keeps no positions: search the text for each key of the location, after the key before.
     names = [str(part) for part in location if isinstance(part, str)]
     lines = text.splitlines()
     best, start = 1, 0

@@ -1,4 +1,4 @@
-"""Replacement of `$NAME` and `${NAME}` by environment variables. No message shows a value."""
+"""Replace `$NAME` and `${NAME}` by environment variables; no error message shows a value."""
 
 import re
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ class Expansion(NamedTuple):
     """A text with its placeholders replaced."""
 
     text: str
-    """The text as Go expands it: an unset name becomes empty."""
+    """The text as Go expands it: without the placeholders of unset variables."""
     unset: tuple[str, ...]
-    """Names that are not in the environment, in the order of the text."""
+    """Names that are not in the environment, in the order of the text; a name may occur twice."""
 
 
 def expand_go_env(text: str, environ: Mapping[str, str]) -> Expansion:
-    """Replace placeholders by values of `environ`, as Go's `os.ExpandEnv` does.
+    """Replace `$NAME` and `${NAME}` by values of `environ`, as Go's `os.ExpandEnv` does.
 
-    A `$` cannot be escaped, and inserted values are not expanded again.
+    A `$` cannot be escaped. Inserted values are not expanded again.
     """
     unset: list[str] = []
 
@@ -39,11 +39,11 @@ def expand_go_env(text: str, environ: Mapping[str, str]) -> Expansion:
 
 _NAME_PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SHORTEST_SECRET = 6
-"""Minimum length of a value in `secrets`. Shorter values occur by chance in too many texts to be redacted."""
+"""Fewest characters of a value in `secrets`: shorter values occur by chance in too many texts."""
 
 
 def list_placeholders(text: str) -> tuple[str, ...]:
-    """Return the names in the `${NAME}` placeholders of a text, each once."""
+    """Return the names of the `${NAME}` placeholders of a text, each once, in the order of the text."""
     return tuple(dict.fromkeys(_NAME_PLACEHOLDER.findall(text)))
 
 
@@ -53,7 +53,7 @@ def strip_placeholders(text: str) -> str:
 
 
 class PlaceholderExpander:
-    """Expander of `${NAME}` placeholders that collects the inserted values and all problems."""
+    """Expander of `${NAME}` placeholders in several texts; collects the inserted values and all problems."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -61,10 +61,10 @@ class PlaceholderExpander:
         self._values: set[str] = set()
 
     def expand_text(self, option: str, text: str) -> str:
-        """Return the text of an `agent` option with placeholders replaced by values without outer blanks.
+        """Return the text of an option of `agent` with placeholders replaced by values without outer blanks.
 
-        A variable that is unset, blank or not printable ASCII raises no error here, but is noted as a
-        problem that `raise_problems` raises later.
+        A variable that is unset, blank or not printable ASCII is noted as a problem, which `raise_problems`
+        raises later.
         """
         for name in list_placeholders(text):
             value = self._environ.get(name, "").strip()
@@ -82,7 +82,7 @@ class PlaceholderExpander:
         return _NAME_PLACEHOLDER.sub(lambda found: self._environ.get(found[1], "").strip(), text)
 
     def raise_problems(self) -> None:
-        """Raise `InvalidInputError` with all collected problems, if there are any."""
+        """Raise InvalidInputError with all collected problems; do nothing if there are none."""
         if self._problems:
             raise InvalidInputError(self._problems)
 

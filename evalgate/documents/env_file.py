@@ -1,4 +1,4 @@
-"""Parser of env files: lines of `NAME=value`, as Docker Compose reads its `env_file`."""
+"""Read env files: lines of `NAME=value`, as in the `env_file` of Docker Compose."""
 
 import re
 from collections.abc import Iterable
@@ -18,8 +18,11 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 def read_env_file(path: Path) -> dict[str, str]:
     """Return the variables of an env file; lines that assign no value are ignored.
 
+    Variables within values are not replaced.
+
     Raises:
-        OSError, UnicodeDecodeError: the file cannot be read.
+        OSError: the file cannot be read.
+        UnicodeDecodeError: the file is not UTF-8.
     """
     values: dict[str, str] = {}
     for line in filter(None, map(_LINE.match, read_text(path).splitlines())):
@@ -32,7 +35,7 @@ def read_env_file(path: Path) -> dict[str, str]:
 
 
 def read_env_files(files: Iterable[str], folder: Path) -> dict[str, str]:
-    """Return the variables of several files; a variable of a later file replaces an earlier one.
+    """Return the variables of several env files; a later file overrides an earlier one.
 
     Raises:
         InvalidInputError: a file cannot be read, or has a line that is not an assignment, a bare name, a
@@ -64,5 +67,5 @@ def _check_lines(text: str, file: str) -> None:
 
 
 def describe_read_error(error: OSError | UnicodeDecodeError) -> str:
-    """Return the reason why a file cannot be read."""
+    """Return the reason why a file cannot be read, as part of a sentence."""
     return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8"

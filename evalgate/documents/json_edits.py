@@ -1,7 +1,7 @@
-"""Change values in the text of a JSON file and keep every other byte of it.
+"""Change values in the text of a JSON file, and keep all other text of the file.
 
-The caller decodes the text, builds the value that the file should hold, and reuses decoded objects and lists
-where they do not change. An item that moved is recognised by identity, and keeps its text.
+The caller decodes the text and builds the new value of the file, with the decoded objects and lists where
+these do not change. An item that moved is recognised by its identity in Python, and keeps its text.
 """
 
 import json
@@ -19,7 +19,7 @@ def update_json(text: str, old: object, new: object) -> str:
     """Return `text`, which decodes to `old`, changed so that it decodes to `new`.
 
     Values that stay equal keep their text: indentation, spelling of numbers, escapes, order of keys. New
-    parts are indented like their surroundings. `text` has no byte order mark.
+    parts are indented like their surroundings. `text` must have no byte order mark.
     """
     start = skip_blanks(text, 0)
     _, end = _DECODER.raw_decode(text, start)
@@ -32,11 +32,11 @@ def align_items(
 ) -> list[int | None]:
     """Return for each new item the index of the matching old item, or None for an added item.
 
-    Objects and lists are matched first if the old and the new item are the same Python object. Texts,
-    numbers and null are matched first, by a diff, only if both lists hold nothing else. Then items are
-    matched for which the first predicate of `is_same` is true, then the second, and so on. The remaining
-    items are matched in order if they are between the same two neighbours. Each old item is used at most
-    once.
+    First, objects and lists are matched with the same Python object. If both lists hold only texts, numbers
+    and null, these are matched by a diff instead. Then items are matched if the first function of `is_same`,
+    called with the old and the new item, returns True, then by the second function, and so on. The remaining
+    items are matched in order if they are between the same two neighbours. Each old item matches at most one
+    new item.
     """
     found = _match_identical(old, new)
     used = set(found)
@@ -84,7 +84,7 @@ def _match_between_neighbours(found: list[int | None], free: list[int]) -> None:
 
 
 def is_same_json(one: object, other: object) -> bool:
-    """Return True if two decoded values are equal, also in the type of each number."""
+    """Return True if two decoded JSON values are equal, with numbers of the same type: 1 is not 1.0."""
     if one is other:
         return True
     if isinstance(one, dict) and isinstance(other, dict):
@@ -100,6 +100,7 @@ class _Style:
     unit: str
     """One level of indentation; "" if the first member of the document is on the line of its bracket."""
     colon: str
+    """Separator of a key and its value."""
     comma: str
     """Separator of items on one line."""
     is_ascii: bool
@@ -111,10 +112,12 @@ class _Member:
     """A value in an object or list, with the offsets of its text."""
 
     key: str | int
+    """Key in an object, index in a list."""
     start: int
-    """In an object the start of the key, in a list the start of the value."""
+    """Start of the key in an object, or of the value in a list."""
     value_start: int
     end: int
+    """End of the value, exclusive."""
 
 
 _DECODER = json.JSONDecoder(parse_constant=str, parse_float=str, parse_int=str)
@@ -155,9 +158,9 @@ class _Editor:
         self._text = text
 
     def update(self, start: int, end: int, old: object, new: object, *, is_inline: bool) -> str:
-        """Return the text from `start` to `end`, which is the value `old`, changed to the value `new`.
+        """Return the text from `start` to `end`, which decodes to `old`, changed so that it decodes to `new`.
 
-        Parts that stay equal keep their text. `is_inline` writes added values on one line.
+        Parts that stay equal keep their text. `is_inline` writes new values on one line.
         """
         text = self._text
         if is_same_json(old, new):
@@ -234,9 +237,9 @@ class _Editor:
         return line[: len(line) - len(line.lstrip(" \t"))]
 
     def _render(self, value: object, indent: str | None, like: int | None = None) -> str:
-        """Return the text of a new value that begins on a line with `indent`; None: all on one line.
+        """Return the text of a new value that begins on a line with this indentation; None: all on one line.
 
-        `like` is the offset of a similar value: parts on one line in that value are on one line here too.
+        `like` is the offset of a similar value; parts that are on one line there are on one line here, too.
         """
         if indent is None or not value or not isinstance(value, Mapping | list | tuple):
             return self._dump(value)
@@ -270,7 +273,11 @@ class _Editor:
 
 
 def _to_plain(value: object) -> object:
-    """Return a mapping of another type as a dict, for `json.dumps`."""
+    """Convert a mapping of another type to a dict, for `json.dumps`.
+
+    Raises:
+        TypeError: the value is no mapping.
+    """
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is no JSON")

@@ -1,4 +1,4 @@
-"""Problems of a text that should be JSON, described so that they can be fixed."""
+"""Find problems in a text that should be JSON, and describe them so that a user can fix them."""
 
 import json
 import math
@@ -36,7 +36,7 @@ _FOR_PYTHON = {"True": "true", "False": "false", "None": "null", "undefined": "n
 
 
 def explain_decode_error(error: JSONDecodeError) -> str:
-    """Return one sentence that explains a decoder's error and, where possible, how to correct it."""
+    """Return a sentence about a decoder's error, where possible with the correction."""
     text, at = error.doc, error.pos
     if error.msg.startswith("Unterminated string"):
         return "not JSON: this text has no closing quote"
@@ -52,7 +52,7 @@ def explain_decode_error(error: JSONDecodeError) -> str:
 
 
 def find_error_position(error: JSONDecodeError) -> LineColumn:
-    """Return line and column of a decoder's error, or of the comma if a trailing comma is the error."""
+    """Return line and column of a decoder's error; those of the comma if it is before a closing bracket."""
     text, at = error.doc, error.pos
     before = _skip_blanks_back(text, at)
     trailing = text[at : at + 1] in {"]", "}"} and before and text[before - 1] == ","
@@ -88,7 +88,7 @@ def _describe_expected(complaint: str) -> str:
 
 
 def _skip_blanks_back(text: str, at: int) -> int:
-    """Return the offset after the last character before `at` that is not whitespace."""
+    """Return the end of the text before `at` without the whitespace at its end; 0 if it is all whitespace."""
     while at and text[at - 1] in " \t\n\r":
         at -= 1
     return at
@@ -117,8 +117,8 @@ def find_value_problems(text: str, deepest: int) -> list[tuple[LineColumn, str]]
     """Return position and message of each problem in syntactically valid JSON, in file order; at most 100.
 
     Problems are NaN and infinities, numbers beyond a double's range, whole numbers of more than 4,300
-    digits, halves of surrogate pairs, a key twice in one object, and nesting deeper than `deepest`. After
-    nesting that is too deep, only halves of surrogate pairs are still found. The search does not recurse.
+    digits, halves of surrogate pairs, a key twice in one object, and nesting deeper than `deepest` levels.
+    After nesting that is too deep, only halves of surrogate pairs are found. The search does not recurse.
     """
     found = [
         *islice(_find_bad_tokens(text, deepest), _MOST_REPORTED),
@@ -173,5 +173,5 @@ def _describe_bad_number(literal: str) -> str:
 
 
 def get_line_column(text: str, offset: int) -> LineColumn:
-    """Return line and column of a character, both from 1."""
+    """Return line and column, both from 1, of the character at `offset`."""
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)

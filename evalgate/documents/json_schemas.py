@@ -1,4 +1,4 @@
-"""Validation of JSON values by a JSON Schema."""
+"""Validate JSON values by a JSON Schema."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -10,14 +10,14 @@ _LONGEST_MESSAGE = 160
 
 
 class SchemaValidatorMissingError(RuntimeError):
-    """The package that checks schemas is not installed; the text says what to do."""
+    """Error for the missing package `jsonschema`; the text says how to install it."""
 
 
 def check_schema(schema: object) -> str:
-    """Return the reason why `schema` cannot be used as a JSON Schema, or "" if it can.
+    """Return the reason why `schema` cannot be used as a JSON Schema; "" if it can be used.
 
-    A schema must be an object: `true` and `false`, which fit every value or none, cannot be used. A schema
-    may refer only to its own parts and to the standard's own schemas.
+    A schema must be an object: `true` and `false`, which accept every value or none, cannot be used. A schema
+    may refer only to its own parts and to the schemas of the JSON Schema standard.
 
     Raises:
         SchemaValidatorMissingError: `jsonschema` is not installed.
@@ -38,7 +38,7 @@ def check_schema(schema: object) -> str:
 
 
 def _find_dangling_reference(schema: object) -> str:
-    """Return a complaint about a reference to a part that the schema lacks, or "".
+    """Return a sentence about a reference to a part that the schema lacks; "" if there is no such reference.
 
     No value fits such a schema, so a group of `none_of` would never hold, and its check would always pass.
     """
@@ -59,7 +59,7 @@ def _find_dangling_reference(schema: object) -> str:
                 continue
             try:
                 found = resolver.lookup(reference)
-            except (Unresolvable, TypeError, ValueError):  # the last two: a path through a text or a list
+            except (Unresolvable, TypeError, ValueError):  # TypeError, ValueError: a path into a text or list
                 return f"it refers to {shorten_text(reference, _LONGEST_MESSAGE)!r}, which it does not hold"
             target = Resource.from_contents(found.contents, default_specification=DRAFT202012)
             waiting.append((found.resolver, target))
@@ -68,10 +68,10 @@ def _find_dangling_reference(schema: object) -> str:
 
 
 def build_schema_check(schema: object) -> Callable[[object], str]:
-    """Return a function that returns the schema's complaint about a value, or "" if the value fits.
+    """Return a function that gets a value, and returns "" if it fits the schema, else a message.
 
-    A complaint names the place within the value, if the fault is not in the value as a whole.
-    `check_schema` must have returned "" for `schema`.
+    The message names the place within the value, unless the value as a whole is wrong. `check_schema` must
+    have returned "" for `schema`.
 
     Raises:
         SchemaValidatorMissingError: `jsonschema` is not installed.

@@ -1,4 +1,4 @@
-"""Keys that a file may spell in several ways: in snake_case or camelCase, or in any case at all."""
+"""Find keys that a file may spell in several ways: in snake_case or camelCase, or in any case."""
 
 from collections.abc import Callable
 from functools import cache
@@ -9,8 +9,8 @@ from pydantic.alias_generators import to_camel
 from evalgate.documents.strict_json import Location, as_sequence
 
 KeyFinder: TypeAlias = Callable[[object, str], str]
-"""Function that gets an object and a key, and returns the object's own spelling of the key. If the object
-lacks the key, the key is returned unchanged."""
+"""Function that gets an object and a key, and returns the spelling of the key in this object; the key itself,
+if the object does not have it."""
 
 # The same few keys are looked up in every case, and `to_camel` matches regular expressions.
 _to_camel = cache(to_camel)
@@ -39,15 +39,15 @@ def find_key_in_any_case(value: object, name: str) -> str:
 
 
 def get_member(value: object, name: str, find_key: KeyFinder = find_key_in_any_case) -> object:
-    """Return the value of an object's key in the spelling that `find_key` finds for `name`.
+    """Return the value of the key `name` of an object, in the spelling that `find_key` returns.
 
-    Return None if the object has no such key, or `value` is no object.
+    Return None if the object does not have the key, or if `value` is no object.
     """
     return value.get(find_key(value, name)) if isinstance(value, dict) else None
 
 
 def match_spelling(value: object, location: Location, find_key: KeyFinder = find_key_in_any_case) -> Location:
-    """Convert `location`, a path of a model's keys, to the spelling that the document `value` uses."""
+    """Return a location with the keys of a model in the spellings of the document `value`."""
     spelled: list[str | int] = []
     for part in location:
         own = find_key(value, part) if isinstance(part, str) else part

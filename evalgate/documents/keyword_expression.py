@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple, NoReturn, TypeAlias
 
 Matcher: TypeAlias = Callable[[Callable[[str], bool]], bool]
-"""Function that returns the value of an expression; its argument returns True for a name that matches."""
+"""Function that returns True if an expression holds. It gets a function that returns True for a name that
+matches."""
 
 _TokenKind: TypeAlias = Literal["name", "(", ")", "end"]
 
@@ -20,11 +21,11 @@ _BLANKS = re.compile(r"[ \t]*")
 _NAME = re.compile(r"[\w:+\-.\[\]\\/]+")
 _WORDS = ("and", "or", "not")
 _MOST_LEVELS = 100
-"""Maximum depth of nesting: each level takes some of Python's stack."""
+"""Largest depth of nesting: each level takes some of Python's stack."""
 
 
 class KeywordExpressionError(ValueError):
-    """The expression is wrong. `column` is 1-based."""
+    """Error for an expression with a wrong syntax; `column` is the 1-based place of the mistake."""
 
     def __init__(self, column: int, message: str) -> None:
         super().__init__(f"at column {column}: {message}")
@@ -42,12 +43,12 @@ class _Token(NamedTuple):
         return self.kind == "name" and self.text in _WORDS
 
     def describe(self) -> str:
-        """Return the token for a message."""
+        """Return the token as a message names it."""
         return "the end of the expression" if self.kind == "end" else f"`{self.text}`"
 
 
 def parse_keyword_expression(text: str) -> Matcher:
-    """Return a function that evaluates the expression.
+    """Return a function that evaluates the expression `text`.
 
     Raises:
         KeywordExpressionError: the text is empty or no expression, or nests deeper than 100 levels.
@@ -85,14 +86,14 @@ class _Parser:
         self._level = 0
 
     def parse_or(self) -> Matcher:
-        """Parse `a or b or c`."""
+        """Parse `a or b or c`, and return a function that evaluates it."""
         parts = [self._parse_and()]
         while self._take_word("or"):
             parts.append(self._parse_and())
         return parts[0] if len(parts) == 1 else lambda matches: any(part(matches) for part in parts)
 
     def expect_end(self) -> None:
-        """Raise KeywordExpressionError if any of the text is left."""
+        """Raise KeywordExpressionError if a part of the text is not parsed yet."""
         if self._next.kind != "end":
             self._reject("the end, `and` or `or`")
 

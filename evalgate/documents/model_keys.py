@@ -1,4 +1,4 @@
-"""The keys that an object in a file may have, according to the pydantic model that reads the file."""
+"""List the keys that an object in a file may have, by the pydantic model that reads the file."""
 
 from collections.abc import Iterable, Iterator
 from types import UnionType
@@ -8,18 +8,18 @@ from pydantic import AliasChoices, BaseModel
 
 
 def list_keys(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    """Return the valid keys at the parent of `location`, sorted.
+    """Return the valid keys, sorted, of the object that holds the last key of `location`.
 
-    `location` is from one of pydantic's errors for `model`: it may contain names of a union's members, which
-    are no keys of the file. A field is listed by its alias if the last key of the location is in camelCase
-    or if the model accepts only the alias.
+    `location` is the location of one of pydantic's errors for `model`. It may contain names of members of a
+    union, which are no keys of the file. A field is listed by its alias if the last key of the location is
+    in camelCase, or if the model accepts only the alias.
     """
     types: list[Any] = [model]
     for part in location[:-1]:
         types = [inner for each in types for inner in _iter_inner_types(each, part)] or types
     in_camel_case = any(map(str.isupper, str(location[-1]))) if location else False
     models = _select_models(types)
-    if not models:  # a list whose only item may be written without the list
+    if not models:  # the type is a list, and an item may be written in place of a list with this item
         items = (inner for each in types for item in get_args(each) for inner in _unfold_union(item))
         models = _select_models(items)
     return sorted({key for each in models for key in _iter_keys(each, in_camel_case=in_camel_case)})
@@ -36,7 +36,7 @@ def _iter_keys(model: type[BaseModel], *, in_camel_case: bool) -> Iterator[str]:
 
 
 def _iter_inner_types(annotation: Any, part: str | int) -> Iterator[Any]:
-    """Yield the possible types of the item at `part`, a key or index, in a value of type `annotation`."""
+    """Yield the possible types of the value at the key or index `part` in a value of type `annotation`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         for name, field in annotation.model_fields.items():
             choices = (
@@ -49,7 +49,7 @@ def _iter_inner_types(annotation: Any, part: str | int) -> Iterator[Any]:
 
 
 def _unfold_union(annotation: Any) -> Iterable[Any]:
-    """Return the member types of a union, without `Annotated`; any other type is returned alone."""
+    """Return the member types of a union, or a single type alone; `Annotated` is removed from both."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _unfold_union(args[0])

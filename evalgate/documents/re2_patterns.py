@@ -1,4 +1,4 @@
-"""Regular expressions that RE2 matches, in time linear in the text, as Go's `regexp` does."""
+"""Match regular expressions with RE2, in time linear in the text, as Go's `regexp` does."""
 
 import re
 from functools import lru_cache
@@ -10,14 +10,14 @@ from evalgate.core.sanitize import replace_lone_surrogates
 
 
 class InvalidPatternError(ValueError):
-    """Go's `regexp` would refuse the pattern; the text says why."""
+    """Error for a pattern that Go's `regexp` would refuse; the text says why."""
 
 
 class RegexEngineMissingError(RuntimeError):
-    """The package that reads patterns is not installed; the text says what to do."""
+    """Error for the missing package `google-re2`; the text says how to install it."""
 
 
-# RE2 reads `\C`, any byte; Go's package, which never leaves UTF-8, does not.
+# RE2 accepts `\C` for any byte. Go's `regexp` refuses it, because it matches whole characters only.
 _ANY_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 
 
@@ -30,15 +30,16 @@ def has_regex_match(pattern: str, text: str) -> bool:
         InvalidPatternError: Go would refuse the pattern.
         RegexEngineMissingError: `google-re2` is not installed.
     """
-    # As bytes: for a text the package counts the characters before each group, which takes ten times as long.
+    # As bytes: with a `str` the package counts the characters before each group, in ten times the time.
     return compile_pattern(pattern).search(replace_lone_surrogates(text).encode()) is not None
 
 
 def import_regex_engine(user: str = "") -> Any:
-    """Import RE2. The error message names `user`, such as " of tRPC-Agent-Go", after "regular expressions".
+    """Import RE2, and return its module.
 
     Raises:
-        RegexEngineMissingError: `google-re2` is not installed.
+        RegexEngineMissingError: `google-re2` is not installed. The message has `user`, such as " of
+            tRPC-Agent-Go", after "regular expressions".
     """
     # Python's `re` has other patterns (look-around, back-references), other meanings (of `$` and the
     # classes), and can take exponential time. So the engine is Google's own RE2, which Go's `regexp` follows.
@@ -52,7 +53,7 @@ def import_regex_engine(user: str = "") -> Any:
 
 @lru_cache(maxsize=256)
 def compile_pattern(pattern: str) -> Any:
-    """Return the compiled pattern, with the methods of a pattern of Python's `re`.
+    """Return the compiled pattern, an object with the methods of a pattern of Python's `re`.
 
     Raises:
         InvalidPatternError: Go would refuse the pattern.

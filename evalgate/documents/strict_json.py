@@ -1,7 +1,7 @@
-"""Strict JSON with positions: mistakes that Python's decoder accepts are reported with line and column.
+"""Decode strict JSON: report with line and column also the mistakes that Python's decoder accepts.
 
-The fast path is the standard library's C decoder with hooks. The text is parsed again only if a
-hook finds a problem, or if a position is requested.
+The text is decoded by the standard library's fast C decoder with hooks. It is parsed again only if a hook
+finds a problem, or if a position is requested.
 """
 
 import json
@@ -26,40 +26,40 @@ from evalgate.system.files import decode_text, read_input_file
 from evalgate.system.gc import pause_gc
 
 LOOKED_AT = 100
-"""Number of items that are inspected to detect the format of a list; all its items have the same format."""
+"""Most items of a list that are inspected to detect its format, which all items must have."""
 
 
 def as_sequence(value: object) -> Sequence[Any] | None:
-    """Return the value if it is a list, in memory or in a large file; else None."""
+    """Return the value if it is a list, in memory or read item by item from a large file; else None."""
     return value if isinstance(value, Sequence) and not isinstance(value, str) else None
 
 
 def get_items(value: object, key: str) -> Sequence[Any]:
-    """Return the items of the list at a key of an object; empty if there is no such list."""
+    """Return the items of the list at a key of an object; () if there is no such list."""
     return (as_sequence(value.get(key)) if isinstance(value, dict) else None) or ()
 
 
 def filter_objects(value: object) -> list[dict[str, Any]]:
-    """Return the objects in a list, without its other items; empty for any other value."""
+    """Return the objects in a list, without its other items; [] if `value` is no list."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def clear_items(value: object, key: str) -> object:
-    """Return a copy of the object with an empty list at the key; `value` itself if there is no list."""
+    """Return a copy of an object with an empty list at `key`; `value` itself if it has no list there."""
     if not isinstance(value, dict) or as_sequence(value.get(key)) is None:
         return value
     return {**value, key: []}
 
 
 class UnexpectedShapeError(Exception):
-    """A value does not have the common shape that a fast path reads.
+    """Error for a value without the usual shape that a fast path reads.
 
-    The value may be valid nevertheless: the caller falls back to the full validation.
+    The value may be valid, so the caller validates it in full.
     """
 
 
 def require_members(value: object, known: frozenset[str]) -> dict[str, object]:
-    """Return `value` if it is an object with no keys but `known`; else raise UnexpectedShapeError."""
+    """Return `value` if it is an object that has only keys in `known`; else raise UnexpectedShapeError."""
     if isinstance(value, dict) and value.keys() <= known:
         return value
     raise UnexpectedShapeError
@@ -90,28 +90,29 @@ Location: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the top of a document down to a value."""
 
 _MemberOffsets: TypeAlias = dict[int, dict[str | int, int]]
-"""For the offset of each object or list: the offsets of its values, by key or index."""
+"""Offset of an object or list in the text, to the offsets of its values by key or index."""
 
 DEEPEST = 200
-"""Maximum depth of nesting. Functions that walk through deeper data would exceed the recursion limit."""
+"""Most levels of nesting. Functions that walk through deeper data would exceed the recursion limit."""
 
 
 @mutable
 class JsonDocument:
-    """One decoded file; satisfies `evalgate.core.protocols.Document`."""
+    """A decoded file; satisfies `evalgate.core.protocols.Document`."""
 
     path: str
+    """Name of the file in messages."""
     value: object
     _text: str = field(repr=False)
     _offsets: _MemberOffsets = field(repr=False)
     _found: tuple[int, int, int] = field(default=(0, 1, 0), repr=False)
-    """Offset of the last lookup, its line, and the offset at which that line starts. The next lookup counts
-    lines from there, because most lookups are in file order."""
+    """(offset, line, offset of the start of the line) of the last lookup. The next lookup counts lines from
+    there, because most lookups are in file order."""
 
     def find_position(self, location: Location) -> tuple[int, int]:
         """Return line and column (1-based, in characters) of the value at `location`.
 
-        If there is no such value, this is the position of the nearest value around it.
+        If there is no such value, return the position of the innermost value around the place.
         """
         offset = skip_blanks(self._text, 0)
         for part in location:
@@ -133,7 +134,7 @@ class JsonDocument:
 
 
 def read_json(path: Path | str, shown_as: str) -> JsonDocument:
-    """Read and decode a file of strict JSON, which messages call `shown_as`.
+    """Read and decode a file of strict JSON; `shown_as` is the name of the file in messages.
 
     Raises:
         InvalidInputError: the file cannot be read, or `parse_json` rejects its content.
@@ -150,15 +151,15 @@ def read_json(path: Path | str, shown_as: str) -> JsonDocument:
 
 
 def parse_json(data: bytes, shown_as: str) -> JsonDocument:
-    """Decode UTF-8 JSON, with or without a byte-order mark.
+    """Decode strict JSON in UTF-8, with or without a byte-order mark.
 
-    Rejected in addition to syntax errors: NaN and infinities, numbers beyond a double's range, whole
-    numbers of more than 4,300 digits, halves of surrogate pairs, a key given twice in one object, nesting
-    deeper than 200.
+    In addition to syntax errors, these are rejected: NaN and infinities, numbers beyond a double's range,
+    whole numbers of more than 4,300 digits, halves of surrogate pairs, a key given twice in one object, and
+    nesting deeper than 200 levels. `shown_as` is the name of the file in messages.
 
     Raises:
-        InvalidInputError: the data is rejected. It holds only the first syntax error, or up to 100 of the
-            other problems, each with line and column.
+        InvalidInputError: the data are rejected. The error holds only the first syntax error, or up to 100 of
+            the other problems, each with line and column.
     """
     try:
         text = _decode_text(data, shown_as)
@@ -190,20 +191,20 @@ _NO_MARKS = bytes(sorted(set(range(256)) - set(b'[]{}":')))
 
 
 def extract_marks(data: bytes) -> bytes:
-    """Return the brackets and colons of valid JSON outside of strings, with curly brackets made square.
+    """Return the brackets and colons outside of the strings of JSON, with curly brackets made square.
 
-    The result is unreliable for text that is not JSON.
+    For text that is not JSON the result has no meaning.
     """
     if b"\\" in data:
         data = _ESCAPE.sub(b"", data)
-    # Dropping `""` toggles "within a string" twice, so what is left keeps its meaning.
+    # Two quotes in a row can be dropped: text after them stays within a string, or outside of strings.
     return _STRING.sub(b"", data.translate(_ONE_KIND, _NO_MARKS).replace(b'""', b""))
 
 
 def is_deeper(marks: bytes, levels: int = DEEPEST) -> bool:
-    """Return True if the brackets in `marks` are nested deeper than `levels`.
+    """Return True if the brackets in `marks`, from `extract_marks`, are nested deeper than `levels`.
 
-    `marks` is the result of `extract_marks`. Each of at most `levels` passes removes the innermost pairs.
+    The innermost pairs are removed at most `levels` times.
     """
     marks = marks.replace(b":", b"")
     for _ in range(levels):
@@ -218,16 +219,16 @@ def is_deeper(marks: bytes, levels: int = DEEPEST) -> bool:
 
 
 class NotStrictJsonError(Exception):
-    """The text is not strict JSON. A slower second pass finds the problem and its position."""
+    """Error for a text that is not strict JSON; a slower second pass finds the problem and its position."""
 
 
 def reject_constant(_: str) -> NoReturn:
-    """Raise NotStrictJsonError for `NaN` and infinities; used as `parse_constant` of a decoder."""
+    """Raise NotStrictJsonError; a decoder calls this for NaN and infinities, as its `parse_constant`."""
     raise NotStrictJsonError
 
 
 def parse_finite_float(literal: str) -> float:
-    """Parse a number; used as `parse_float` of a decoder.
+    """Parse the text of a number; a decoder calls this as its `parse_float`.
 
     Raises:
         NotStrictJsonError: the number is beyond the range of a double.
@@ -241,8 +242,7 @@ def parse_finite_float(literal: str) -> float:
 class _StrictDecoder:
     """Decoder that refuses NaN and infinite numbers, and counts the members of all decoded objects.
 
-    A key that an object has twice counts once. The count is then less than the number of members in the
-    text.
+    A key that an object has twice counts once, so that the count is below the number of members in the text.
     """
 
     def __init__(self) -> None:
@@ -269,13 +269,13 @@ def _parse_text(text: str, shown_as: str, marks: bytes) -> JsonDocument:
     try:
         return JsonDocument(shown_as, _decode_document(text, offsets, marks.count(b":")), text, offsets)
     except (NotStrictJsonError, ValueError, RecursionError):
-        pass  # only after this block are the values that were decoded so far let go
+        pass  # the values that were decoded so far are freed only after this block
     _raise_problems(text, shown_as)
     raise InvalidInputError([Problem(shown_as, 1, 1, "not JSON that can be read")])
 
 
 def _decode_document(text: str, offsets: _MemberOffsets, members: int) -> object:
-    """Decode the whole text; `members` is the number of all object members that are written in it.
+    """Decode the whole text, and fill `offsets`; `members` is the number of members of all objects in it.
 
     Raises:
         NotStrictJsonError: more text follows the value, or an object has a key twice.
@@ -290,7 +290,7 @@ def _decode_document(text: str, offsets: _MemberOffsets, members: int) -> object
 
 
 def _raise_problems(text: str, shown_as: str) -> None:
-    """Raise InvalidInputError with the syntax error or all invalid values of a text, if it has any."""
+    """Raise InvalidInputError with the first syntax error, or all invalid values; do nothing without any."""
     try:
         _LENIENT.decode(text)
     except JSONDecodeError as error:
@@ -308,10 +308,10 @@ def _raise_problems(text: str, shown_as: str) -> None:
 def _decode_value(
     text: str, start: int, levels: int, decoder: json.JSONDecoder, offsets: _MemberOffsets
 ) -> tuple[object, int]:
-    """Return the value at `start` and the offset of its end, and add the positions of members to `offsets`.
+    """Return the value at `start` and the offset of its end, and add the offsets of members to `offsets`.
 
-    Python code reads only the outermost `levels` and adds their positions. The C decoder reads everything
-    below, and the items of lists.
+    Only the outermost `levels` are read in Python, which adds their offsets. All deeper values, and the items
+    of lists, are read by the C decoder.
 
     Raises:
         ValueError, NotStrictJsonError: the text is not JSON, or the decoder rejects it.
@@ -366,7 +366,11 @@ _comma = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
 
 
 def _skip_closing(text: str, at: int, closing: str) -> int:
-    """Return the offset after the closing bracket."""
+    """Return the offset after the bracket `closing`, which must follow at or after `at`.
+
+    Raises:
+        NotStrictJsonError: another character follows.
+    """
     at = skip_blanks(text, at)
     if text[at : at + 1] != closing:
         raise NotStrictJsonError
@@ -374,7 +378,11 @@ def _skip_closing(text: str, at: int, closing: str) -> int:
 
 
 def _decode_key(text: str, at: int, decoder: json.JSONDecoder) -> tuple[str, int]:
-    """Return the key at `at` and the start of its value."""
+    """Return the key at the offset `at`, and the offset of its value.
+
+    Raises:
+        NotStrictJsonError: there is no key in double quotes, or no colon after it.
+    """
     key, end = decoder.raw_decode(text, at)
     colon = skip_blanks(text, end)
     if not isinstance(key, str) or text[at] != '"' or text[colon : colon + 1] != ":":

@@ -1,4 +1,4 @@
-"""Decoder of TOML that reports errors with their position and takes linear time."""
+"""Decode TOML in linear time, and report errors with their position."""
 
 import re
 import tomllib
@@ -8,10 +8,10 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.documents.json_errors import get_line_column
 
 DEEPEST = 200
-"""Maximum depth of nesting, and maximum number of parts of a dotted key; the same limit as for JSON.
-`tomllib` recurses once for each level, and its memory grows with the square of the number of parts."""
+"""Most levels of nesting, and most parts of a dotted key; the same limit as for JSON. `tomllib` recurses once
+for each level, and its memory grows with the square of the number of parts."""
 _MOST_DIGITS = 4300
-"""Maximum number of digits of a whole number, as Python's own default."""
+"""Most digits of a whole number: Python's own default limit."""
 
 _word = r"""(?:[\w+-]++|"(?:\\.|[^"\\\n])*+"|'[^'\n]*+')"""
 _token = re.compile(
@@ -22,11 +22,11 @@ _own_position = re.compile(r" ?\(at (?:line (\d+), column (\d+)|end of document)
 
 
 def load_toml(text: str, shown_as: str) -> dict[str, object]:
-    """Decode the text of a TOML file, which messages call `shown_as`.
+    """Decode the text of a TOML file; `shown_as` is the name of the file in messages.
 
     Raises:
-        InvalidInputError: the text is not TOML, or exceeds a limit of this module. The error has the
-            position.
+        InvalidInputError: the text is not TOML, nests deeper than 200 levels, or has a whole number of more
+            than 4,300 digits. The error has the position.
     """
     extremes = [
         Problem(shown_as, *get_line_column(text, at), message) for at, message in _find_extremes(text)
@@ -44,9 +44,9 @@ def load_toml(text: str, shown_as: str) -> dict[str, object]:
 
 
 def _find_extremes(text: str) -> Iterator[tuple[int, str]]:
-    """Yield offset and message of the first nesting, number or key that exceeds a limit; at most one.
+    """Yield offset and message of the first nesting, number or key that exceeds a limit, or nothing.
 
-    `tomllib` would fail on it without a position, or take too much memory.
+    For such a text `tomllib` would raise an error without a position, or take too much memory.
     """
     depth = 0
     for token in _token.finditer(text):

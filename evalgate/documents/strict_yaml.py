@@ -1,6 +1,6 @@
-"""Decoder of YAML that reports errors with their position.
+"""Decode YAML, and report errors with their position.
 
-This includes values for which PyYAML's constructors raise an exception of Python without a position.
+This includes values for which PyYAML itself raises an exception of Python without a position.
 """
 
 from typing import Any
@@ -11,15 +11,15 @@ from yaml.constructor import ConstructorError
 from evalgate.core.errors import InvalidInputError, Problem
 
 DEEPEST = 200
-"""Maximum depth of nesting, as for JSON. PyYAML's composer crashes the process at some 100,000 levels."""
+"""Most levels of nesting, as for JSON. PyYAML's composer crashes the process at some 100,000 levels."""
 _MOST_MERGED = 10_000
-"""Maximum number of entries of a mapping after its `<<` merges, which can grow tenfold with every line."""
+"""Most entries of a mapping after its `<<` merges: their number can grow tenfold with every line."""
 _MOST_DIGITS = 4300
-"""Maximum number of digits of a whole number, as Python's own default."""
+"""Most digits of a whole number: Python's own default limit."""
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # either has the same methods
-    """Loader of plain values; an error in a value is reported with the position of its node."""
+    """Loader of plain values that reports an error in a value with the position of its node."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
@@ -35,13 +35,13 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 def compose_yaml(text: str, shown_as: str) -> tuple[yaml.Node | None, object]:
-    """Return the root node of a YAML document, which holds positions, and the decoded value.
+    """Return the root node of a YAML document, which knows the positions, and the decoded value.
 
-    An empty document has no node and the value {}.
+    For an empty document return (None, {}). `shown_as` is the name of the file in messages.
 
     Raises:
-        InvalidInputError: the text is not YAML, nests too deep, has a key twice, or has a value that cannot
-            be read as its type. The error has the position.
+        InvalidInputError: the text is not YAML, nests deeper than 200 levels, has a key twice in a mapping,
+            or has a value that cannot be read as its type. The error has the position.
     """
     loader = None
     try:
@@ -69,7 +69,7 @@ def compose_yaml(text: str, shown_as: str) -> tuple[yaml.Node | None, object]:
 
 
 def _check_depth(text: str, shown_as: str) -> None:
-    """Raise InvalidInputError for nesting that is too deep, before any recursive function is called."""
+    """Raise InvalidInputError if the text nests deeper than 200 levels; does not recurse itself."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -94,7 +94,7 @@ def _build_unreadable_problem(error: yaml.reader.ReaderError, text: str, shown_a
 
 
 def _explain_node(node: yaml.Node) -> str:
-    """Return a sentence that says why a node cannot be read as its type."""
+    """Return the reason, as a sentence, why a node cannot be read as its type."""
     kind = node.tag.rpartition(":")[2]
     if not isinstance(node, yaml.ScalarNode):
         return f"this cannot be read as `{kind}`"

@@ -1,4 +1,4 @@
-"""Conversion of pydantic's errors, and of repeated ids, to problems that a user can fix."""
+"""Convert pydantic's errors, and repeated ids, to problems that a user can fix."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def translate_validation_error(
     model: type[BaseModel] | None = None,
     prefix: Location = (),
 ) -> list[Problem]:
-    """Return the problems of a pydantic error, each once, in file order.
+    """Return the problems that a pydantic error holds, each once, in file order.
 
     A list that is too short only because some of its items are wrong is no problem of its own.
 
@@ -53,8 +53,8 @@ def translate_validation_error(
         error: Error of the validation.
         file: Name of the file for the problems.
         position: Function that returns line and column of a location in the file.
-        known_keys: Function that returns keys that the object at a location may have, in addition to those
-            of `model`. Messages about unknown keys suggest them.
+        known_keys: Function that returns further keys that the object at a location may have, in addition to
+            those of `model`. Messages about unknown keys suggest one of them.
         model: Model that the value was validated with; None: only `known_keys` are suggested.
         prefix: Location of the validated value in the file.
     """
@@ -85,9 +85,9 @@ def validate_model(
     prefix: Location = (),
     context: object = None,
 ) -> _Model | None:
-    """Return `value` as a `model`, or None after adding the problems to `problems`.
+    """Return an instance of `model` for `value`; None if `value` is invalid, and add to `problems` then.
 
-    `file`, `position` and `prefix` are those of `translate_validation_error`; `context` is pydantic's.
+    `translate_validation_error` describes `file`, `position` and `prefix`. `context` is passed to pydantic.
     """
     try:
         return model.model_validate(value, context=context)
@@ -99,7 +99,7 @@ def validate_model(
 
 
 def format_location(location: Location) -> str:
-    """Format ("eval_cases", 0, "conversation") as `eval_cases[0].conversation`."""
+    """Return a location as text: ("eval_cases", 0, "conversation") as `eval_cases[0].conversation`."""
     text = ""
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -116,9 +116,9 @@ def _format_message(details: ErrorDetails, location: Location, known: Iterable[s
 
 
 def describe_unknown_key(location: Location, known: Sequence[str], hint: str = "") -> str:
-    """Return a sentence about an unknown key. It suggests the nearest known key, or else lists all of them.
+    """Return a sentence about an unknown key, with the nearest known key or a list of all known keys.
 
-    A `hint`, which begins with a blank, replaces the suggestion and the list.
+    `location` ends with the unknown key. A `hint`, which must begin with a blank, replaces the known keys.
     """
     from evalgate.core.did_you_mean import did_you_mean
 
@@ -128,7 +128,7 @@ def describe_unknown_key(location: Location, known: Sequence[str], hint: str = "
 
 
 def describe_error_details(details: ErrorDetails) -> str:
-    """Describe one pydantic error as the rest of a sentence that begins with the name of the value."""
+    """Return the rest of a sentence about one pydantic error; the sentence begins with the value's name."""
     if (kind := details["type"]) in _EXPECTED:
         return f"must be {_EXPECTED[kind]}, not {_describe_value(details['input'])}"
     return _describe_other_error(details)
@@ -152,9 +152,9 @@ def _describe_other_error(details: ErrorDetails) -> str:
 
 
 def _describe_wrong_choice(expected: str, value: object) -> str:
-    """Describe a value that is not one of the expected ones, as `should be 'a' or 'b', not 'c'`.
+    """Return `should be 'a' or 'b', not 'c'` for a value that is not one of the expected values.
 
-    `expected` is pydantic's text for them, as `'a', 'b' or 'c'`.
+    `expected` is pydantic's text for the expected values, such as `'a' or 'b'`. The nearest one is suggested.
     """
     values = re.findall(r"'([^']*)'", expected)
     written = value if isinstance(value, str) else ""
@@ -177,7 +177,9 @@ _control_character = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def validate_id(name: str) -> str:
-    """Return `name` if it is a valid id. Paths, inner blanks and all scripts are valid: real files use them.
+    """Return `name` if it is a valid id of a case or an eval set.
+
+    Paths, inner blanks and letters of all scripts are valid, because real files have such ids.
 
     Raises:
         ValueError: `name` is blank or holds control characters.
@@ -190,7 +192,7 @@ def validate_id(name: str) -> str:
 
 
 def is_valid_id(name: str) -> bool:
-    """Return True if `name` is a valid id."""
+    """Return True if `name` is a valid id by `validate_id`."""
     try:
         validate_id(name)
     except ValueError:
@@ -203,14 +205,17 @@ Id: TypeAlias = Annotated[str, AfterValidator(validate_id)]
 
 
 def list_case_names(eval_set_id: str, path: str, eval_id: str) -> tuple[str, str, str]:
-    """Return the three names that a thresholds file may use for a case: `id`, `eval set:id` and `file:id`."""
+    """Return the three names of a case in a thresholds file: `id`, `eval set:id` and `file:id`."""
     return eval_id, f"{eval_set_id}:{eval_id}", f"{path}:{eval_id}"
 
 
 def find_repeated_ids(
     ids: Iterable[tuple[object, Location]], *, file: str, position: Callable[[Location], tuple[int, int]]
 ) -> Iterator[Problem]:
-    """Yield a problem for each id that an earlier location has too. Ids that are not a text are skipped."""
+    """Yield a problem for each id that also an earlier location has; an id that is no text is skipped.
+
+    `ids` are pairs of an id and its location; `position` returns line and column of a location.
+    """
     first: dict[str, Location] = {}
     for name, location in ids:
         if isinstance(name, str) and first.setdefault(name, location) != location:

@@ -1,4 +1,4 @@
-"""Change values in the text of a YAML file and keep the comments, order and layout of all other text."""
+"""Change values in the text of a YAML file, and keep the comments, order and layout of all other text."""
 
 import json
 import re
@@ -21,13 +21,13 @@ _LONGEST_LINE = 100
 def set_yaml_value(text: str, path: Sequence[str], value: object, shown_as: str) -> str:
     """Return the text of a YAML object, changed so that `value` is at a path of one or more keys.
 
-    Objects that are missing on the path are added; another value on the path is replaced by an object. If
-    `value` is None, the old value is removed, with the objects on the path that become empty. Comments
+    Objects that are missing on the path are added; a value on the path that is no object is replaced by one.
+    If `value` is None, the old value is removed, with the objects on the path that become empty. Comments
     within a replaced value are lost; a list that only gets further items keeps its comments.
 
     Raises:
-        InvalidInputError: the text is no YAML object, or cannot be changed at this path, as within an
-            alias.
+        InvalidInputError: the text is no YAML object, or cannot be changed at this path, for example within
+            an alias.
     """
     nodes: list[Any] = [parse_mapping(text, shown_as)]
     for key in path:
@@ -62,14 +62,14 @@ def set_yaml_value(text: str, path: Sequence[str], value: object, shown_as: str)
 
 
 def get_value(root: object, path: Sequence[str]) -> object:
-    """Return the value at a path of keys in decoded YAML; None if there is none."""
+    """Return the value at a path of keys in decoded YAML; None if there is no value."""
     for key in path:
         root = root.get(key) if isinstance(root, Mapping) else None
     return root
 
 
 def _set_value(root: object, path: Sequence[str], value: object) -> object:
-    """Return decoded YAML with `value` at a path; None removes, as in `set_yaml_value`."""
+    """Return decoded YAML with `value` at a path; None removes the old value, as in `set_yaml_value`."""
     before = root if isinstance(root, Mapping) else {}
     key, rest = path[0], path[1:]
     new = _set_value(before.get(key), rest, value) if rest else value
@@ -79,7 +79,11 @@ def _set_value(root: object, path: Sequence[str], value: object) -> object:
 
 
 def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: object) -> str:
-    """Return the text with a new key in the object `nodes[-1]`; another node is replaced by an object."""
+    """Return the text with a new key in the last node; if that is no object, it is replaced by an object.
+
+    `nodes` are the node of the document and those of the existing keys of `path`, in order; the key after
+    these is added, with `value`.
+    """
     node, key = nodes[-1], path[len(nodes) - 1]
     if node is None:
         return end_line(text) + _format_entry(key, value, 0)
@@ -96,9 +100,9 @@ def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: obje
 
 
 def _append_items(text: str, node: Any, before: object, after: object) -> str:
-    """Return the text with the further items of the list `after` added to those of `before`.
+    """Return the text with the items that the list `after` has beyond `before` added to the list at `node`.
 
-    Return "" unless `before` is a non-empty list, and `after` begins with all of its items and has more.
+    Return "" unless `before` is a list with items, and `after` begins with the same items and has more.
     """
     if not (isinstance(before, list) and isinstance(after, list | tuple) and before):
         return ""
@@ -135,7 +139,7 @@ def _remove_entry(text: str, parent: Any, key: str) -> str:
 
 
 def _format_entry(key: str, value: object, column: int) -> str:
-    """Return a key and its value as lines that begin in a column."""
+    """Return a key and its value as one or more lines with an indentation of `column` blanks."""
     start = " " * column + f"{format_scalar(key)}:"
     inline = f"{start} {_format_value(value)}\n"
     if not value or not isinstance(value, Mapping | list | tuple):
@@ -149,7 +153,7 @@ def _format_entry(key: str, value: object, column: int) -> str:
 
 
 def _format_value(value: object) -> str:
-    """Return a value on one line."""
+    """Return a value as YAML on one line."""
     return format_scalar(value) if isinstance(value, str) else dump_inline(value)
 
 
@@ -162,12 +166,12 @@ def _format_item(value: object, column: int) -> str:
 
 
 def parse_mapping(text: str, shown_as: str) -> yaml.Node | None:
-    """Return the root node of a document that holds an object; None if the text has no document.
+    """Return the root node of a document that is an object or null; None if the text has no document.
 
-    The root of a document that holds null is a scalar node.
+    The root of a document that is null is a scalar node.
 
     Raises:
-        InvalidInputError: the text is not YAML, or its root is something else.
+        InvalidInputError: the text is not YAML, or its root is neither an object nor null.
     """
     node, value = compose_yaml(text, shown_as)
     if value is not None and not isinstance(value, dict):
@@ -183,7 +187,7 @@ def find_value(node: yaml.Node | None, key: str) -> Any:
 
 
 def apply_edits(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    """Return the text with parts replaced; each edit is (start, end, new text), and edits do not overlap."""
+    """Return the text with parts replaced; each edit is (start, end, new text), and none may overlap."""
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
@@ -195,14 +199,14 @@ def find_line_start(text: str, index: int) -> int:
 
 
 def find_column(text: str, index: int) -> int:
-    """Return the 0-based column of an index."""
+    """Return the 0-based column of the character at `index`."""
     return index - find_line_start(text, index)
 
 
 def find_line_end(text: str, node: yaml.Node) -> int:
-    """Return the index after the last line of a value.
+    """Return the index after the line break of the last line of a value.
 
-    Blank lines that follow the value are not part of it, except after a block scalar (`|` or `>`).
+    Blank lines that follow the value do not belong to it, except after a block scalar (`|` or `>`).
     """
     while isinstance(node, yaml.MappingNode | yaml.SequenceNode) and node.value and not node.flow_style:
         last = node.value[-1]
@@ -217,13 +221,13 @@ def end_line(text: str) -> str:
 
 
 def indent_block(block: str, indent: int, own: int = 2) -> str:
-    """Return a block of lines indented by `indent` columns instead of `own`, which is not greater."""
+    """Return a block of lines indented by `indent` blanks instead of `own`, which must not be more."""
     pad = " " * (indent - own)
     return "".join(f"{pad}{line}" if line.strip() else line for line in block.splitlines(keepends=True))
 
 
 def format_scalar(value: str) -> str:
-    """Return a text as YAML on one line: a simple word, path or URL plain, other texts in double quotes."""
+    """Return a text as YAML on one line: a simple word, path or URL as it is, any other in double quotes."""
     if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     if re.fullmatch(r"https?://[A-Za-z0-9./_~%?&=+-]+", value):

@@ -27,13 +27,13 @@ from evalgate.core.types import (
     CaseResult,
 )
 from evalgate.gating.comparison import ScoredRuns
-from evalgate.gating.messages import format_odds
 from evalgate.gating.score_tables import (
     StatisticalPolicy,
     build_pool_name,
     build_score_tables,
     is_line_table,
 )
+from evalgate.gating.verdict_messages import format_odds
 from evalgate.metrics.aggregation import group_by_metric
 from evalgate.statistics.gate_decision import MetricDecision
 from evalgate.statistics.mean_difference import MeanDifference
@@ -264,6 +264,7 @@ def _iter_sentences(
             "branch closes."
         )
     elif context.unmerged_change:
-        yield f"This change took it down by {format_score(own.drop * width)} against {context.base}."
+        change = format_score(own.drop * width, beside=0.0)
+        yield f"This change took it down by {change} against {context.base}."
     elif own.drop * width < limit - EPSILON:
         yield f"This run alone moved by {format_delta(-own.drop * width)} against {context.base}."

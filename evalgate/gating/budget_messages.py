@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 from evalgate.core.formatting import (
     compute_mean,
     format_figure,
-    format_figure_pair,
     format_score,
-    format_score_pair,
+    format_scores,
     pluralize,
     to_sentence,
 )
@@ -16,7 +15,7 @@ from evalgate.core.types import RatioEstimate, ThresholdEstimate
 from evalgate.statistics.gate_decision import MetricDecision
 
 if TYPE_CHECKING:
-    from evalgate.gating.messages import MessageContext
+    from evalgate.gating.verdict_messages import MessageContext
 
 _NOUNS = {"cost_usd": "cost", "latency_s": "latency"}
 
@@ -25,14 +24,14 @@ def describe_growth(
     metric: str, ratio: RatioEstimate | None, growth: MetricDecision, context: "MessageContext"
 ) -> str:
     """Return the sentence about the increase since the baseline; `ratio` is None without a comparison."""
-    from evalgate.gating.messages import format_odds, suggest_more_runs
+    from evalgate.gating.verdict_messages import format_odds, suggest_more_runs
 
     if ratio is None or growth.change is None:
         return "No baseline for these figures yet, or no run that passed on both sides; nothing compared."
     own, change = metric.partition("/")[2], growth.change
     noun = _NOUNS.get(own, own.replace("_", " "))
-    value, limit = format_score_pair(ratio.value, ratio.max)
-    ratios = f"× {value} ({ratio.low:.2f} to {ratio.high:.2f})"
+    value, low, high, limit = format_scores((ratio.value, ratio.low, ratio.high), ratio.max)
+    ratios = f"× {value} ({low} to {high})"
     size = f"over {pluralize(change.cases, 'case')} × {pluralize(growth.rounds, 'run')}"
     found = f"{noun} {ratios} {size}"
     odds = f"luck alone would do this {format_odds(change.p)}"
@@ -99,8 +98,9 @@ def describe_percentile(
             f"p95 is not applicable: {needed} runs with a figure are needed to bound it, not {runs}. "
             "Raise `runs`, or use `max`."
         )
-    value, most = format_figure_pair(found.value, limit)
-    interval = f"{format_figure(found.low)} to {format_figure(found.high)}"
+    numbers = (found.value, limit, found.low, found.high)
+    value, most, low, high = (format_figure(number, beside=numbers) for number in numbers)
+    interval = f"{low} to {high}"
     size = f"over {pluralize(runs, 'run')}"
     if found.verdict == "fail":
         return f"p95 is {value} ({interval}) {size}, above the allowed {most}, more than luck."
@@ -108,4 +108,4 @@ def describe_percentile(
         return f"p95 is {value} {size}, above the allowed {most}, which luck may explain ({interval})."
     if found.verdict == "inconclusive":
         return f"p95 is {value} {size}, within {most}, but not proven to be ({interval})."
-    return f"p95 is {value} {size}, within {most} (at most {format_figure(found.high)} at {1 - alpha:.0%})."
+    return f"p95 is {value} {size}, within {most} (at most {high} at {1 - alpha:.0%})."

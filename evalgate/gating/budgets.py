@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from evalgate.config.schema.budget_criteria import BudgetLimits
+from evalgate.config.schema.budgets import BudgetLimits
 from evalgate.core.formatting import compute_mean, compute_weighted_mean
 from evalgate.core.frozen import frozen
 from evalgate.core.types import (
@@ -33,7 +33,7 @@ from evalgate.gating.budget_messages import (
     describe_unknown_figures,
 )
 from evalgate.metrics.aggregation import group_by_metric
-from evalgate.statistics.figures import (
+from evalgate.statistics.budget_figures import (
     CaseFigures,
     LogShares,
     compare_percentile,
@@ -45,8 +45,8 @@ from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.score_pairs import GatingMetric, Score, UnpairedReason
 
 if TYPE_CHECKING:
-    from evalgate.gating.messages import MessageContext
     from evalgate.gating.score_tables import StatisticalPolicy
+    from evalgate.gating.verdict_messages import MessageContext
 
 _COUNTS = frozenset({"budget/tool_calls", "budget/model_calls", "budget/turns"})
 """Budgets with figures that may be 0: one is added before the logarithm is taken."""
@@ -246,7 +246,7 @@ def _find_growth(
     """Return the decision on the increase; None if there is nothing to compare with."""
     if decision is not None:
         return decision.metrics.get(name)
-    from evalgate.statistics.adaptive_runs import decide_available_runs
+    from evalgate.statistics.auto_runs import decide_available_runs
     from evalgate.statistics.gate_decision import decide_fixed_runs
 
     decide = decide_available_runs if statistics.follows_up else decide_fixed_runs

@@ -59,7 +59,7 @@ def compare_runs(
         return RunComparison(summarize_metrics(scored.cases, with_margins=True), scored.cases)
     # Only here: a run without a baseline would load the statistics for nothing.
     from evalgate.gating.case_changes import add_deltas, compare_with_baseline
-    from evalgate.gating.follow_ups import classify_failures
+    from evalgate.gating.failure_reruns import classify_failures
     from evalgate.gating.significance import apply_decision
 
     # Before all else: the changes of a case, and its part in the verdict, depend on what its follow-up found.

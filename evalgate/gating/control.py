@@ -22,8 +22,8 @@ from evalgate.gating.control_suspects import (
     FreshRuns,
     SuspectOutcomes,
 )
-from evalgate.gating.messages import open_broken_sentence
 from evalgate.gating.score_tables import build_pool_name, build_row_name
+from evalgate.gating.verdict_messages import open_broken_sentence
 from evalgate.metrics.aggregation import group_by_metric
 from evalgate.statistics.control_runs import AverageControl, CaseControl, ControlDecision
 from evalgate.statistics.gate_decision import SEVERITY
@@ -156,12 +156,12 @@ def _iter_metrics(
     }
     for table, found in decision.averages.items():
         (name, _, fingerprint), score_range = table.partition("\0"), ranges[table]
-        then, head, control = (
+        means = then, head, control = [
             None if mean is None else score_range.to_score(mean)
             for mean in (found.stored, found.head, found.control)
-        )
+        ]
         drop = None if found.drop is None else found.drop * score_range.width
-        shown = [score_range.format(mean) for mean in (then, head, control)]
+        shown = [score_range.format(mean, beside=means) for mean in means]
         yield ControlMetric(
             name,
             fingerprint,

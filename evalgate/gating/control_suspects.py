@@ -19,7 +19,7 @@ from evalgate.core.types import (
     RunResult,
 )
 from evalgate.gating.comparison import ScoredRuns
-from evalgate.gating.follow_ups import FailureClassifier, build_classifier
+from evalgate.gating.failure_reruns import FailureClassifier, build_classifier
 from evalgate.gating.score_tables import (
     ScoreTables,
     StatisticalPolicy,

@@ -7,7 +7,8 @@ neither excused nor already failing. A group gets no mark if its divergence says
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from evalgate.baselines.failing_since import Limits, collect_thresholds, score_run_pass
+from evalgate.baselines.failing_since import collect_thresholds
+from evalgate.baselines.flakiness import Limits, score_run_pass
 from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import (
     Baseline,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
-from evalgate.config.schema.budget_criteria import BudgetLimits
+from evalgate.config.schema.budgets import BudgetLimits
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.formatting import build_case_quote
 from evalgate.core.frozen import frozen

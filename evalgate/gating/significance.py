@@ -19,13 +19,6 @@ from evalgate.core.types import (
 )
 from evalgate.gating.budgets import compare_budgets
 from evalgate.gating.comparison import RunComparison, ScoredRuns
-from evalgate.gating.messages import (
-    MessageContext,
-    describe_corrections,
-    describe_decision,
-    describe_low_means,
-    describe_metric,
-)
 from evalgate.gating.score_tables import (
     ScoreTables,
     StatisticalPolicy,
@@ -37,9 +30,16 @@ from evalgate.gating.score_tables import (
     describe_out_of_range_scores,
     is_line_table,
 )
-from evalgate.llm.usage import was_stopped_by_budget
+from evalgate.gating.verdict_messages import (
+    MessageContext,
+    describe_corrections,
+    describe_decision,
+    describe_low_means,
+    describe_metric,
+)
+from evalgate.llm.budget_guard import was_stopped_by_budget
 from evalgate.metrics.aggregation import MetricKey, group_by_metric
-from evalgate.statistics.adaptive_runs import decide_available_runs, estimate_early_stop_bias
+from evalgate.statistics.auto_runs import decide_available_runs, estimate_early_stop_bias
 from evalgate.statistics.gate_decision import Decision, MetricDecision, decide_fixed_runs
 from evalgate.statistics.mean_difference import MeanDifference, compute_pooled_variance
 from evalgate.statistics.parameters import EPSILON, Parameters

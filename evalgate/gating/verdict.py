@@ -266,9 +266,15 @@ def _format_run_share(some: int, runs: int) -> str:
 
 
 def _format_baseline_runs(found: FollowUp, evidence: GateInput) -> str:
-    """Return the passed stored runs as text, such as `passed 20 of 20 on main`."""
+    """Return the passed stored runs as text: `passed 1 of 1 on main (19 more without a score)`."""
     base_branch = (evidence.comparison.branch if evidence.comparison else None) or "the baseline"
-    return f"passed {found.baseline_runs - found.baseline_failed} of {found.baseline_runs} on {base_branch}"
+    passed = found.baseline_runs - found.baseline_failed - found.baseline_otherwise
+    others = (
+        f"{found.baseline_otherwise} failed in another way" if found.baseline_otherwise else "",
+        f"{found.baseline_unscored} more without a score" if found.baseline_unscored else "",
+    )
+    remark = "; ".join(filter(None, others))
+    return f"passed {passed} of {found.baseline_runs} on {base_branch}{remark and f' ({remark})'}"
 
 
 def _describe_open_cases(evidence: GateInput) -> Iterator[str]:

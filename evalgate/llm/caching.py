@@ -1,8 +1,9 @@
-"""Cache of model answers in one SQLite file, so that only new questions are sent.
+"""Cache the answers of models in one SQLite file, so that only new questions are sent.
 
-The cache uses SQLite's rollback journal, not its write-ahead log: it works on any file system, and is a
-single file when no process writes. A killed process leaves a journal next to the file, which the next process
-rolls back. Every answer is its own transaction, so processes that share the file never wait long.
+SQLite's rollback journal is used instead of its write-ahead log, because it works on any file system, and
+leaves a single file when no process writes. A killed process leaves a journal next to the file, which the
+next process rolls back. Each answer is a transaction of its own, so processes that share the file never wait
+long.
 """
 
 import asyncio
@@ -21,10 +22,10 @@ from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter, ValidationError
 
-from evalgate.config.schema.budget import MeteredUsage, Tokens
+from evalgate.config.schema.prices import Tokens
 from evalgate.core.types import ModelUsage
 from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest, merge_parameters
-from evalgate.llm.usage import count_model_usage
+from evalgate.llm.usage import MeteredUsage, count_model_usage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.system.files import check_is_regular
 
@@ -32,8 +33,8 @@ _T = TypeVar("_T")
 
 _APPLICATION_ID = 0x45564A31
 """SQLite's application id of evalgate's caches, "EVJ1"."""
-_DIGEST = 32  # hexadecimal digits before each stored answer
-_LOCK_TIMEOUT = 10.0  # seconds that another process may lock the file
+_DIGEST = 32  # hexadecimal digits of the digest before each stored answer
+_LOCK_TIMEOUT = 10.0  # seconds to wait for a file that another process has locked
 _SCHEMA = """
     PRAGMA auto_vacuum = FULL;
     BEGIN IMMEDIATE;
@@ -54,9 +55,10 @@ _REMOVE_LONGEST_UNUSED = """
 
 
 class ResponseCache:
-    """A persistent map from keys to texts. A problem with the file is a notice and a miss, never an error.
+    """A map from keys to texts in a file.
 
-    Safe for threads, and for any number of processes with the same file.
+    Problems with the file raise no error: they are added to `notices`, and a text that cannot be read counts
+    as not stored. The map is safe for threads, and for any number of processes with the same file.
     """
 
     def __init__(self, path: Path, *, writes: bool, wall: Callable[[], float]) -> None:
@@ -78,11 +80,11 @@ class ResponseCache:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return sentences for the report about problems with the file."""
+        """Return sentences for the report about problems with the file, each once."""
         return tuple(self._notices)
 
     def get(self, key: str) -> str | None:
-        """Return the stored text of a key; None if there is none, or it is damaged or cannot be read."""
+        """Return the stored text of a key; None if no text is stored, or it is damaged or cannot be read."""
 
         def select_answer(file: sqlite3.Connection) -> str | None:
             row = file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
@@ -108,10 +110,10 @@ class ResponseCache:
             self._run_query(insert_answer)
 
     def prune(self, *, max_age_days: float, max_bytes: int) -> int:
-        """Remove answers unused for `max_age_days`, and the longest unused beyond `max_bytes` in all.
+        """Remove answers that were not used for `max_age_days`, and the longest unused above `max_bytes`.
 
-        Return the number of removed answers. Answers that this run used count as used now. A read-only
-        cache stays as it is.
+        `max_bytes` limits the size of all answers and their keys together. Return the number of removed
+        answers. Answers that this process used count as used now. A read-only cache stays as it is.
         """
 
         def delete_unused(file: sqlite3.Connection) -> int:
@@ -127,7 +129,7 @@ class ResponseCache:
         return self._run_query(delete_unused) or 0
 
     def close(self) -> None:
-        """Store the times at which the answers of this run were used, and close the file."""
+        """Store the present time as the last use of all answers that `get` returned, and close the file."""
         self._update_last_used()
         with self._lock:
             if self._file is not None:
@@ -148,7 +150,7 @@ class ResponseCache:
         self._used_keys.clear()
 
     def _run_query(self, work: Callable[[sqlite3.Connection], _T]) -> _T | None:
-        """Return the result of `work`; None if the file is not open, or (with a notice) SQLite fails."""
+        """Return the result of `work`; None if the file is not open, or if SQLite fails, with a notice."""
         with self._lock:
             if self._file is None:
                 return None
@@ -209,12 +211,16 @@ class ResponseCache:
 
 
 def _add_digest(key: str, text: str) -> str:
-    """Return a digest of key and text, followed by the text: SQLite does not detect a changed cell."""
+    """Return a digest of key and text, followed by the text, because SQLite does not detect changed cells."""
     return hashlib.sha256(f"{key}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST] + text
 
 
 def _check_schema(file: sqlite3.Connection, *, writes: bool) -> None:
-    """Raise sqlite3.DatabaseError unless the file is an undamaged cache. Initialise an empty file."""
+    """Check that the file is an undamaged cache; if it is empty and `writes` is True, create the table first.
+
+    Raises:
+        sqlite3.DatabaseError: the file belongs to another program, is damaged or has other columns.
+    """
     (application,) = file.execute("PRAGMA application_id").fetchone()
     (objects,) = file.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
     if writes and not application and not objects:
@@ -253,13 +259,13 @@ def _lock_folder(folder: Path) -> Iterator[None]:
 
 
 _FORM = 2
-"""Version of requests and stored answers. Raise it whenever one of them changes. 2: answers have a digest."""
+"""Version of the form of keys and answers, to be raised whenever it changes. 2: answers have a digest."""
 
 _ANSWER = TypeAdapter(ModelAnswer)
 
 
 class CachingModel:
-    """A model that answers from a `ResponseCache`. Equal concurrent requests share one call."""
+    """A model that answers from a cache, else from an inner model; equal requests share one call."""
 
     def __init__(
         self,
@@ -281,19 +287,21 @@ class CachingModel:
         self._redactor = redactor
         self._compute_cost = compute_cost
         self.usage = ModelUsage()
-        """Usage of the calls that the cache saved, at the price that they would have cost."""
+        """Usage of the calls that the cache saved, with the cost that they would have had."""
         self.withheld = 0
-        """Answers that were not stored, because they contain a secret."""
+        """Number of answers that were not stored, because they contain a secret."""
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
-        """Return the stored answer, or ask the inner model and store its answer unless it holds a secret.
+        """Return the stored answer, or ask the inner model and store its answer.
+
+        An answer with a secret is not stored.
 
         Raises:
             JudgeError: the inner model gave no answer. Failures are not stored.
         """
         key = self.compute_key(request)
-        # A lock per key, so that equal requests at the same time ask once. Weak values: a lock lives as long
-        # as a request holds it, and thousands of questions leave none behind.
+        # A lock for each key, so that of equal requests at the same time only one asks. The values are weak:
+        # a lock lives as long as a request uses it, and thousands of questions leave no locks behind.
         async with self._locks.setdefault(key, asyncio.Lock()):
             kept = await asyncio.to_thread(self._file.get, key)
             answer = _parse_answer(kept) if kept is not None else None
@@ -303,7 +311,7 @@ class CachingModel:
                 count_model_usage(spared)
                 return answer
             answer = await self._inner.ask(request)
-            # An answer with a secret is not stored redacted: the next run might score that text differently.
+            # Not stored redacted either, because the next run might score the redacted text differently.
             text = f"{answer.model}\n{answer.text}"
             if self._redactor.redact_text(text, *(message.text for message in request.messages)) != text:
                 self.withheld += 1

@@ -1,10 +1,10 @@
-"""Requests to a model, its answers, and the protocol that all models implement."""
+"""Define requests to models, their answers, and the protocol that all models implement."""
 
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal, Protocol, TypeAlias
 
-from evalgate.config.schema.budget import Tokens
+from evalgate.config.schema.prices import Tokens
 from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject
 
@@ -13,7 +13,7 @@ Role: TypeAlias = Literal["system", "user", "assistant"]
 
 @frozen
 class ChatMessage:
-    """One message of the conversation that is sent to the model."""
+    """One message of the conversation that is sent to a model."""
 
     role: Role
     text: str
@@ -21,77 +21,80 @@ class ChatMessage:
 
 @frozen
 class AnswerSchema:
-    """The JSON Schema of the answer, for providers with structured output."""
+    """The JSON Schema that an answer must fit, for providers with structured output."""
 
     name: str
     """Letters, digits, `_` and `-`."""
     schema: JsonObject
-    """A JSON Schema."""
     strict: bool = True
+    """Value of `strict` in the request."""
 
 
 @frozen
 class ModelRequest:
-    """One request to a model. Equal requests may share one answer."""
+    """One request to a model. Equal requests may get the same answer, from a cache."""
 
     messages: tuple[ChatMessage, ...]
     model: str = ""
-    """Name of the model; "" for the client's own."""
+    """Name of the model; "" for the model that the client is configured with."""
     parameters: JsonObject = field(default_factory=dict)
-    """Parameters of the API (`temperature`, `max_tokens`, `top_p`, …); they override the client's."""
+    """Parameters of the API, such as `temperature`, `max_tokens` and `top_p`; they override the client's."""
     answer_schema: AnswerSchema | None = None
     prompt_version: str = ""
-    """Hash of the prompt's template, so that a cache returns no answer to an older template."""
+    """Hash of the prompt's template, so that a cache returns no answers to an older template."""
     sample: int = 1
-    """1-based number among the samples of one question."""
+    """1-based number of this sample of the question, so that each sample has an answer of its own."""
     attempt: int = 1
-    """1-based number of the attempt; above 1 after an unusable answer."""
+    """1-based number of the attempt at this sample; above 1 after an unusable answer."""
     embeds: bool = False
-    """True: the answer's text is the embedding of the only message, a JSON list of numbers."""
+    """True: an embedding of the only message is requested. The answer's text is a JSON list of numbers."""
 
 
 def build_model_request(text: str, *, system: str = "", **more: object) -> ModelRequest:
-    """Return a request with one user message. `more` are parameters of the API."""
+    """Build a request with one user message, after a system message unless `system` is "".
+
+    `more` are parameters of the API.
+    """
     instructions = (ChatMessage("system", system),) if system else ()
     return ModelRequest((*instructions, ChatMessage("user", text)), parameters=more)
 
 
 @frozen
 class TokenChoice:
-    """One token of an answer with its most likely alternatives."""
+    """One token of an answer, and the most likely tokens at its place."""
 
     token: str
     logprob: float
-    """Natural logarithm of its probability."""
+    """Natural logarithm of the token's probability."""
     alternatives: tuple[tuple[str, float], ...] = ()
-    """Tokens and their logprobs, as many as the request asked for."""
+    """(token, logprob) of the most likely tokens, as many as the request asked for."""
 
 
 @frozen
 class ModelAnswer:
-    """An answer of a model."""
+    """A usable answer of a model."""
 
     text: str
-    """The text; never empty."""
+    """Never empty."""
     model: str = ""
-    """Name of the model as the provider reports it; "" if it does not."""
+    """Name of the model as the provider reports it; "" if the provider reports none."""
     tokens: Tokens | None = None
     """Tokens of the call; None if the provider does not report them."""
     finish: str = "stop"
-    """The provider's finish reason: `length` for an answer that was cut off at `max_tokens`."""
+    """The provider's finish reason, such as `length` for an answer that was cut off at `max_tokens`."""
     choices: tuple[TokenChoice, ...] = ()
-    """The tokens; filled only with the parameter `logprobs`."""
+    """The tokens of the answer, if the request has the parameter `logprobs`; else ()."""
     cached: bool = False
-    """True for an answer from the cache, which cost nothing now."""
+    """True for an answer from the cache, which cost nothing this time."""
 
     @property
     def is_cut_off(self) -> bool:
-        """Return True for an answer that reached the limit of tokens."""
+        """Return True if the answer was cut off at the limit of tokens."""
         return self.finish == "length"
 
 
 class ModelClient(Protocol):
-    """A source of answers: a provider, a wrapper such as a cache, or a script in a test."""
+    """A model that can be asked: a client of a provider, a wrapper such as a cache, or a script in a test."""
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
         """Return the answer to a request.
@@ -103,6 +106,6 @@ class ModelClient(Protocol):
 
 
 def merge_parameters(request: ModelRequest, defaults: Mapping[str, object]) -> dict[str, object]:
-    """Return the request's parameters merged over the defaults; None removes a default."""
+    """Return `defaults`, overridden by the request's parameters; a parameter that is None is left out."""
     merged = {**defaults, **request.parameters}
     return {name: value for name, value in merged.items() if value is not None}

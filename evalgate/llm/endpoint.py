@@ -1,4 +1,4 @@
-"""The endpoint of a model: provider, base URL, model and key, with environment variables expanded."""
+"""Resolve the endpoint of a model (provider, base URL, model and key), and expand environment variables."""
 
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -15,12 +15,12 @@ from evalgate.documents.env_expansion import expand_go_env
 from evalgate.redaction.encodings import iter_spellings
 
 _SHORTEST_SECRET = 6
-"""Least length of a key that is redacted. Shorter ones (`none`, `x`) are placeholders for local servers."""
+"""Fewest characters of a key that is redacted: shorter ones (`none`, `x`) are for local servers."""
 
 
 @frozen
 class ModelEndpoint:
-    """An OpenAI-compatible endpoint. Its repr shows no key."""
+    """An OpenAI-compatible endpoint and a model of it. The repr does not show the key."""
 
     name: str
     """Name of the provider."""
@@ -28,16 +28,18 @@ class ModelEndpoint:
     base_url: str
     """The URL without a final slash."""
     model: str
+    """Name of the configured model."""
     key: SecretStr | None
+    """None if the provider needs no key, and none is set."""
 
     def get_price_name(self, model: str = "") -> str:
-        """Return `provider/model` as in the price table; "" stands for the configured model."""
+        """Return `provider/model` as in the price table; the configured model if `model` is ""."""
         return f"{self.name}/{model or self.model}"
 
     def redact_key(self, text: str) -> str:
-        """Return `text` with the key, in any known encoding, replaced by `[key]`.
+        """Return `text` with `[key]` for the key in each of the spellings of `iter_spellings`.
 
-        Nothing shorter than 6 characters is replaced.
+        Spellings of fewer than 6 characters are not replaced.
         """
         for needle in iter_spellings(self.key.get_secret_value()) if self.key else ():
             text = text.replace(needle, "[key]") if len(needle) >= _SHORTEST_SECRET else text
@@ -45,10 +47,10 @@ class ModelEndpoint:
 
 
 def resolve_endpoint(config: JudgeConfig, environ: Mapping[str, str]) -> ModelEndpoint:
-    """Return the endpoint of a configuration.
+    """Return the endpoint that a configuration describes.
 
     Raises:
-        InvalidInputError: a setting is missing or wrong. Lists every problem, and never shows a key.
+        InvalidInputError: a setting is missing or wrong. The error lists every problem, without the key.
     """
     problems: list[str] = []
     name = _expand_setting("provider", config.provider, environ, problems)
@@ -102,7 +104,8 @@ def _resolve_base_url(
             f"`judge.base_url` is missing: provider `{name}` has none of its own; give it{or_variable}"
         )
         return ""
-    if url and not _is_valid_url(url):
+    # An empty value of a variable is reported already.
+    if (url or config.base_url == "") and not _is_valid_url(url):
         problems.append(
             "`judge.base_url` must be http:// or https:// with a host, and without a user name, password, "
             "query or fragment"

@@ -1,8 +1,8 @@
-"""Failures of models: their kinds, the advice for each, and the exception. A failure is never a score."""
+"""Define the failures of models: their kinds, the advice for each, and the exception."""
 
 from typing import Literal, TypeAlias
 
-from evalgate.config.schema.budget import Tokens
+from evalgate.config.schema.prices import Tokens
 
 FailureKind: TypeAlias = Literal[
     "unparsable",
@@ -31,14 +31,14 @@ ADVICE: dict[FailureKind, str] = {
 }
 
 RETRYABLE_FAILURES: frozenset[FailureKind] = frozenset({"outage", "rate_limited"})
-"""Failures that may pass: the same request is sent again after a pause."""
+"""Failures that may be over after a pause, so that the same request is sent again."""
 
 RANDOM_FAILURES: frozenset[FailureKind] = frozenset({"unparsable", "refused"})
-"""Failures of one answer that another sample of the same question may not have."""
+"""Failures of a single random answer: another sample of the same question may not have them."""
 
 
 class JudgeError(Exception):
-    """Error of a model that gave no usable answer. The message holds the cause and advice, never a key."""
+    """Error for a model that gave no usable answer. The text has the cause and advice, but never a key."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class JudgeError(Exception):
         self.message = message
         """A description of the failure without a full stop."""
         self.retry_after = retry_after
-        """Seconds of the pause that the provider asks for; None if it does not."""
+        """Seconds of the pause that the provider asks for; None if it asks for none."""
         self.tokens = tokens
-        """Tokens that the failed call used nevertheless; None if unknown."""
+        """Tokens that the failed call used; None if they are not known."""
         self.attempts = attempts
         """Number of times that the request was sent."""
 
     @property
     def advice(self) -> str:
-        """Return sentences about what to do next."""
+        """Return sentences that tell the user how to mend the failure."""
         return ADVICE[self.kind]

@@ -1,4 +1,4 @@
-"""Reliability of a judge: its agreement with people's labels, and with itself."""
+"""Measure the reliability of a judge: its agreement with people's labels, and with itself."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -8,21 +8,21 @@ from evalgate.core.frozen import frozen
 
 @frozen
 class JudgeAnchor:
-    """A case with a label by people and the judge's score."""
+    """A case that people labelled, and the judge's score of it."""
 
     name: str
     label: bool | float
-    """People's label: passed or not, or a score."""
+    """People's label: True if the case passes, False if not, or a score."""
     judged: float | None
     """The judge's score; None if the judge gave no score."""
     threshold: float = 0.5
-    """Least score that counts as passed, for a label that is true or false."""
+    """Lowest score of the judge that counts as passed, if the label is True or False."""
     tolerance: float = 0.1
-    """Greatest difference between judge and label, for a label that is a score."""
+    """Largest difference between the judge's score and the label, if the label is a score."""
 
     @property
     def is_met(self) -> bool:
-        """Return True if the judge agrees with the label; False if it gave no score."""
+        """Return True if the judge agrees with the label; False if the judge gave no score."""
         if self.judged is None:
             return False
         if isinstance(self.label, bool):
@@ -33,12 +33,13 @@ class JudgeAnchor:
 
 @frozen
 class JudgeAnchorVerdict:
-    """The result of comparing a judge with all anchors."""
+    """The result of the comparison of a judge with all anchors."""
 
     met: int
+    """Number of anchors at which the judge agrees with the label."""
     anchors: int
     floor: float
-    """Least share of anchors that must be met, in [0, 1]."""
+    """Share of anchors that must be met, in [0, 1]."""
     missed: tuple[str, ...] = ()
     """Names of the anchors that are not met."""
     unanswered: tuple[str, ...] = ()
@@ -46,12 +47,12 @@ class JudgeAnchorVerdict:
 
     @property
     def is_reliable(self) -> bool:
-        """Return True if enough anchors are met, or if there is no anchor."""
+        """Return True if the share of met anchors reaches `floor`, or if there is no anchor."""
         return self.met >= self.floor * self.anchors - 1e-9
 
     @property
     def sentence(self) -> str:
-        """Return a summary, as `the judge agrees with people on 9 of 10 anchors`."""
+        """Return a summary such as `the judge agrees with people on 9 of 10 anchors`."""
         if not self.anchors:
             return "the judge was compared with no anchors"
         found = f"{self.met} of {pluralize(self.anchors, 'anchor')}"
@@ -61,7 +62,7 @@ class JudgeAnchorVerdict:
 
 
 def evaluate_judge_anchors(anchors: Sequence[JudgeAnchor], floor: float) -> JudgeAnchorVerdict:
-    """Compare the judge with the labels of all anchors. `floor` is the least share met, in [0, 1]."""
+    """Compare the judge with the labels of all anchors; `floor` is the share that must be met, in [0, 1]."""
     missed = [anchor for anchor in anchors if not anchor.is_met]
     return JudgeAnchorVerdict(
         met=len(anchors) - len(missed),
@@ -73,11 +74,11 @@ def evaluate_judge_anchors(anchors: Sequence[JudgeAnchor], floor: float) -> Judg
 
 
 def compute_agreement(votes: Sequence[object]) -> float | None:
-    """Return the probability that two random samples of one question agree, in [0, 1].
+    """Return the share of pairs of votes on one question that are equal, in [0, 1].
 
-    This is the agreement for one subject of Fleiss (1971), "Measuring nominal scale agreement among many
-    raters": Σ n(n - 1) / N(N - 1) over the answers that were given n times among N. Return None for fewer
-    than two votes.
+    This is the agreement on one subject by Fleiss (1971), "Measuring nominal scale agreement among many
+    raters": the sum of n(n - 1) / N(N - 1) over the different answers, each given by n of N votes. Return
+    None for fewer than two votes.
     """
     total = len(votes)
     if total < 2:
@@ -93,7 +94,10 @@ def compute_self_agreement(questions: Iterable[Sequence[object]]) -> float | Non
 
 
 def read_sample_scores(details: Mapping[str, object] | None) -> tuple[object, ...]:
-    """Read the scores of a judge's samples from a metric's details. Failed samples are left out."""
+    """Return the scores of a judge's samples from a metric's details, without those of failed samples.
+
+    Return () if the details have no samples.
+    """
     samples = (details or {}).get("samples")
     rows = samples if isinstance(samples, list | tuple) else ()
     scores = (row.get("score") for row in rows if isinstance(row, Mapping))

@@ -1,4 +1,4 @@
-"""Find the judge of a metric, and open each model of a run once, with its limits, retries and cache."""
+"""Resolve the judge of a metric, and open each model of a run once, with its limits, retries and cache."""
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -10,19 +10,14 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from pydantic import SecretStr
 
-from evalgate.config.schema.budget import (
-    Price,
-    PriceTable,
-    UsageMeter,
-    compute_cost_usd,
-    merge_own_prices,
-)
 from evalgate.config.schema.judge import CacheConfig, CacheMode, JudgeConfig
+from evalgate.config.schema.prices import Price, PriceTable, compute_cost_usd, merge_own_prices
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import ProvidesJudges
 from evalgate.core.types import JsonObject, ModelUsage
+from evalgate.llm.budget_guard import UsageMeter
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.system.throttling.backoff import REAL_CLOCK, Clock
@@ -34,7 +29,7 @@ if TYPE_CHECKING:
     from evalgate.llm.retrying import EndpointLimiter, MeteredModel
 
 
-# The client, retries and cache are imported when a model is opened: most runs open none.
+# The client, retries and cache are imported when a model is opened, because most runs open no model.
 
 Purpose: TypeAlias = Literal["judge", "user"]
 """Use of a model: as a judge, or as a simulated user."""
@@ -42,28 +37,28 @@ Purpose: TypeAlias = Literal["judge", "user"]
 
 @frozen
 class LlmContext:
-    """Everything that a `ModelPool` needs to open models."""
+    """Environment and settings with which a `ModelPool` opens models."""
 
     folder: Path
     """Folder of the thresholds file; the cache's path is relative to it."""
     environ: Mapping[str, str] = field(repr=False)
     """Environment variables of evalgate itself, which hold the keys."""
     meter: UsageMeter = field(default_factory=UsageMeter)
+    """Meter of the budget, which counts the usage of all models."""
     own_prices: Mapping[str, Price] = field(default_factory=dict)
     """Prices that the user configured; they override the built-in ones."""
     clock: Clock = REAL_CLOCK
     redactor: LiveRedactor = field(default_factory=lambda: LiveRedactor(Redactor()), repr=False)
-    """Redactor that detects the secrets which the cache must not store."""
+    """Redactor that finds secrets in answers, which the cache must not store."""
     cache_mode: CacheMode | None = None
-    """Mode from the command line; it overrides the mode of every configuration. None if not given."""
+    """Mode of the cache from the command line, which overrides every configuration; None if not given."""
 
 
 class ModelPool:
-    """The open models of a run, one for each configuration and purpose.
+    """The open models of a run, one for each configuration and purpose; a context manager that closes them.
 
-    Leaving the context closes all models.
-    Configurations with the same endpoint and key share the limits of the configuration that is opened
-    first. Configurations with the same file and mode of the cache share the cache.
+    Configurations with the same endpoint and key share the limits of the configuration that is opened first.
+    Configurations with the same file and mode of the cache share the cache.
     """
 
     def __init__(self, context: LlmContext) -> None:
@@ -84,11 +79,11 @@ class ModelPool:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all models and caches. The usage stays available."""
+        """Close all models and caches; the usage can still be read."""
         await self._open.aclose()
 
     def reserve_model(self, config: JudgeConfig, purpose: Purpose = "judge") -> "ModelClient":
-        """Return a model that is opened with its first request."""
+        """Return a model that is opened when the first request is sent to it."""
         self._reserved[config.model_dump_json()] = config
         return _LazyModel(self, config, purpose)
 
@@ -114,7 +109,7 @@ class ModelPool:
             raise InvalidInputError(dict.fromkeys(problems))
 
     def compute_cost(self, config: JudgeConfig, answer: "ModelAnswer") -> float | None:
-        """Return the US dollars that an answer cost: 0.0 from the cache, None if unknown."""
+        """Return the cost of an answer in US dollars: 0.0 from the cache, None if it is unknown."""
         if answer.cached:
             return 0.0
         if answer.tokens is None:
@@ -126,7 +121,7 @@ class ModelPool:
         return compute_cost_usd(self.prices, name, answer.tokens, today)
 
     def resolve_model_name(self, config: JudgeConfig) -> tuple[str, str]:
-        """Return provider and model with environment variables expanded."""
+        """Return (provider, model) of a configuration, with environment variables expanded."""
         from evalgate.documents.env_expansion import expand_go_env
 
         provider, model = (
@@ -135,7 +130,7 @@ class ModelPool:
         return provider.text, model.text
 
     def get_model(self, config: JudgeConfig, purpose: Purpose = "judge") -> "ModelClient":
-        """Return the open model of a configuration. No request is sent.
+        """Return the model of a configuration, and open it if it is not open; no request is sent.
 
         Raises:
             InvalidInputError: a setting is wrong, a variable is not set, or the package `openai` is missing.
@@ -147,26 +142,26 @@ class ModelPool:
 
     @cached_property
     def prices(self) -> PriceTable:
-        """Return the known prices, overridden by the user's."""
+        """Return the built-in prices, overridden by those that the user configured."""
         return merge_own_prices(self._context.own_prices)
 
     @property
     def meter(self) -> UsageMeter:
-        """Return the meter of the budget, which other parts of the run use too."""
+        """Return the meter of the budget, which also counts the usage of the agent."""
         return self._context.meter
 
     @property
     def judge_usage(self) -> ModelUsage:
-        """Return the usage of judges until now."""
+        """Return the usage of all judges so far."""
         return self.get_usage("judge")
 
     @property
     def under_way(self) -> Mapping[Purpose, int]:
-        """Return the number of requests that are under way now, for each purpose."""
+        """Return the number of requests that are being answered now, by purpose."""
         return self._under_way
 
     def get_usage(self, purpose: Purpose) -> ModelUsage:
-        """Return the usage of all models with one purpose until now."""
+        """Return the usage so far of all models with one purpose, with the usage that the cache saved."""
         models: list[MeteredModel | CachingModel] = [
             *(model for own, model in self._metered if own == purpose),
             *(model for own, model in self._caching if own == purpose),
@@ -175,7 +170,7 @@ class ModelPool:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return sentences for the report about the caches of all models."""
+        """Return sentences for the report about problems with caches, and answers that were not stored."""
         notices = [notice for file in self._caches.values() for notice in file.notices]
         if withheld := sum(model.withheld for _, model in self._caching):
             answers = pluralize(withheld, "answer")
@@ -259,7 +254,7 @@ class ModelPool:
 
 
 class _LazyModel:
-    """A reserved model, which is opened with its first request."""
+    """A model that is opened when the first request is sent to it."""
 
     def __init__(self, pool: ModelPool, config: JudgeConfig, purpose: Purpose) -> None:
         self._pool = pool
@@ -267,7 +262,7 @@ class _LazyModel:
         self._purpose = purpose
 
     async def ask(self, request: "ModelRequest") -> "ModelAnswer":
-        """Open the model if necessary, and return its answer.
+        """Return the model's answer; the first call opens the model.
 
         Raises:
             JudgeError: the model gave no answer.
@@ -283,7 +278,7 @@ HOW_TO_CONFIGURE = (
 
 
 class JudgeNotConfiguredError(Exception):
-    """Error for a metric that needs a judge while none is configured."""
+    """Error for a metric that needs a judge if none is configured."""
 
     def __init__(self) -> None:
         super().__init__(f"no judging model is configured: {HOW_TO_CONFIGURE}")
@@ -296,17 +291,17 @@ class Judge:
     client: "ModelClient"
     config: JudgeConfig
     identity: JsonObject
-    """Provider, model and parameters. Scores of different identities are not comparable. Holds no key."""
+    """Provider, model and parameters, without the key. Scores of different identities are not comparable."""
 
     @property
     def name(self) -> str:
-        """Return provider and model, as `openai/gpt-4.1-mini`."""
+        """Return provider and model in one text, such as `openai/gpt-4.1-mini`."""
         return f"{self.identity['provider']}/{self.identity['model']}"
 
 
 @frozen
 class JudgeResolver:
-    """Resolver of each metric's judge, from the run's configuration and the metric's options."""
+    """Resolver that returns the judge of a metric, from the run's configuration and the metric's options."""
 
     judges: ModelPool
     config: JudgeConfig | None = None
@@ -315,10 +310,10 @@ class JudgeResolver:
     """True if the command line names the model, which then overrides the metrics' options."""
 
     def resolve_judge(self, model: str = "", **changes: object) -> Judge:
-        """Return the judge of a metric. No request is sent.
+        """Return the judge of a metric, without sending a request.
 
         `model` is the name in the metric's options, in Google ADK's or LiteLLM's notation; "" selects the
-        run's model. `changes` override other values of the configuration.
+        run's model. `changes` are fields of `JudgeConfig` that override the run's configuration.
 
         Raises:
             JudgeNotConfiguredError: the run has no judge, and the metric names no model with its provider.
@@ -346,10 +341,10 @@ class JudgeResolver:
 
 
 def get_judge_resolver(judges: ProvidesJudges | None) -> JudgeResolver:
-    """Return the judge resolver of a metric's context.
+    """Return `judges`, the judge resolver in the context of a metric.
 
     Raises:
-        JudgeNotConfiguredError: the context has none.
+        JudgeNotConfiguredError: `judges` is None, or is no `JudgeResolver`.
     """
     if not isinstance(judges, JudgeResolver):
         raise JudgeNotConfiguredError
@@ -359,10 +354,11 @@ def get_judge_resolver(judges: ProvidesJudges | None) -> JudgeResolver:
 def _build_model_changes(
     config: JudgeConfig, model: str, own: tuple[str, str] | None
 ) -> Mapping[str, object]:
-    """Return the fields of `config` that change for another model.
+    """Return the fields of `config` that must change so that `model` judges.
 
-    `own` is the (provider, model) that `model` names, or None. The endpoint stays the same, unless the model
-    belongs to another provider and the configured provider serves only its own models.
+    `own` is the (provider, model) that the text `model` names; None if it names no provider. The endpoint
+    stays the same, unless the model belongs to another provider and the configured provider serves only its
+    own models.
     """
     from evalgate.config.schema.providers import PROVIDERS
 

@@ -1,4 +1,4 @@
-"""Client of OpenAI-compatible endpoints: one request per call, with parsed answers and classified errors."""
+"""Ask OpenAI-compatible endpoints: send one request per call, parse the answer, and classify errors."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator
 
-from evalgate.config.schema.budget import Tokens
+from evalgate.config.schema.prices import Tokens
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
@@ -40,9 +40,9 @@ class ErrorResponse:
     text: str
 
 
-# The body decides before the status, because providers use the status differently: Google sends 400 for a
-# wrong key, OpenAI 429 for an empty account. The patterns are searched in code, type and message; case does
-# not matter.
+# The body of an error decides before its HTTP status, because providers use the status differently: Google
+# sends 400 for a wrong key, OpenAI 429 for an empty account. The patterns are searched in code, type and
+# message of the error, in upper or lower case.
 _BY_WORDS: Mapping[FailureKind, tuple[str, ...]] = {
     "no_credit": ("insufficient_quota", "insufficient.balance", "credit balance", "billing_hard_limit"),
     "wrong_key": ("invalid_api_key", "API key not valid", "API_KEY_INVALID", "incorrect api key"),
@@ -92,7 +92,7 @@ _DESCRIPTIONS: Mapping[FailureKind, str] = {
 def build_judge_error(refusal: ErrorResponse, where: str, wall: float) -> JudgeError:
     """Return the failure that an error response describes.
 
-    `where` names the model in the message. `wall` is the current time in seconds since the epoch.
+    `where` is the name of the model for the message, `wall` the current time in seconds since the epoch.
     """
     kind = _classify_response(refusal)
     # A provider's message about a wrong key may repeat a part of the key.
@@ -149,7 +149,7 @@ _MAX_TOKENS = 2**53
 
 
 def _read_or_none(value: object, read: Callable[[object], _T]) -> _T | None:
-    """Return the parsed value, or None: a malformed optional field must not invalidate the whole answer."""
+    """Return the parsed value; None if it is malformed: an optional field must not spoil the answer."""
     try:
         return read(value)
     except ValidationError:
@@ -160,7 +160,7 @@ _InvalidAsNone = WrapValidator(_read_or_none)
 
 
 class _Lenient(BaseModel):
-    """Base of the response models. Unknown keys are ignored, because many servers deviate from the API."""
+    """Base class of the models of responses; unknown keys are ignored: many servers deviate from the API."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -219,7 +219,7 @@ class _Completion(_Lenient):
 
 
 def parse_completion(text: str, where: str) -> ModelAnswer | JudgeError:
-    """Return the answer in a response's text, or the failure. `where` names the model in failures."""
+    """Return the answer in the text of a response, or a failure; `where` names the model in failures."""
     try:
         completion = _Completion.model_validate(
             json.loads(
@@ -260,7 +260,10 @@ class _Embeddings(_Lenient):
 
 
 def parse_embedding(text: str, where: str) -> ModelAnswer | JudgeError:
-    """Return the embedding in a response's text as a JSON list, or the failure."""
+    """Return an answer with the embedding in the text of a response as a JSON list of numbers, or a failure.
+
+    `where` names the model in failures.
+    """
     try:
         found = _Embeddings.model_validate_json(text.removeprefix(_BYTE_ORDER_MARK))
     except ValidationError:
@@ -287,7 +290,7 @@ def _find_failure(choice: _Choice, message: _ResponseMessage, where: str) -> tup
 
 
 def _read_tokens(usage: _Usage | None) -> Tokens | None:
-    """Return the used tokens, or None if they are unknown or out of range: 0 would count as free."""
+    """Return the used tokens; None, because 0 would count as free, if they are unknown or out of range."""
     if usage is None or (usage.prompt_tokens is None and usage.completion_tokens is None):
         return None
     prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
@@ -310,7 +313,7 @@ _NO_KEY = "none"  # the SDK requires a key, and local servers ignore it
 
 
 class OpenAIModel:
-    """Client for all models of one endpoint. It neither retries nor limits: its wrappers do."""
+    """Client for all models of one endpoint, without retries and limits, which its wrappers have."""
 
     def __init__(
         self,
@@ -327,7 +330,7 @@ class OpenAIModel:
         self._client = _create_client(endpoint)
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
-        """Send one request and return the answer.
+        """Send one request, and return the answer.
 
         Raises:
             JudgeError: the request failed, or the response holds no usable answer.
@@ -345,7 +348,7 @@ class OpenAIModel:
         await self._client.close()
 
     async def _send_request(self, request: ModelRequest, where: str) -> str | JudgeError:
-        """Send a request and return the response's text without the key, or the failure.
+        """Send a request, and return the text of the response without the key, or a failure.
 
         The failure is returned, not raised: an exception that is raised while the SDK's exception is handled
         would have the SDK's exception as its context, with the request and the key.
@@ -400,10 +403,10 @@ class OpenAIModel:
 
 
 def check_sdk() -> None:
-    """Check that OpenAI's SDK is installed, without the import, which takes a second.
+    """Check that OpenAI's SDK is installed, without importing it, which takes a second.
 
     Raises:
-        InvalidInputError: it is not installed.
+        InvalidInputError: the package `openai` is not installed.
     """
     if find_spec("openai") is None:
         raise InvalidInputError(f"asking a judge needs the package `openai`: {describe_install('judge')}")
@@ -418,7 +421,7 @@ def _create_client(endpoint: ModelEndpoint) -> "AsyncOpenAI":
     # limits the time of a whole answer: the SDK's timeout is for each read.
     client = AsyncOpenAI(api_key=key, base_url=endpoint.base_url, timeout=None, max_retries=0)
     if endpoint.name != "openai":
-        # The SDK reads them from OPENAI_ORG_ID and OPENAI_PROJECT_ID, which no other provider should see.
+        # The SDK takes both from OPENAI_ORG_ID and OPENAI_PROJECT_ID, which no other provider should see.
         client.organization = client.project = None
     return client
 

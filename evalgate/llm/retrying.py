@@ -1,4 +1,4 @@
-"""Rate limits, retries and metering around a model."""
+"""Wrap a model in rate limits, retries and metering."""
 
 import asyncio
 import random
@@ -7,26 +7,27 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from evalgate.config.schema.budget import MeteredUsage, PriceTable, Tokens, UsageMeter, compute_cost_usd
+from evalgate.config.schema.prices import PriceTable, Tokens, compute_cost_usd
 from evalgate.core.formatting import pluralize
 from evalgate.core.types import ModelUsage
+from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest
 from evalgate.llm.errors import RETRYABLE_FAILURES, JudgeError
-from evalgate.llm.usage import count_model_usage
+from evalgate.llm.usage import MeteredUsage, count_model_usage
 from evalgate.system.throttling.backoff import REAL_CLOCK, Clock, RetryPolicy
 from evalgate.system.throttling.rate_limiter import Admission, RateLimiter
 
 if TYPE_CHECKING:
     from evalgate.llm.judge_resolver import Purpose
 
-_CHARACTERS_PER_TOKEN = 4  # in English; other languages have fewer, so this is only a first estimate
+_CHARACTERS_PER_TOKEN = 4  # in English; in other languages there are fewer, so this is a rough estimate
 _TOKENS_OF_AN_ANSWER = 500
 
 
 class EndpointLimiter:
     """Limiter of an endpoint's concurrent requests, and of its requests and tokens per minute.
 
-    The requests are admitted in the order in which they came.
+    Requests are admitted in the order in which they were made.
     """
 
     def __init__(
@@ -40,12 +41,12 @@ class EndpointLimiter:
 
     @asynccontextmanager
     async def admit_request(self, tokens: int, may_pass: Callable[[], None]) -> AsyncIterator[Admission]:
-        """Wait until a request with `tokens` may be sent, and hold a slot while the block runs.
+        """Wait until a request with `tokens` may be sent, and count it as concurrent during the block.
 
         `may_pass` is called after each wait, and raises if the request must not be sent any more.
         """
-        # The slot first: a request that is admitted and then waits for a slot would use up the minute's limit
-        # before it is sent.
+        # First the slot, then the limits of a minute: a request that waits for a slot after its admission
+        # would use up these limits before it is sent.
         async with self._slots:
             async with self._queue:
                 may_pass()
@@ -56,11 +57,11 @@ class EndpointLimiter:
             yield admission
 
     def settle_tokens(self, admission: Admission, tokens: int) -> None:
-        """Replace the estimated tokens of an admitted request by the real number."""
+        """Replace the estimated number of tokens of an admitted request by the real one."""
         self._limiter.settle_tokens(admission, tokens)
 
     def pause_requests(self, seconds: float) -> None:
-        """Block new requests for `seconds`; do nothing if this is more than `longest_hold` seconds."""
+        """Admit no request for the next `seconds`; do nothing if this is longer than `longest_hold`."""
         if seconds <= self._longest_hold:
             self._limiter.pause_until(self._clock.now() + seconds)
 
@@ -71,15 +72,15 @@ class LimitedModel:
     def __init__(
         self, inner: ModelClient, limiter: EndpointLimiter, may_ask: Callable[[], None] = lambda: None
     ) -> None:
-        """Wrap a model. `may_ask` raises JudgeError if a request must not be sent any more after its wait."""
+        """Wrap a model; `may_ask` raises JudgeError if a request must not be sent any more after a wait."""
         self._inner = inner
         self._limiter = limiter
         self._may_ask = may_ask
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
-        """Return the inner model's answer, once the limits admit the request.
+        """Wait until the limits admit the request, and return the inner model's answer.
 
-        A pause that the provider asks for delays all later requests to the endpoint, unless the pause is
+        If the provider asks for a pause, all later requests to the endpoint wait as long, unless the pause is
         longer than the limiter's `longest_hold`.
 
         Raises:
@@ -100,7 +101,7 @@ class LimitedModel:
 
 
 def estimate_tokens(request: ModelRequest) -> int:
-    """Estimate the input and output tokens of a request before it is sent."""
+    """Estimate the number of input and output tokens of a request before it is sent."""
     characters = sum(len(message.text) for message in request.messages)
     longest = request.parameters.get("max_tokens")
     answer = min(longest, _TOKENS_OF_AN_ANSWER) if isinstance(longest, int) else _TOKENS_OF_AN_ANSWER
@@ -108,7 +109,7 @@ def estimate_tokens(request: ModelRequest) -> int:
 
 
 class RetryingModel:
-    """A model that repeats a request after failures that may pass, with a pause before each repetition."""
+    """A model that repeats a request after `RETRYABLE_FAILURES`, with a pause before each repetition."""
 
     def __init__(
         self,
@@ -123,10 +124,10 @@ class RetryingModel:
         self._chance = chance
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
-        """Return the first answer that the inner model gives.
+        """Return the first answer that the inner model gives to the request.
 
         Raises:
-            JudgeError: the last failure, with the number of attempts.
+            JudgeError: no attempt succeeded. The error is the last failure, with the number of attempts.
         """
         paused, attempt = 0.0, 0
         while True:
@@ -143,7 +144,7 @@ class RetryingModel:
         raise _add_attempts(last, attempt)
 
     def _compute_pause(self, failure: JudgeError, attempt: int, paused: float) -> float | None:
-        """Return the seconds before the next attempt; None: no further attempt.
+        """Return the seconds until the next attempt; None if there is to be no further attempt.
 
         Args:
             failure: failure of the last attempt.
@@ -180,9 +181,10 @@ def check_budget(meter: UsageMeter) -> None:
 
 
 class WatchedModel:
-    """A model that counts the requests that are under way.
+    """A model that counts its requests that are being answered, which may be billed even without an answer.
 
-    A request that is under way may be billed even if no answer arrives.
+    The count is at the key `purpose` of the mapping `under_way`. `on_change` is called when a request begins
+    and when it fails; after an answer the meter notifies.
     """
 
     def __init__(
@@ -211,7 +213,7 @@ class WatchedModel:
             self._under_way[self._purpose] -= 1
             self._on_change()
             raise
-        self._under_way[self._purpose] -= 1  # the meter notifies, once it has counted the answer
+        self._under_way[self._purpose] -= 1  # the meter notifies after it has counted the answer
         return answer
 
 
@@ -232,16 +234,16 @@ class MeteredModel:
         self._get_price_name = get_price_name
         self._wall = wall
         self.usage = ModelUsage()
-        """Usage of this model alone; the meter may count others too."""
+        """Usage of this model alone; the meter also counts other models."""
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
-        """Return the inner model's answer, and count what it used.
+        """Return the inner model's answer, and count the usage of the call.
 
         Raises:
-            JudgeError: the inner model gave no answer, or the budget is spent; the kind is then
-                `budget_spent`, and nothing was sent.
+            JudgeError: the inner model gave no answer, or the budget is spent. In the second case the kind
+                is `budget_spent`, and nothing was sent.
         """
-        # Before every request, also of the same question: other cases may have spent the rest meanwhile.
+        # Before every request, also to the same question, because other cases may have spent the rest.
         check_budget(self._meter)
         try:
             answer = await self._inner.ask(request)
@@ -253,7 +255,7 @@ class MeteredModel:
         return answer
 
     def compute_cost(self, request: ModelRequest, tokens: Tokens | None) -> MeteredUsage:
-        """Return the usage and cost of a call; `tokens` is None if they are unknown."""
+        """Return the usage and the cost of a call; `tokens` is None if the provider did not report them."""
         if tokens is None:
             return MeteredUsage.from_call(None, None)
         name = self._get_price_name(request.model)

@@ -1,4 +1,4 @@
-"""Several samples of one question, because a single answer of a model is only one opinion."""
+"""Ask one question several times, because a single answer of a model is only one opinion."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,16 +15,16 @@ from evalgate.llm.judge_health import compute_agreement
 T = TypeVar("T")
 
 ATTEMPTS = 2
-"""Attempts for each sample: an unusable answer is requested once more."""
+"""Most attempts at each sample: after an unusable answer the question is asked once more."""
 
 
 class UnparsableAnswerError(ValueError):
-    """Error for an answer without the requested form; the text says what is missing."""
+    """Error for an answer that does not have the requested form; the text says what is wrong."""
 
 
 @frozen
 class Sample(Generic[T]):
-    """One answer that was parsed."""
+    """One sample with a usable answer."""
 
     number: int
     """1-based number of the sample."""
@@ -39,12 +39,14 @@ class FailedSample:
     """One sample without a usable answer."""
 
     number: int
+    """1-based number of the sample."""
     failure: JudgeError
+    """Failure of the last attempt."""
     text: str = ""
     """Text of the last answer; "" if there was none."""
     attempts: int = 1
     is_cached: bool = False
-    """True for an answer from the cache."""
+    """True if the unusable answer came from the cache."""
 
 
 @frozen
@@ -56,14 +58,15 @@ class Samples(Generic[T]):
 
     @property
     def values(self) -> tuple[T, ...]:
-        """Return the parsed values of the usable answers."""
+        """Return the parsed values of all usable answers."""
         return tuple(sample.value for sample in self.good)
 
     def require_values(self, at_least: int | None = None) -> tuple[T, ...]:
-        """Return the parsed values if at least `at_least` answers are usable; None requires all of them.
+        """Return the parsed values if at least `at_least` answers are usable, or all if `at_least` is None.
 
         Raises:
-            JudgeError: fewer are usable. The message says how many failed and describes the first failure.
+            JudgeError: fewer answers are usable. The message has the number of failed samples, and the first
+                failure.
         """
         asked = len(self.good) + len(self.failed)
         if not self.failed or (at_least is not None and len(self.good) >= at_least):
@@ -75,9 +78,10 @@ class Samples(Generic[T]):
         raise JudgeError(first.kind, message, attempts=first.attempts)
 
     def to_rows(self, describe: Callable[[T], tuple[float | None, str]]) -> tuple[JsonObject, ...]:
-        """Return a row for each sample, for the record. `describe` returns the score and reason of a value.
+        """Return a JSON object for each sample, for the record, in the order of the samples.
 
-        The score of a failed sample is None, never 0.
+        `describe` is a function that returns the score and the reason of a value. The score of a failed
+        sample is None, never 0.
         """
         rows = {sample.number: _build_row(sample, describe) for sample in self.good}
         for failed in self.failed:
@@ -92,9 +96,9 @@ class Samples(Generic[T]):
         return tuple(row for _, row in sorted(rows.items()))
 
     def build_details(self, describe: Callable[[T], tuple[float | None, str]]) -> JsonObject:
-        """Return the rows of all samples, and the agreement between the scores of the usable ones.
+        """Return the details of a metric: the rows of `to_rows`, and the agreement of the samples' scores.
 
-        The agreement is left out for fewer than two usable samples. `describe` is as in `to_rows`.
+        With fewer than two usable samples the agreement is left out.
         """
         details: dict[str, object] = {"samples": self.to_rows(describe)}
         agreed = compute_agreement([describe(value)[0] for value in self.values])
@@ -109,13 +113,13 @@ async def take_samples(
     *,
     are_all_needed: bool = True,
 ) -> Samples[T]:
-    """Take `count` samples of one question concurrently.
+    """Ask a question `count` times concurrently, and return all samples, usable and failed.
 
-    `parse` raises UnparsableAnswerError for an answer that it cannot parse. After such an answer, a refusal,
-    or an outage that was not retried, the sample is requested once more. If not all samples are usable
-    afterwards, failed samples from the cache are requested anew, so that a repeated run need not fail again.
-    If `are_all_needed` is False, this happens only if no sample is usable. Failures are part of the result;
-    JudgeError is never raised.
+    `parse` returns the value of an answer, or raises UnparsableAnswerError. After an answer that cannot be
+    parsed, a refusal, or an outage that was not retried, the sample is requested once more. A sample that
+    still fails with an answer from the cache is requested anew, until it succeeds or fails with a new answer,
+    so that a repeated run need not fail again. If `are_all_needed` is False, this is done only if no sample
+    is usable. JudgeError is never raised, because failures are part of the result.
     """
     requests = [replace(request, sample=number) for number in range(1, count + 1)]
     taken = await asyncio.gather(*(_take_sample(model, each, parse) for each in requests))
@@ -138,7 +142,7 @@ async def _replace_cached_failure(
     parse: Callable[[ModelAnswer], T],
     found: Sample[T] | FailedSample,
 ) -> Sample[T] | FailedSample:
-    """Return `found` if it is no failure from the cache; else request the sample anew until one is not."""
+    """Return the sample `found`; request it anew as long as it fails with an answer from the cache."""
     while isinstance(found, FailedSample) and found.is_cached:
         found = await _take_sample(model, replace(request, attempt=found.attempts + 1), parse)
     return found
@@ -152,7 +156,7 @@ async def _take_sample(
         if isinstance(found, Sample):
             break
         failure = found.failure
-        # An outage after a single attempt comes from a model that does not retry.
+        # An outage after a single attempt was not retried by the model itself.
         is_unretried_outage = failure.kind == "outage" and failure.attempts == 1
         if failure.kind not in RANDOM_FAILURES and not is_unretried_outage:
             break

@@ -1,24 +1,22 @@
-"""Usage of models in a run, and the guard of the budget."""
+"""Usage of models: calls, tokens and cost of a block of code, and of a run."""
 
-from collections.abc import Iterator, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import field
 from typing import Self
 
-from evalgate.config.schema.budget import MeteredUsage, Tokens, UsageMeter
-from evalgate.core.formatting import build_case_quote, join_first, pluralize, to_sentence
+from evalgate.config.schema.prices import Tokens
 from evalgate.core.frozen import frozen
-from evalgate.core.types import CaseResult, CaseRun, Failure, ModelUsage, RunResult
+from evalgate.core.types import ModelUsage, Usage
 
 
 class UsageTally:
-    """Context manager that counts the model usage of its block, and of the tasks that are started in it."""
+    """Context manager that counts the model usage in its block, and in tasks that the block starts."""
 
     __slots__ = ("_token", "usage")
 
     def __init__(self) -> None:
         self.usage: ModelUsage | None = None
-        """None: no usage was counted."""
+        """Usage so far; None: no usage was counted."""
         self._token: Token[UsageTally | None] | None = None
 
     def __enter__(self) -> Self:
@@ -34,103 +32,56 @@ _TALLY: ContextVar[UsageTally | None] = ContextVar("tally", default=None)
 
 
 def count_model_usage(usage: ModelUsage) -> None:
-    """Count calls in the current tally if there is one."""
+    """Add usage to the innermost `UsageTally` around the caller; do nothing if there is none."""
     if (tally := _TALLY.get()) is not None:
         tally.usage = usage if tally.usage is None else tally.usage + usage
 
 
-BUDGET_SPENT = "budget_spent"
-"""Kind of failure after the budget is spent; `user_budget_spent` if it stopped the simulated user."""
+# A record has only `ModelUsage`. Budget and journal also need the tokens that the provider had cached,
+# because they lower the price, and the calls without figures, because a notice names what was not counted.
+@frozen
+class MeteredUsage:
+    """Usage that counts against the budget, with the number of calls that could not be counted."""
 
-_NAMED = 3  # cases that a sentence names
+    calls: int = 0
+    tokens: Tokens = field(default_factory=Tokens)
+    usd: float = 0.0
+    """US dollars of the calls with a known cost."""
+    unpriced: int = 0
+    """Calls with an unknown cost; more than 0 makes `usd` a lower bound."""
+    unmetered: int = 0
+    """Calls of which not even the tokens are known."""
+
+    @classmethod
+    def from_call(cls, tokens: Tokens | None, cost_usd: float | None) -> "MeteredUsage":
+        """Return the usage of one call. None: the tokens, or the cost, are not known."""
+        return cls(1, tokens or Tokens(), cost_usd or 0.0, int(cost_usd is None), int(tokens is None))
+
+    def __add__(self, other: "MeteredUsage") -> "MeteredUsage":
+        return MeteredUsage(
+            self.calls + other.calls,
+            self.tokens + other.tokens,
+            self.usd + other.usd,
+            self.unpriced + other.unpriced,
+            self.unmetered + other.unmetered,
+        )
+
+    def to_paid_usage(self) -> ModelUsage:
+        """Return a `ModelUsage` that counts these calls as sent to a provider."""
+        return ModelUsage(self.calls, self.tokens.input, self.tokens.output, self.usd, self.unpriced)
+
+    def to_spared_usage(self) -> ModelUsage:
+        """Return a `ModelUsage` that counts these calls as answered by a cache, and their cost as saved."""
+        given, made = self.tokens.input, self.tokens.output
+        known_usd, cost_usd = (self.usd, None) if self.unpriced else (0.0, self.usd)
+        return ModelUsage(spared=self.calls, spared_usage=Usage(given, made, cost_usd, known_usd=known_usd))
 
 
 @frozen
 class RunUsage:
-    """Usage of a run since its first start, including work that failed or was repeated."""
+    """Usage of a gate run since its first start, including work that failed or was repeated."""
 
     judge_usage: ModelUsage = field(default_factory=ModelUsage)
     """Usage of judges."""
     spent: MeteredUsage = field(default_factory=MeteredUsage)
-    """Usage of agent, judges and simulated users, which the budget counts."""
-
-
-class BudgetGuard:
-    """Guard that counts the agent's usage, and stops new work once the budget is spent."""
-
-    def __init__(self, meter: UsageMeter) -> None:
-        self._meter = meter
-        self._silent = 0
-        self._unpriced = 0
-
-    @property
-    def exhausted_budget(self) -> str:
-        """Return a description of the spent budget; "" if none is spent."""
-        return self._meter.explain_exhaustion()
-
-    def stop_reason(self) -> Failure | None:
-        """Return the failure for cases that must not start because the budget is spent; None if they may."""
-        spent = self._meter.explain_exhaustion()
-        return Failure(BUDGET_SPENT, f"{spent}, so this case was not run to its end") if spent else None
-
-    def get_time_limit(self) -> tuple[float, Failure] | None:
-        """Return the seconds until running cases are stopped, and their failure; None if unlimited."""
-        left, minutes = self._meter.get_seconds_left(), self._meter.budget.minutes
-        if left is None:
-            return None
-        return left, Failure(
-            BUDGET_SPENT, f"the budget of {minutes:g} minutes is spent, so this case was ended"
-        )
-
-    def count_usage(self, run: CaseRun) -> None:
-        """Count the usage that the agent reports for a run and for its earlier attempts.
-
-        The usage of judges and simulated users is counted elsewhere.
-        """
-        self._silent += run.outcome == "answered" and run.usage is None
-        is_unpriced = False
-        for usage in (run.usage, *[attempt.usage for attempt in run.earlier_attempts]):
-            if usage is not None:
-                is_unpriced = is_unpriced or usage.cost_usd is None
-                tokens = Tokens(usage.input_tokens, usage.output_tokens)
-                self._meter.add_usage(MeteredUsage(tokens=tokens, usd=usage.min_cost_usd))
-        self._unpriced += is_unpriced
-
-    def iter_notices(self) -> Iterator[str]:
-        """Yield sentences about usage that the budget could not count."""
-        budget = self._meter.budget
-        yield from map(to_sentence, self._meter.describe_uncounted_usage())
-        if self._silent and (budget.usd or budget.tokens):
-            runs = pluralize(self._silent, "run")
-            yield f"The agent did not report the usage of {runs}; the budget does not count it."
-        if self._unpriced and budget.usd is not None:
-            runs = pluralize(self._unpriced, "run")
-            yield (
-                f"The agent did not report the cost of {runs}, or not all of it, so the budget of "
-                f"${budget.usd:,.2f} does not count it: report `cost_usd`, or add a budget of tokens."
-            )
-
-
-def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool, why: str) -> Iterator[str]:
-    """Yield at most one sentence about the work that a spent budget prevented.
-
-    `more_wanted` is True if further runs were planned. `why` describes the spent budget, as
-    `UsageMeter.explain_exhaustion` returns it.
-    """
-    undone = [case for case in cases if any(map(was_stopped_by_budget, case.runs))]
-    why = to_sentence(why or "the budget is spent").removesuffix(".")
-    advice = "Raise `budget` and go on with --resume, or run fewer cases."
-    if undone:
-        quote = build_case_quote(case.key for case in cases)
-        names = join_first([quote(case.key) for case in undone], _NAMED)
-        missing = f"{len(undone):,} of {pluralize(len(cases), 'case')} ({names})"
-        yield f"{why}; not, or not fully, evaluated: {missing}. {advice}"
-    elif more_wanted:
-        yield f"{why} before the runs that the comparison needs were made. {advice}"
-
-
-def was_stopped_by_budget(run: RunResult) -> bool:
-    """Return True if a spent budget prevented the run, its end, or its judging by a metric that gates."""
-    if run.failure is not None and run.failure.kind.removeprefix("user_") == BUDGET_SPENT:
-        return True
-    return BUDGET_SPENT in [metric.failure for metric in run.metrics if metric.gates]
+    """Usage that the budget counts: of agent, judges and simulated users."""

@@ -1,4 +1,4 @@
-"""Yes or no of a model, with a reason."""
+"""Parse yes or no, with a reason, from an answer of a model."""
 
 import json
 import re
@@ -23,16 +23,16 @@ _FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*(?:```)?", re.DOTALL | re.IGNORECA
 
 @frozen
 class TextVerdict:
-    """The verdict in one answer, with its reason."""
+    """The verdict in one answer, True for yes, with its reason."""
 
     verdict: bool
     reason: str = ""
 
 
 def parse_verdict(answer: ModelAnswer) -> TextVerdict:
-    """Parse `{"verdict": true, "reason": "…"}`, or a text with a first word such as `yes` or `failed`.
+    """Parse `{"verdict": true, "reason": "…"}`, or a text that begins with a word such as `yes` or `failed`.
 
-    Both may be in a code block. The reason in a text is everything after the first line.
+    Either may be in a code block. The reason in a text is everything after the first line.
 
     Raises:
         UnparsableAnswerError: the answer has neither form.

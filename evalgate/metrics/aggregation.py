@@ -1,4 +1,4 @@
-"""Summaries over all cases: each metric's weighted mean, minimum and margin, totals, inconsistent cases."""
+"""Summarize the cases of a run: each metric's mean and margin, totals, and cases with inconsistent runs."""
 
 import math
 from array import array
@@ -26,7 +26,7 @@ from evalgate.core.types import (
 
 
 class MetricKey(NamedTuple):
-    """Key of one row of the table of metrics."""
+    """Properties of a metric that are the same for all cases of one `MetricSummary` (a row in reports)."""
 
     name: str
     fingerprint: str
@@ -40,13 +40,13 @@ _EPSILON = 1e-9  # a mean is a sum: its last bits are noise
 
 
 _get_key = attrgetter(*MetricKey._fields)
-"""Getter of the key of a case's metric, as a plain tuple: to make a `MetricKey` takes twice the time."""
+"""Function that returns the key of a `CaseMetric` as a plain tuple: a `MetricKey` takes twice the time."""
 
 
 class MetricGroup(Sequence[tuple[CaseResult, CaseMetric]]):
-    """The cases of one row of the table of metrics, each paired with its metric.
+    """Sequence of (case, metric) for all cases with the same `MetricKey`.
 
-    Two lists need a fifth of the memory of a list of pairs.
+    The cases and the metrics are in two lists, which need a fifth of the memory of a list of pairs.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class MetricGroup(Sequence[tuple[CaseResult, CaseMetric]]):
 
 
 def group_by_metric(cases: Sequence[CaseResult]) -> dict[MetricKey, MetricGroup]:
-    """Group the gating cases by row of the table of metrics; rows are in the order of their first cases."""
+    """Group the gating cases by the `MetricKey` of each of their metrics, in the order of the first cases."""
     groups: dict[MetricKey, MetricGroup] = {}
     for case in cases:
         for metric in case.metrics if case.gates else ():
@@ -90,11 +90,11 @@ def group_by_metric(cases: Sequence[CaseResult]) -> dict[MetricKey, MetricGroup]
 def summarize_metrics(
     cases: Sequence[CaseResult], *, with_margins: bool = False
 ) -> tuple[MetricSummary, ...]:
-    """Return a summary of each metric over all gating cases, in the order in which the cases first have it.
+    """Return a summary for each `MetricKey` of the gating cases, in the order of the first cases.
 
-    A metric has several summaries if its definition, threshold, scope or minimum differs between cases, as
-    with eval sets that have their own thresholds files. `with_margins` adds to each summary the margin
-    between its mean and its minimum, unless `compute_threshold_margin` returns None.
+    A metric has several summaries if its definition, threshold, scope or minimum differs between cases, for
+    example because eval sets have their own thresholds files. `with_margins` sets `flip` of each summary to
+    the result of `compute_threshold_margin` for its mean and its minimum.
     """
     groups = group_by_metric(cases)
     times = Counter((key.name, key.scope) for key in groups)
@@ -152,14 +152,14 @@ def compute_threshold_margin(
 ) -> Margin | None:
     """Return how far a mean is from its threshold, and the fewest runs that could move the mean across.
 
-    If the mean is below the threshold, these runs are assumed to have the best score instead of their own,
-    otherwise the worst. The margin has no number of runs if not even all runs could move the mean across.
-    `score` is the mean, and `members` are its cases, also those without a score.
+    Such a run is assumed to have the best score instead of its own if the mean is below the threshold, else
+    the worst. The number of runs is None if not even all runs could move the mean across. `score` is the
+    mean, and `members` are its cases, also those without a score.
 
-    Return None if `score` is None, or if the score of a run is outside `score_range`: then one run can make
-    any difference.
+    Return None if `score` is None, or if the score of a run is outside `score_range`: then one run can move
+    the mean by any amount.
     """
-    # Arrays: there may be hundreds of thousands of scores, next to a record that fills the memory.
+    # Arrays, because there may be hundreds of thousands of scores, and the record already fills the memory.
     weights, counts, scores = array("d"), array("Q"), array("d")
     for case, metric in members:
         if metric.score is not None:
@@ -196,7 +196,7 @@ def _list_run_scores(case: CaseResult, name: str) -> list[float]:
 
 
 def _count_fewest_runs(gains: Iterable[float], distance: float) -> int | None:
-    """Return how many of the largest gains together reach `distance`; None if all gains together do not."""
+    """Return the fewest gains with a sum of at least `distance`; None if the sum of all is smaller."""
     reached = 0.0
     for count, gain in enumerate(sorted(gains, reverse=True), 1):
         reached += gain
@@ -206,7 +206,10 @@ def _count_fewest_runs(gains: Iterable[float], distance: float) -> int | None:
 
 
 def _compute_self_agreement(name: str, cases: Sequence[CaseResult]) -> float | None:
-    """Return the agreement of a metric's judge with itself, 0 to 1; None if no question has two answers."""
+    """Return the agreement of a judge with itself, 0 to 1; None if no question was answered twice.
+
+    `name` is the name of the judged metric.
+    """
     judged = [run for case in cases for run in case.runs if run.judge is not None]
     if not judged:
         return None
@@ -221,9 +224,9 @@ def _compute_self_agreement(name: str, cases: Sequence[CaseResult]) -> float | N
 
 
 def compute_totals(cases: Sequence[CaseResult]) -> Totals:
-    """Return the counts of cases by status, and the usage of agent and simulated users in all runs.
+    """Count the cases by status, and sum the usage of agent and simulated users over all runs.
 
-    Usage of earlier attempts at a run is included.
+    The usage of earlier attempts at a run is included, that of judges is not.
     """
     runs = [run for case in cases for run in case.runs]
     usage = Usage()
@@ -246,7 +249,7 @@ def compute_totals(cases: Sequence[CaseResult]) -> Totals:
 
 
 def describe_inconsistent_cases(cases: Sequence[CaseResult]) -> str:
-    """Return a notice about gating cases that passed in some runs and failed in others, or ""."""
+    """Return a sentence about gating cases that passed some runs and failed others; "" if there are none."""
     repeated = [case for case in cases if len(case.runs) > 1 and case.gates]
     flipping = [case for case in repeated if _has_inconsistent_runs(case)]
     if not flipping:

@@ -1,7 +1,7 @@
-"""Metrics of consumption: tokens, cost, calls, turns and latency of a run, compared with limits.
+"""Measure what a run consumes as metrics: tokens, cost, calls, turns and latency.
 
-Their scores are figures, such as 5,400 tokens, and smaller ones are better. An unknown figure is "not
-applicable", never 0.
+The scores are figures, such as 5,400 tokens, and smaller ones are better. If a figure is unknown, the metric
+is not applicable; the score is never 0 for this reason.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from evalgate.agents.tracing.span_prices import build_price_function
-from evalgate.config.schema.budget_criteria import BudgetLimits
+from evalgate.config.schema.budgets import BudgetLimits
 from evalgate.core.protocols import Metric, MetricContext
 from evalgate.core.score_ranges import UNLIMITED
 from evalgate.core.types import (
@@ -25,7 +25,7 @@ from evalgate.llm.judge_resolver import get_judge_resolver
 
 
 class Budget:
-    """Consumption of a run, which must stay within limits; less is better."""
+    """Metric of one kind of consumption of a run, such as its tokens; less is better."""
 
     options_type = BudgetLimits
 
@@ -35,7 +35,7 @@ class Budget:
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Metric:
-        """Build the metric; a criterion that is a bare number is the limit `max`.
+        """Build the metric that `criterion` names; a criterion that is a bare number is the limit `max`.
 
         Raises:
             ValidationError: a limit is unknown, wrong or impossible.
@@ -47,11 +47,14 @@ class Budget:
         return cls(criterion.metric, context)
 
     def describe_options(self) -> JsonObject:
-        """Return no options: figures depend on no limit, so a baseline stays valid if a limit changes."""
+        """Return {}: figures do not depend on the limits, so a baseline stays valid if a limit changes."""
         return {}
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the figure, 0 or more; `NotApplicable` if unknown, such as the latency with mocked tools."""
+        """Return the figure of the run, 0 or more; `NotApplicable` with the reason if it is not known.
+
+        The latency is not known if tools are mocked.
+        """
         if self._measure is _measure_latency and (case.tool_mocks or case.tool_recording is not None):
             return NotApplicable("tools were mocked, so the run has no latency")
         found = self._measure(run, self._context)
@@ -59,13 +62,13 @@ class Budget:
 
 
 Measure: TypeAlias = Callable[[CaseRun, MetricContext], float | str]
-"""Function that returns the figure of a run, or why it is not known."""
+"""Function that returns the figure of a run, or a text with the reason why the figure is not known."""
 
 _NO_TOKENS = "the agent reports no tokens"
 
 
 def _measure_cost(run: CaseRun, context: MetricContext) -> float | str:
-    """Return the reported cost in USD, else the cost of the tokens, else the reason why it is unknown."""
+    """Return the reported cost in USD, else the cost by prices of tokens, else a reason why it is unknown."""
     usage = run.usage
     if usage is None or not (usage.input_tokens or usage.output_tokens or usage.cost_usd):
         return f"{_NO_TOKENS} and no cost"

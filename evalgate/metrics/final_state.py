@@ -1,4 +1,4 @@
-"""`final_session_state`: compares the session's state after the conversation with the expected one."""
+"""Compare the session's state after the conversation with the state that the case expects."""
 
 import json
 from collections.abc import Mapping
@@ -38,7 +38,10 @@ class FinalSessionState(BaseModel):
         return cls.model_validate(criterion.options)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return 0.0 or 1.0; not applicable to a case that expects no state."""
+        """Return the score 0.0 or 1.0, or `NotApplicable` for a case that expects no state.
+
+        A state that is nested too deep is a `MetricFailure`.
+        """
         if case.final_state is None:
             return NotApplicable("the case expects no final session state")
         if run.final_state is None:
@@ -51,7 +54,7 @@ class FinalSessionState(BaseModel):
 
 
 def _find_difference(expected: Mapping[str, object], actual: Mapping[str, object]) -> str:
-    """Return a sentence about the first key with another value than expected; "" if there is none."""
+    """Return a sentence about the first expected key that is missing or has another value; "" if none is."""
     for key, value in expected.items():
         if key not in actual:
             return f"state `{key}`: expected {_format_value(value)}, but the key is missing"

@@ -1,4 +1,4 @@
-"""Sentences about judged metrics that vary between runs because of their judge."""
+"""Describe the judged metrics that vary between runs mostly because of their judge."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,14 +8,14 @@ from evalgate.llm.judge_health import read_sample_scores
 from evalgate.statistics.judge_noise import CaseNoise, JudgeShare, decompose_case, estimate_judge_share
 
 _MOST = 0.5
-"""The judge is named as the main source if the lower limit of its share is above this."""
+"""Share of the variance, 0 to 1: a metric is described if the judge's share has a lower limit above it."""
 
 
 def describe_judge_noise(cases: Sequence[CaseResult]) -> Iterator[str]:
     """Yield a sentence about each metric that varies between runs mostly because of its judge.
 
-    Confirming runs do not count. A judged response counts only with two samples or more, none of them from
-    the cache: cached answers are no new samples.
+    Runs that follow up a suspicion do not count. A judged response counts only if it has two samples or
+    more, and none of them is from the cache, because a cached answer does not show how the judge varies.
     """
     noises: dict[str, list[CaseNoise]] = {}
     sizes: dict[str, list[int]] = {}
@@ -41,7 +41,10 @@ def _format_share(name: str, share: JudgeShare, samples: float) -> str:
 
 
 def _collect_scores(case: CaseResult) -> dict[str, dict[int, list[tuple[float, ...]]]]:
-    """Return the sampled scores of the runs, by metric and 0-based turn; -1 is the whole conversation."""
+    """Return by metric and 0-based turn the judge's scores of each run; turn -1 is the whole conversation.
+
+    Return {} if fewer than two runs of the case were judged.
+    """
     runs = [run for run in case.runs if run.judge is not None and not run.confirms]
     found: dict[str, dict[int, list[tuple[float, ...]]]] = {}
     for run in runs if len(runs) > 1 else ():
@@ -58,7 +61,7 @@ def _iter_details(run: RunResult) -> Iterator[tuple[str, int, JsonObject]]:
 
 
 def _read_fresh_scores(details: JsonObject) -> tuple[float, ...]:
-    """Return the scores of the samples; () if there are fewer than two, or one is from the cache."""
+    """Return the scores of the judge's samples; () if there are fewer than two, or one is from the cache."""
     rows = details.get("samples")
     samples = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list | tuple) else []
     scores = read_sample_scores(details)

@@ -1,10 +1,10 @@
-"""ROUGE-1 of two texts, with the Porter stemmer.
+"""Compute ROUGE-1 of two texts, with the Porter stemmer.
 
-Scores equal, to the last bit, those of the `rouge_score` package with its stemmer, after the tokenizer of
-Google ADK's `response_match_score`.
+The scores equal, to the last bit, those of the `rouge_score` package with its stemmer, if the texts are split
+as Google ADK's `response_match_score` splits them.
 
-Stems equal those of `nltk.stem.porter.PorterStemmer()`. ROUGE scores depend on each deviation of NLTK's
-default mode from Porter's paper: a pool of irregular words, `ies`/`ied` on four letters, `y` to `i` only
+The stems equal those of `nltk.stem.porter.PorterStemmer()`. Scores depend on each deviation of NLTK's default
+mode from Porter's paper: a pool of irregular words, `ies`/`ied` in words of four letters, `y` to `i` only
 after a consonant, `alli` first and again, `fulli`, `logi`.
 """
 
@@ -76,11 +76,12 @@ _STEP_4 = dict.fromkeys(
 )
 _LONGEST_SUFFIX = 7
 _LAST_LETTERS = frozenset("sdgyiel") | {suffix[-1] for suffix in (*_STEP_2, *_STEP_3, *_STEP_4, "ion")}
-"""Last letters of everything that a step removes or replaces. Numbers and many words have none of them."""
+"""Last letters of all endings that a step removes or replaces. A word with another last letter is its own
+stem, as all numbers and many words are."""
 
 
 def stem_word(word: str) -> str:
-    """Return the stem of a lower-case word; a word of one or two letters is its own stem."""
+    """Return the Porter stem of a lower-case word; a word of one or two letters is its own stem."""
     if word in _IRREGULAR:
         return _IRREGULAR[word]
     if len(word) <= 2 or word[-1] not in _LAST_LETTERS:
@@ -102,7 +103,7 @@ def _classify_letters(word: str) -> str:
 
 
 def _compute_measure(word: str) -> int:
-    """Return Porter's m, the number of consonants that follow a vowel directly."""
+    """Return Porter's measure m of a word: the number of consonants that directly follow a vowel."""
     return _classify_letters(word).count("vc")
 
 
@@ -145,7 +146,7 @@ def _strip_participle(word: str) -> str:
 
 
 def _repair_root(root: str) -> str:
-    """Restore a root without -ed or -ing: siz(ed) to size, hopp(ing) to hop, fil(ing) to file."""
+    """Return the root that a word has without -ed or -ing: size for siz(ed), hop for hopp(ing)."""
     if root.endswith(("at", "bl", "iz")):
         return root + "e"
     if root[-1:] == root[-2:-1] and _classify_letters(root)[-1] == "c":
@@ -176,11 +177,11 @@ def _trim_ending(word: str) -> str:
 
 
 Profile: TypeAlias = Literal["adk>=2.6", "adk<=2.5"]
-"""Releases of Google ADK, by their tokenizer: in `adk<=2.5` it finds only words of a–z and 0–9."""
+"""Releases of Google ADK, by how they split texts: `adk<=2.5` finds only words of a–z and 0–9."""
 
 
 class StemCounts(NamedTuple):
-    """The number of occurrences of each stem in a text, and of all stems together."""
+    """The number of occurrences of each stem in a text, and the number of all words."""
 
     counts: Mapping[str, int]
     total: int
@@ -197,7 +198,7 @@ class WordOverlap(NamedTuple):
     def f_measure(self) -> float:
         """Return the harmonic mean of precision and recall, in [0, 1]; 0.0 if nothing is shared.
 
-        The operations have the order of `rouge_score`, because the last bit decides at a threshold.
+        The order of the operations is that of `rouge_score`, because the last bit may decide at a threshold.
         """
         precision = self.shared / max(self.actual, 1)
         recall = self.shared / max(self.expected, 1)
@@ -206,12 +207,13 @@ class WordOverlap(NamedTuple):
 
 
 def compute_rouge_1(expected: str, actual: str, profile: Profile = "adk>=2.6") -> WordOverlap:
-    """Count the words of two texts, and the words that both share by their stem.
+    """Count the words of two texts, and the words that they share, compared by stem.
 
-    The stems of recent expected texts are cached.
+    The stem counts of recent `expected` texts are cached.
     """
     expected_stems, words = count_stems(expected, profile), _split_words(actual, profile)
-    # Each word takes one of the equal expected ones. Counting the words first would take twice the time.
+    # Each actual word uses up one equal expected word. To count the actual words first would take twice the
+    # time.
     left = dict(expected_stems.counts)
     shared = 0
     for stem in map(_STEMS.__getitem__, words):
@@ -241,13 +243,15 @@ _ascii_word = re.compile("[a-z0-9]+")
 _ASCII_SPACING = bytes(
     ord(chr(code).lower()) if chr(code).isalnum() else ord(" ") for code in range(128)
 ).ljust(256)
-"""Table that does to ASCII text the same as `lower()` and the pattern above, but several times faster."""
+"""Table for `bytes.translate`: lower case for letters, blanks for all characters that are in no word.
+
+For ASCII this is the same as `lower()` and `_ascii_word`, but several times faster."""
 
 _MOST_REMEMBERED = 1 << 16
 
 
 class _StemCache(dict[str, str]):
-    """Cached stems by word. Words of up to three characters or outside ASCII are their own stems."""
+    """Cache from a word to its stem. Words of up to three characters or outside ASCII are their own stems."""
 
     def __missing__(self, word: str) -> str:
         if len(self) >= _MOST_REMEMBERED:
@@ -260,7 +264,7 @@ _STEMS = _StemCache()
 
 
 class _SpacingTable(dict[int, str]):
-    """Table for `str.translate` that puts blanks between words, and replaces other characters by blanks.
+    """Table for `str.translate` that puts blanks between words, and replaces characters of no word by blanks.
 
     Each Chinese, Japanese or Korean character is a word. In scripts without blanks a base character starts a
     word, and its marks belong to it. Elsewhere letters, digits and marks form words.

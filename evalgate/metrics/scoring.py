@@ -1,4 +1,4 @@
-"""Scoring of runs and cases with every metric.
+"""Score runs and cases with every metric.
 
 pass^k and pass@k are estimated without bias from n ≥ k runs of which c passed. pass^k is C(c, k) / C(n, k)
 (Yao et al. 2024, arXiv:2406.12045). pass@k is 1 − C(n − c, k) / C(n, k) (Chen et al. 2021,
@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import zip_longest
-from math import comb
 
-from evalgate.core.formatting import compute_mean, format_score_pair, pluralize
+from evalgate.core.formatting import compute_mean
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import LlmJudged, Metric, RequiresReference
 from evalgate.core.types import (
@@ -33,7 +32,6 @@ from evalgate.core.types import (
     MetricResult,
     MetricScore,
     NotApplicable,
-    ReliabilityRule,
     Reply,
     RunMetric,
     RunResult,
@@ -47,25 +45,14 @@ from evalgate.llm.errors import JudgeError
 from evalgate.llm.usage import UsageTally
 
 
-def estimate_reliability(reliability: ReliabilityRule, *, passed: int, runs: int) -> float:
-    """Estimate pass^k or pass@k, in [0, 1]: exactly 0.0 if no run passed, and 1.0 if every run did.
-
-    `runs` must be at least `reliability.k`, and `passed` at most `runs`.
-    """
-    samples = comb(runs, reliability.k)
-    if reliability.kind == "pass^k":
-        return comb(passed, reliability.k) / samples
-    return (samples - comb(runs - passed, reliability.k)) / samples
-
-
 def validate_result(result: object) -> MetricResult:
-    """Return `result`, or a failure if it is no `MetricResult` or has a score that is no finite number."""
+    """Return `result`; or a `MetricFailure` if it is no `MetricResult`, or a score is no finite number."""
     if not isinstance(result, MetricScore):
         if isinstance(result, (NotApplicable, MetricFailure)):
             return result
         return MetricFailure(f"the metric gave no result, but a value of type {type(result).__name__}")
     if not result.turns and type(result.score) is float and math.isfinite(result.score):
-        return result  # as of every check
+        return result  # without the loop below: most results are of this kind
     scores: list[object] = [turn.score for turn in result.turns if turn.score is not None]
     for score in (result.score, *scores):
         if not (isinstance(score, (float, int)) and math.isfinite(score)):
@@ -85,9 +72,9 @@ class BoundMetric:
     fingerprint: str = ""
     """Hash of the metric and its options."""
     scope: str = ""
-    """The cases that the threshold applies to, as reports name them; "" for all cases."""
+    """Name for reports of the cases that have this threshold; "" for all cases."""
     cases: frozenset[CaseKey] | None = None
-    """The only cases that the metric scores; None: all."""
+    """Cases that the metric scores; None: all."""
 
     @property
     def name(self) -> str:
@@ -95,18 +82,18 @@ class BoundMetric:
         return self.criterion.metric
 
     def apply_threshold(self, case_threshold: ScopedThreshold | None) -> "BoundMetric":
-        """Return the metric with a case's own threshold, or unchanged for None."""
+        """Return the metric with a case's own threshold; this object if `case_threshold` is None."""
         if case_threshold is None:
             return self
         common = self.criterion.min_mean
-        # If the mean must reach the same score as each case, it must now reach the case's own threshold.
+        # A `min_mean` that equals the common threshold is replaced by the case's own threshold, too.
         inherited = case_threshold.threshold if common == self.criterion.threshold else common
         min_mean = inherited if case_threshold.min_mean is None else case_threshold.min_mean
         criterion = replace(self.criterion, threshold=case_threshold.threshold, min_mean=min_mean)
         return replace(self, criterion=criterion, scope=case_threshold.scope)
 
     def decide_status(self, score: float | None, passed: bool | None = None) -> Status:
-        """Return the status of a score, which is "not_evaluated" for None.
+        """Return the status of a score: "passed" or "failed", or "not_evaluated" if the score is None.
 
         `passed` is the metric's own decision; if it is None, the threshold decides.
         """
@@ -119,7 +106,7 @@ class BoundMetric:
 
 
 async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]) -> RunResult:
-    """Return the result of one run, scored by every metric if the agent answered."""
+    """Score a run with every metric, and return its result; a run that was not answered gets no scores."""
     results: Sequence[tuple[BoundMetric, MetricResult]] = ()
     with UsageTally() as tally:
         if run.outcome == "answered" and case.alternatives:
@@ -147,11 +134,12 @@ async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
 async def _score_nearest_way(
     case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
 ) -> tuple[EvalCase, list[tuple[BoundMetric, MetricResult]]]:
-    """Score a run against each right way of its case; return the nearest way as a case, and its scores.
+    """Score a run against each alternative of its case; return the nearest alternative, and its scores.
 
-    One way is chosen for all metrics: calls of one way with the response of another are not right. The
-    nearest way has the most passing metrics, and among equals the highest sum of scores. Judges that need
-    no expected reply are asked only once.
+    An alternative is a copy of the case with other expected replies (`case.alternatives`). One alternative is
+    chosen for all metrics, because the calls of one and the response of another are not right together. The
+    nearest has the most passing metrics, and among equals the highest sum of scores. Judges that need no
+    expected reply are asked only once.
     """
     found: list[tuple[BoundMetric, MetricResult]] = []
     nearest, best = case, (-1, 0.0)
@@ -200,7 +188,8 @@ def _build_turn_results(
     case: EvalCase, run: CaseRun, results: Sequence[tuple[BoundMetric, MetricResult]]
 ) -> tuple[TurnResult, ...]:
     rows: zip_longest[tuple[CaseTurn | None, Reply | None, UserMessage | None]]
-    # The longest: a recording may have more turns than its case, and a simulated user no written ones.
+    # The longest of the three, because a recording may have more turns than its case, and a case with a
+    # simulated user has no turns.
     rows = zip_longest(case.turns, run.replies, run.said)
     scored = [
         (bound, result.turns) for bound, result in results if isinstance(result, MetricScore) and result.turns
@@ -220,7 +209,7 @@ def _build_turn_results(
 
 @lru_cache(maxsize=1024)
 def _share_full_score(name: str, status: Status, literal: bool, gates: bool) -> RunMetric:
-    """Return one shared object for equal results: a look-up takes a fifth of the time of a new object."""
+    """Return a result with the score 1.0, the same object for equal results: this is five times as fast."""
     return RunMetric(name, 1.0, status, literal=literal, gates=gates)
 
 
@@ -252,13 +241,12 @@ def score_case(
 ) -> CaseResult:
     """Return the result of a case over its runs; `metrics` have the thresholds of this case.
 
-    Confirming runs are part of the result, but do not count for its scores and its status.
+    Runs that follow up a suspicion (`confirms`) are in the result, but do not count for scores and status.
     """
-    # Runs that follow up a suspicion stay out of the means: a case that failed would otherwise get more
-    # chances than one that passed.
+    # Otherwise a case that failed would get more chances than a case that passed.
     counting = [run for run in runs if not run.confirms]
-    # One crash leaves the case without a score, not with the mean of its other runs: crashing on hard
-    # questions would otherwise raise it.
+    # After one crash the case has no score, instead of the mean of its other runs: a crash on hard questions
+    # would otherwise raise this mean.
     unanswered = [run for run in counting if run.outcome != "answered"]
     if unanswered:
         first = unanswered[0]
@@ -301,8 +289,12 @@ def _summarize_case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> Cas
                     scores.append(metric.score)
     score = compute_mean(scores) if scores else None
     if bound.criterion.reliability is not None and score is not None:
-        return _summarize_reliability(bound, bound.criterion.reliability, scored, score)
-    # Unless the threshold alone decided each run, a case passes if every run did, at any mean.
+        from evalgate.metrics.pass_at_k import decide_reliability
+
+        status, reason = decide_reliability(bound.criterion.reliability, scored)
+        return _create_case_metric(bound, None if status == "errored" else score, status, reason)
+    # If a metric decided a run itself, without the threshold, the case passes if every run passed, at any
+    # mean.
     passed = None
     if False in [run.literal for run in scored]:
         passed = all(run.status == "passed" for run in scored)
@@ -327,32 +319,12 @@ def _create_case_metric(
     )
 
 
-def _summarize_reliability(
-    bound: BoundMetric, reliability: ReliabilityRule, scored: Sequence[RunMetric], score: float
-) -> CaseMetric:
-    """Return the case's metric with a status by pass^k or pass@k; the score is still the mean.
-
-    The metric is "errored", without a score, if fewer than k runs have a score.
-    """
-    passed = sum(run.status == "passed" for run in scored)
-    if len(scored) < reliability.k:
-        reason = f"{reliability.kind} with k = {reliability.k} needs as many runs; {len(scored)} have a score"
-        return _create_case_metric(bound, None, "errored", reason)
-    found = estimate_reliability(reliability, passed=passed, runs=len(scored))
-    if found >= reliability.at_least:
-        return _create_case_metric(bound, score, "passed")
-    shown, least = format_score_pair(found, reliability.at_least)
-    reason = (
-        f"{reliability.kind} with k = {reliability.k} is {shown}, below {least}: "
-        f"{passed} of {pluralize(len(scored), 'run')} passed"
-    )
-    return _create_case_metric(bound, score, "failed", reason)
-
-
 def decide_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric | RunMetric]) -> Status:
-    """Return the status of a case over its runs, or of a single run with its own metrics.
+    """Return the status of a case from its runs and metrics, or of one run from that run and its metrics.
 
-    Metrics that are only reported do not count.
+    With a crash or a time-out the status is "errored". Without any run, or if a run failed through no fault
+    of the agent, it is "not_evaluated". Otherwise it is the first of "failed", "errored" and "passed" that a
+    metric has, and "not_evaluated" if there is none. Metrics that are only reported do not count.
     """
     outcomes = {run.outcome for run in runs}
     if not outcomes.isdisjoint(AGENT_FAULT_OUTCOMES):

@@ -1,9 +1,8 @@
-"""Comparison and alignment of expected and actual tool calls, and the lines of their difference.
+"""Compare and align expected and actual tool calls, and show their differences line by line.
 
-Names and arguments are compared with Python's `==`, which is Google ADK's rule. So 1 == 1.0 == true, and
-the order of keys does not matter. Missing arguments differ from an empty object in `ToolCallComparator`,
-but equal it in alignments and differences. Ids are ignored. Comparing arguments that are nested too deep
-raises RecursionError.
+Names and arguments are compared with Python's `==`, as Google ADK does. So 1 == 1.0 == true, and the order
+of keys does not matter. Missing arguments equal an empty object, except in `ToolCallComparator`. Ids are
+ignored. Comparing arguments that are nested too deep raises RecursionError.
 """
 
 import json
@@ -19,13 +18,16 @@ from evalgate.core.types import Reply, ToolCall, ToolResult
 
 @mutable
 class ToolRecord:
-    """One call and its result. None stands for no value, which is not the same as an empty object."""
+    """One call of a tool and its result."""
 
     name: str
     arguments: object = None
+    """None: the call has no arguments, not even an empty object."""
     result: object = None
+    """None: the result is null, or `is_answered` is False."""
     id: str = ""
     is_answered: bool = False
+    """True: the reply has a result of this call."""
 
 
 def collect_tool_records(reply: Reply) -> list[ToolRecord]:
@@ -105,7 +107,7 @@ class ToolCallComparator:
         return f"call {missing + 1}: expected {format_call(wanted)}{often} in any order, got {got}"
 
     def find_unmatched_calls(self, calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[int]:
-        """Return the indices of `calls` without a match in `others`, each of which matches at most once."""
+        """Return the indices of `calls` without a match in `others`; each of `others` matches one call."""
         if len(calls) * len(others) <= _PAIRS_COMPARED_ONE_BY_ONE:
             return self._match_by_pairs(calls, others)
         try:
@@ -147,7 +149,7 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 def _to_hashable(value: object) -> Hashable:
     """Convert a JSON value to a hashable value.
 
-    Two results are equal exactly if the two values are equal in Python, where 1 == 1.0 == True.
+    The results for two values are equal exactly if the values are equal in Python, where 1 == 1.0 == True.
 
     Raises:
         TypeError: the value, or one in it, is no JSON value.
@@ -179,7 +181,7 @@ def format_call(call: ToolCall) -> str:
 
 Sign: TypeAlias = Literal[" ", "-", "+"]
 
-_LONGEST_ALIGNED = 80  # calls per side between the common start and end; longer parts are not aligned
+_LONGEST_ALIGNED = 80  # most calls of each side, without the common start and end, that are aligned
 _SAME, _SAME_TOOL = 3, 1  # scores of an aligned pair
 
 
@@ -198,12 +200,12 @@ class DiffLine:
 def diff_trajectories(
     expected: Sequence[ToolCall], actual: Sequence[ToolCall], *, lines: int = 10, width: int = 120
 ) -> tuple[DiffLine, ...]:
-    """Return the aligned difference around the first divergence; empty if there is none.
+    """Return the expected and actual calls around their first difference as lines; () if all are equal.
 
-    The result has at most `lines` lines, which must be 6 or more. A call has at most `width` characters.
-    Calls are equal if tool and arguments are equal; missing arguments equal an empty object here. A call
-    that differs from the expected call only in its arguments follows it, and both are shortened around the
-    difference.
+    The result has at most `lines` lines; `lines` must be 6 or more. A line has at most `width` characters.
+    Calls are equal if tool and arguments are equal; missing arguments equal an empty object here. If a call
+    differs from the expected call only in its arguments, the two are on successive lines, and both are
+    shortened around the difference.
     """
     pairs = align_calls(expected, actual)
     first = next(
@@ -228,11 +230,15 @@ def diff_trajectories(
 
 
 CallPair: TypeAlias = tuple[ToolCall | None, ToolCall | None]
-"""An expected and an actual call; None: the other has no counterpart."""
+"""An expected and an actual call. One of the two is None if the other has no counterpart."""
 
 
 def align_calls(expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> list[CallPair]:
-    """Return pairs of expected and actual calls in order; None stands for a missing counterpart."""
+    """Pair expected with actual calls in order; a call without a counterpart is paired with None.
+
+    Equal calls at the start and at the end are paired with each other, and the calls in between by the best
+    alignment. If a side has more than 80 calls in between, these get no counterparts.
+    """
     shorter = min(len(expected), len(actual))
     head = next((at for at in range(shorter) if not is_same_tool_call(expected[at], actual[at])), shorter)
     room = shorter - head
@@ -283,7 +289,7 @@ def _score_likeness(one: ToolCall, other: ToolCall) -> int:
 
 
 def is_same_tool_call(one: ToolCall, other: ToolCall) -> bool:
-    """Return True if tool and arguments are equal; missing arguments equal an empty object."""
+    """Return True if two calls have equal tools and arguments; missing arguments equal an empty object."""
     if one.name != other.name:
         return False
     first, second = one.arguments, other.arguments
@@ -296,9 +302,9 @@ _encode = json.JSONEncoder(ensure_ascii=False, default=repr).encode
 
 
 def render_call(call: ToolCall) -> str:
-    """Return `tool(key="value", …)` on one line, with invisible characters escaped.
+    """Return `tool(key="value", …)` on one line, with invisible characters escaped, in full length.
 
-    Arguments that are no object are shown as JSON in the brackets.
+    Arguments that are no object are shown as JSON within the parentheses.
     """
     if call.other_args is not None:
         arguments = _encode(call.other_args)
@@ -323,7 +329,7 @@ def _build_diff_lines(pair: CallPair, width: int, *, diverges: bool) -> Iterator
 
 
 def _shorten_pair(one: str, other: str, width: int) -> tuple[str, str]:
-    """Cut both texts to the same part of `width` characters, with the first difference visible."""
+    """Shorten both texts to the same part, of at most `width` characters, around their first difference."""
     if max(len(one), len(other)) <= width:
         return one, other
     shorter = min(len(one), len(other))

@@ -1,4 +1,4 @@
-"""Pairs of a run's turns with its case's turns, and scoring turn by turn; a missing turn scores 0.0."""
+"""Pair the turns of a run with those of its case, and score turn by turn; a missing turn scores 0.0."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -24,23 +24,24 @@ NO_REPLY = "the agent gave no reply to this turn"
 
 @frozen
 class Exchange:
-    """One turn of a run, paired with the case's turn of the same number; one of the two may be missing."""
+    """A turn of a run and the case's turn with the same number; one of the two may be missing."""
 
     number: int
     """1-based."""
     user: str
-    """The message that was sent, else the case's message."""
+    """The message that was sent, or the case's message if the run lacks the turn."""
     turn: CaseTurn | None
-    """None if the case does not ask for the turn, or has no written turns."""
+    """None if the case has fewer turns, or no written turns."""
     reply: Reply | None
-    """None if the run lacks this turn."""
+    """None if the run lacks the turn, or the agent gave no reply to it."""
     is_asked_for: bool = True
+    """False if the case has written turns, but fewer."""
     context: tuple[JsonObject, ...] = ()
-    """Messages before the conversation."""
+    """Messages of the case that come before the conversation."""
 
     @property
     def response(self) -> str:
-        """Return the final response, or "" if there is none."""
+        """Return the actual final response, or "" if there is none."""
         return (self.reply.response if self.reply else None) or ""
 
     @property
@@ -50,10 +51,10 @@ class Exchange:
 
 
 def build_exchanges(case: EvalCase, run: CaseRun) -> tuple[Exchange, ...]:
-    """Return every turn of the run, then the turns of the case that the run lacks."""
+    """Return an exchange for each turn of the run, then one for each turn of the case that the run lacks."""
     found = []
     for index, (turn, reply) in enumerate(zip_longest(case.turns, run.replies)):
-        # The message that was sent, because a recording may ask otherwise than its case.
+        # The message that was sent comes first, because a recording may have other messages than its case.
         user = run.said[index].text if index < len(run.said) else turn.user.text if turn else ""
         is_asked_for = turn is not None or not case.turns
         found.append(Exchange(index + 1, user, turn, reply, is_asked_for, case.context_messages))
@@ -67,11 +68,11 @@ _WEIGHT_OF_AN_EVENT = 100
 async def compute_turn_mean(
     case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply], TurnScore]
 ) -> MetricResult:
-    """Return the mean of `judge` over all turns; a turn that is missing, or not expected, scores 0.0.
+    """Return the mean of the scores that `judge` gives to the turns of a run.
 
-    Return `NotApplicable` for a case without written turns. The score that `judge` returns must not be None.
-    `judge` runs in a thread for large texts, so that other cases go on: ROUGE-1 takes a second for 1 MB of
-    rare words.
+    A turn that is missing, or that the case does not have, scores 0.0. The scores of `judge` must not be
+    None. Return `NotApplicable` for a case without written turns. For large texts `judge` runs in a thread,
+    so that other cases go on: ROUGE-1 takes a second for 1 MB of rare words.
     """
     if not case.turns:
         return NotApplicable("the case has no written turns to compare with")
@@ -81,7 +82,7 @@ async def compute_turn_mean(
 
 
 def _estimate_size(case: EvalCase, run: CaseRun) -> int:
-    """Estimate the number of characters that are compared."""
+    """Estimate the number of characters of all replies, expected and actual; an event counts as 100."""
     size = 0
     for reply in (*[turn.expected for turn in case.turns], *run.replies):
         if reply is not None:
@@ -100,16 +101,17 @@ def _judge_turns(case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply]
         else:
             score = judge(turn, reply)
         turns.append(score)
-        total += score.score or 0.0  # one after the other, because engines do: the last bit can decide
+        total += score.score or 0.0  # in this order, as the frameworks add: the last bit may decide
     return MetricScore(total / len(turns), tuple(turns), _find_first_reason(turns))
 
 
 async def compute_turn_mean_all_pass(
     case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply], TurnScore]
 ) -> MetricResult:
-    """Return the mean of `compute_turn_mean`; the case passes if every turn passes, at any mean.
+    """Return the result of `compute_turn_mean`, which passes only if every turn passes, at any mean.
 
-    `judge` decides for each turn whether it passed. A turn that is missing, or not expected, fails.
+    The score that `judge` returns says if the turn passed. A turn that is missing, or that the case does not
+    have, fails.
     """
     result = await compute_turn_mean(case, run, judge)
     if not isinstance(result, MetricScore):

@@ -1,4 +1,4 @@
-"""Decode base64 and URL encoding within a text, and list the spellings of a secret in other formats."""
+"""Decode parts of a text in base64 or URL encoding, and list the spellings of a secret in other formats."""
 
 import base64
 import binascii
@@ -13,11 +13,11 @@ from evalgate.core.frozen import frozen
 from evalgate.core.lazy_pattern import compile_lazily
 
 TextSpan: TypeAlias = tuple[int, int]
-"""The start and the end (exclusive) of a part of a text, in characters."""
+"""Start and end (exclusive) of a part of a text, in characters."""
 
 
 SHORTEST_ENCODED = 20
-"""Characters of base64 that encode the 15 bytes of the shortest token."""
+"""Fewest characters of base64 that are decoded: as many as encode 15 bytes, the shortest token."""
 
 _ESCAPE = compile_lazily(r"%[0-9A-Fa-f]{2}")
 _ESCAPED_WORD = compile_lazily(r"[^\s%]*+(?:%[0-9A-Fa-f]{2}[^\s%]*+)++")
@@ -27,7 +27,7 @@ _SHORTEST_LINE = 56
 _WRAPPED = compile_lazily(
     rf"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{{{_SHORTEST_LINE},80}}+{_LINE_END})++[A-Za-z0-9+/]*+"
 )
-"""Lines of base64 as `base64` and mail programs wrap them."""
+"""Several lines of base64, as the program `base64` and mail programs wrap it."""
 _BREAK = compile_lazily(_LINE_END)
 _URL_SAFE = str.maketrans("-_", "+/")
 _BLANKED = bytes(byte if 0x21 <= byte <= 0x7E else 0x20 for byte in range(256))
@@ -37,7 +37,7 @@ _GROUP = 4
 
 @frozen
 class DecodedPart:
-    """A decoded part of a text. Each byte is one character of Latin-1, so positions in it count bytes."""
+    """A decoded part of a text. Each decoded byte is one character of Latin-1 in `text`."""
 
     text: str
     locate: Callable[[TextSpan], TextSpan]
@@ -47,14 +47,13 @@ class DecodedPart:
 def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
     """Decode each part of `text` that may be a token in base64 or with URL escapes.
 
-    The time is linear in the length of `text`.
-
-    `words` are the different words of `text`, separated by white space; short words may be missing.
+    `words` are the distinct words of `text`, separated by white space; those with fewer than 20 characters
+    may be missing. The time is linear in the length of `text`.
     """
     if "%" in text:
         yield from (_decode_url(match) for match in _ESCAPED_WORD.finditer(text))
-    # Base64 holds no white space, and prose has few words of its length. To look only at these is several
-    # times faster than to try the patterns at every character of a batch of runs.
+    # Base64 has no white space, and prose has few words that are as long. To look only at long words is
+    # several times faster than to try the patterns at every character.
     long = [word for word in words if len(word) >= SHORTEST_ENCODED]
     encoded = {word for word in long if any(map(_may_encode_token, _BASE64.findall(word)))}
     end = 0
@@ -72,7 +71,7 @@ def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
 
 
 def _may_encode_token(run: str) -> bool:
-    """Return False for digests and for words in one case: they are frequent, and never a token in base64."""
+    """Return False for digests and words in one case, which are frequent and never a token in base64."""
     return not (run.islower() or run.isupper() or run.isdigit())
 
 
@@ -93,17 +92,21 @@ def _decode_url(match: re.Match[str]) -> DecodedPart:
 
 
 def _decode_base64(run: str, positions: Sequence[int]) -> Iterator[DecodedPart]:
-    """Decode a run from each of its first four characters: other text may precede it, as in `path/…`."""
+    """Decode `run` from each of its first four characters on, because other text may precede the base64.
+
+    `positions` are the positions of the characters of `run` in the whole text. Yield only decoded parts that
+    have a word of 15 characters or more.
+    """
     run = run.translate(_URL_SAFE)
     for skipped in range(_GROUP):
         rest = run[skipped:]
-        # One character more than whole groups spells no byte; two or three need the padding they may lack.
+        # A single character after the last whole group encodes no byte. Two or three may lack their padding.
         rest = rest[: len(rest) - (len(rest) % _GROUP == 1)]
         try:
             decoded = binascii.a2b_base64(rest + "=" * (-len(rest) % _GROUP))
         except binascii.Error:
             continue
-        # Decoded bytes that are no text, such as an image, have no word that is long enough for a token.
+        # Decoded bytes that are no text, such as an image, have no word that is as long as a token.
         if max(map(len, decoded.translate(_BLANKED).split()), default=0) >= _SHORTEST_DECODED:
             yield DecodedPart(
                 decoded.decode("latin-1"), _create_locator(positions[skipped : skipped + len(rest)])
@@ -129,13 +132,13 @@ def _create_locator(positions: Sequence[int]) -> Callable[[TextSpan], TextSpan]:
 
 
 _LEAST_BASE64 = 7
-"""The fewest characters of base64 that identify a secret, whatever is encoded before and after it."""
+"""Fewest characters of base64 that identify a secret, independent of what is encoded before and after it."""
 
 
 def iter_spellings(secret: str) -> Iterator[str]:
-    """Yield the secret itself and its spellings in JSON, in nested JSON, in repr, URLs, HTML and base64.
+    """Yield the secret itself, and its spellings in JSON, JSON in JSON, Python's repr, URLs, HTML and base64.
 
-    A spelling may occur twice.
+    The same spelling may be yielded twice.
     """
     yield secret
     yield from _iter_literals(secret)
@@ -171,7 +174,10 @@ def _iter_url_forms(secret: str) -> Iterator[str]:
 
 
 def _iter_base64_forms(secret: str) -> Iterator[str]:
-    """Yield for each offset in a group of 3 bytes the base64 characters that depend on the secret alone."""
+    """Yield the base64 characters that depend on the secret alone, if 0, 1 or 2 bytes precede the secret.
+
+    The offset of a secret in a group of three bytes decides on its characters in base64.
+    """
     data = _encode_utf8(secret)
     for before in range(3):
         first, end = -(-before * 8 // 6), (before + len(data)) * 8 // 6

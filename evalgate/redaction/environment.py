@@ -1,13 +1,12 @@
-"""Secrets in environment variables and `::add-mask::` lines, and the ordinary words that are never secrets.
+"""Find secrets in environment variables and `::add-mask::` lines, and tell ordinary words from secrets.
 
 Redacting `postgres` or `order_id` everywhere would make reports unreadable and protect nothing. The rule
 uses no statistics. Short values, numbers and paths stay visible. Of a URL, only the password or Sentry's
-key is redacted, but the whole URL if the name of its variable says `webhook` or `dsn`. Any other value of a
-secret variable stays visible in three cases: it consists of one or two words of the lists below; it
-consists of any number of words of placeholders; or it is the name of a column, in a variable with a name
-that ends in `key` and does not say what the key opens. All other values are redacted. So a list that is too
-short redacts too much, and a passphrase of three or more words is redacted, unless all are words of
-placeholders.
+key is redacted, but the whole URL if the name of its variable contains `webhook` or `dsn`. Any other value of
+a secret variable stays visible in three cases: it consists of one or two words of the lists below; it
+consists of any number of placeholder words; or it is the name of a column, and the name of the variable ends
+in `key` without saying what the key opens. All other values are redacted. So if the lists lack a word, too
+much is redacted. A passphrase of three or more words is redacted, unless all are placeholder words.
 """
 
 import json
@@ -22,15 +21,12 @@ _ESCAPES = (("%0D", "\r"), ("%0A", "\n"), ("%25", "%"))
 
 
 def may_announce(text: str) -> bool:
-    """Return True if a text may hold an `add-mask` line.
-
-    This check is cheap; `find_announced_masks` is exact.
-    """
+    """Return True if a text may hold an `add-mask` line; a fast check, unlike `find_announced_masks`."""
     return "add-mask" in text.lower()
 
 
 def find_announced_masks(text: str) -> Iterator[str]:
-    """Yield the values of `::add-mask::` and `##[add-mask]` lines, decoded as the runner decodes them."""
+    """Yield the values of `::add-mask::` and `##[add-mask]` lines, decoded as GitHub's runner does."""
     if not may_announce(text):
         return
     for match in _ANNOUNCEMENT.finditer(text):
@@ -47,7 +43,7 @@ _STAND_INS = (
     "replace required sample secret set some stub test testing tests token true undefined unknown unset "
     "unused used value yes your"
 )
-"""Words of placeholders where no secret is needed, such as `not-needed` and `your-api-key-here`."""
+"""Placeholder words: values such as `not-needed` and `your-api-key-here` consist of these."""
 _SERVICES = (
     "admin administrator agent amazon app application aws azure backend bedrock bucket cache celery "
     "client cloud cluster cohere consul database db deepseek developer development docker elastic "
@@ -87,14 +83,13 @@ _PARTS = compile_lazily(r"[-_./: ]+|(?<=[a-z])(?=[A-Z])")
 _MOST_PARTS = 2
 
 _BARE_KEY = compile_lazily(r"(?:^|[_.\- ])keys?\d*$")
-"""The end of a name that says that its value is a key, perhaps of a sort, a partition or a cache."""
+"""The end of the name of a key, which may be a secret, or the key of a sort, a partition or a cache."""
 
 
 def is_ordinary(value: str) -> bool:
-    """Return True if a value consists of one or two listed words, or only of words of placeholders.
+    """Return True if a value consists of one or two listed words, or only of placeholder words.
 
-    Such a value is no secret in any variable. A value of more than two words is compared with the words of
-    placeholders only.
+    Such a value is no secret in any variable.
     """
     parts = [part for part in _PARTS.split(value) if part]
     listed = _LISTED if len(parts) <= _MOST_PARTS else _REPLACING
@@ -112,12 +107,12 @@ def is_bare_key_name(words: str) -> bool:
 
 
 NAMING_WORDS = "key|auth|pass|pwd|pat|dsn|jwt|cookie|bearer|salt|otp"
-"""Words that name a secret if they stand alone in a name, perhaps with an `s` or a number."""
+"""Words that name a secret if they are a whole word of a name, perhaps with an `s` or a number."""
 NAMING_PARTS = (
     r"token(?!iz)|secret|passw(?:or)?d|passphrase|credential|authorization"
     r"|(?:api|access|private|account|signing|encryption|master)[_-]?key|webhook"
 )
-"""Parts of names that name a secret."""
+"""Texts that name a secret anywhere in a name."""
 _SECRET_WORD = compile_lazily(rf"(?:^|[_.\- ])(?:{NAMING_WORDS})s?\d*(?=$|[_.\- ])|{NAMING_PARTS}")
 _NO_SECRET = compile_lazily(
     r"(?:^|[_-])(?:public|cache|max|num|min)(?:$|[_-])"
@@ -125,7 +120,7 @@ _NO_SECRET = compile_lazily(
     r"|region|algorithm|version|host|port|user|username|id|email|scheme|scope|scopes|issuer|audience)$"
 )
 _KEYS_NAME = compile_lazily(r"private[_-]?key[_-]?id$")
-"""A name that ends in `id`, yet is one half of the credentials of a Google service account."""
+"""The name of a secret although it ends in `id`: half of the credentials of a Google service account."""
 _SENTRY_KEY = compile_lazily(r"[0-9a-f]{32}")
 _CAMEL = compile_lazily(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -138,16 +133,22 @@ _FOLDERS = (
 _PATH = compile_lazily(rf"(?:~|\.{{1,2}}|/(?:{_FOLDERS.replace(' ', '|')})|[A-Za-z]:[\\/][\w .]+)(?:[\\/]|$)")
 _URL = compile_lazily(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://")
 
+_ASSIGNMENT = compile_lazily(
+    r"(?m)^[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][\w.\-]{0,99})[ \t]*[=:][ \t]*(?P<value>[^\s=].*)$"
+)
+_HEADING = compile_lazily(r"-----|\[[^\]]*\]$")
+"""A line that encloses a key, or begins a section of an INI text."""
+
 _WORKING_FOLDERS = ("PWD", "OLDPWD")  # the shell's folders; the names look like those of passwords
 _SHORTEST = 6
 _SHORTEST_WORD = 8
 
 
 def find_secrets(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the secrets in an environment, except those too short or too common to tell from ordinary text.
+    """Yield the secrets in an environment that are long and rare enough to be redacted everywhere.
 
     The secrets are values of variables with the name of a secret, lines of such values, passwords in URLs,
-    and secrets in values that are JSON objects or lists.
+    and secrets in values that are JSON objects or lists. A secret may be yielded twice.
     """
     for name, value in environ.items():
         if name not in _WORKING_FOLDERS:
@@ -156,7 +157,7 @@ def find_secrets(environ: Mapping[str, str]) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Return True if a variable or key of this name holds a secret, as do `GITHUB_TOKEN` and `dbPassword`."""
+    """Return True if a variable or key of this name holds a secret, such as `GITHUB_TOKEN`, `dbPassword`."""
     words = _CAMEL.sub("_", name).lower()
     if _KEYS_NAME.search(words):
         return True
@@ -164,7 +165,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_worth_hiding(value: str) -> bool:
-    """Return True if a value is so long and rare that redacting it everywhere harms no other text.
+    """Return True if a value is so long and rare that redacting it everywhere does not harm other text.
 
     Short values, numbers, paths, and values for which `is_ordinary` returns True are not worth hiding.
     """
@@ -180,9 +181,10 @@ def _find_value_secrets(name: str, value: str) -> Iterator[str]:
         yield from _find_url_secrets(name, value)
     elif is_secret_name(name) and is_worth_hiding(value) and not _is_column_name(name, value):
         yield value
-        yield from _iter_parts(value)
+        yield from _iter_parts(name, value)
     elif value.startswith(("{", "[")):
-        yield from _iter_leaf_secrets(value)
+        found = _parse_container(value)
+        yield from _iter_assigned_secrets(value) if found is None else _iter_leaf_secrets(name, found)
 
 
 def _is_column_name(name: str, value: str) -> bool:
@@ -211,20 +213,42 @@ def _find_url_secrets(name: str, value: str) -> Iterator[str]:
         yield value
 
 
-def _iter_parts(value: str) -> Iterator[str]:
-    """Yield the parts of a secret that may be shown alone: lines of a key, secrets in a JSON document."""
-    if value[0] in "{[":
-        yield from _iter_leaf_secrets(value)
+def _iter_parts(name: str, value: str) -> Iterator[str]:
+    """Yield the parts of a secret that may be shown alone.
+
+    These are the lines of a key, the values of an INI text that are secrets by their names, the secrets in a
+    JSON document, and the text within quotes, which some programs take off.
+    """
+    found = _parse_container(value)
+    if found is not None:
+        yield from _iter_leaf_secrets(name, found)
     elif "\n" in value:
         lines = (line.strip() for line in value.splitlines())
-        yield from (line for line in lines if not line.startswith("-----") and is_worth_hiding(line))
+        yield from (line for line in lines if not _HEADING.match(line) and is_worth_hiding(line))
+        yield from _iter_assigned_secrets(value)
+    elif value[0] in "'\"" and value[0] == value[-1]:
+        yield from _find_value_secrets(name, value[1:-1].strip())
 
 
-def _iter_leaf_secrets(value: str) -> Iterator[str]:
+def _iter_assigned_secrets(text: str) -> Iterator[str]:
+    """Yield the secrets in the lines `NAME = VALUE` of an INI text."""
+    for match in _ASSIGNMENT.finditer(text):
+        yield from _find_value_secrets(match["name"], match["value"].strip("'\" \t\r"))
+
+
+def _parse_container(value: str) -> object:
+    """Return the object or list of a JSON text; None if it is none."""
+    if value[:1] not in ("{", "["):
+        return None
     try:
-        todo: list[tuple[str, object]] = [("", json.loads(value))]
+        return json.loads(value)
     except (ValueError, RecursionError):
-        return
+        return None
+
+
+def _iter_leaf_secrets(name: str, found: object) -> Iterator[str]:
+    """Yield the secrets of a JSON document; the bare texts of a list are secrets if `name` is that of one."""
+    todo: list[tuple[str, object]] = [(name, found)]
     while todo:
         name, node = todo.pop()
         if isinstance(node, dict):

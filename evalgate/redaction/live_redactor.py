@@ -1,6 +1,6 @@
-"""A redactor that learns secrets while agents run, and skips data that is known to be clean.
+"""Redact data while agents run: learn announced secrets, and skip data that is known to be clean.
 
-Data that the quick check of JSON reports as clean is certainly clean. All other data is searched in full.
+A quick check of JSON (`prefilter`) finds most data certainly clean. All other data is searched in full.
 """
 
 from array import array
@@ -19,20 +19,20 @@ _MIN_RESORTED = 4096
 
 
 class CleanCache(Container[int]):
-    """A set of objects by identity, in a fifth of the memory of a dictionary.
+    """A set of objects without secrets, by identity, in a fifth of the memory of a dictionary.
 
-    `in` looks for an identity (`id`), not for an object. A large run has hundreds of thousands of objects.
-    The set keeps each object alive, so that no other object can get its identity.
+    The left operand of `in` is the identity (`id`) of an object, not the object. The set keeps each object
+    alive, so that no other object can get its identity. A large run has hundreds of thousands of objects.
     """
 
     def __init__(self) -> None:
         self._parts: list[object] = []
         self._sorted = array("Q")
         self._new: set[int] = set()
-        # Identities that are not in `_sorted` yet: few, compared with those that are.
+        # Identities that are not in `_sorted` yet: few, compared with those in it.
 
     def add(self, parts: Iterable[object]) -> None:
-        """Add objects that hold no secret."""
+        """Add objects that are known to hold no secret."""
         for part in parts:
             self._parts.append(part)
             self._new.add(id(part))
@@ -52,11 +52,11 @@ class CleanCache(Container[int]):
 _T = TypeVar("_T")
 
 _MANY = 32
-"""Number of values: to search them in full takes as long as to create the prefilter."""
+"""Number of values that can be searched in full in the time that it takes to create the prefilter."""
 
 
 class LiveRedactor:
-    """The redactor of one run. It also learns secrets announced with `::add-mask::` while the run lasts."""
+    """The redactor of a run, which learns the secrets that agents announce with `::add-mask::` lines."""
 
     def __init__(self, redactor: Redactor) -> None:
         self.redactor = redactor
@@ -65,22 +65,26 @@ class LiveRedactor:
         self._clean = CleanCache()
 
     def learn_environment(self, environ: Mapping[str, str]) -> None:
-        """Add the secrets of an environment to those that are redacted from now on."""
+        """Redact the secrets of an environment, too, from now on."""
         self._replace_redactor(self.redactor.add_environment(environ))
 
-    def redact_text(self, text: str, *sources: object) -> str:
-        """Return `text` without secrets, ready to be shown.
+    def learn_masks(self, masks: Iterable[str]) -> None:
+        """Add the masks of the user; raise InvalidInputError if one is too short."""
+        self._replace_redactor(self.redactor.add_masks(masks))
 
-        `sources` are the objects that the text was made from. Masks that they announce are learnt first.
+    def redact_text(self, text: str, *sources: object) -> str:
+        """Return `text` without secrets; first learn the masks that `sources` announce.
+
+        `sources` are the objects that the text was made from.
         """
         for source in sources:
             self._replace_redactor(self.redactor.add_masks_from_tree(source))
         return self.redactor.redact_text(text)
 
     def redact_tree(self, value: _T) -> _T:
-        """Return data without secrets, after learning the masks that dataclasses below the root announce.
+        """Return data without secrets; first learn the masks that dataclasses in it announce.
 
-        Masks announced in texts of the root itself, or below a mapping, are not learnt.
+        Masks that texts of `value` itself announce, or texts below a mapping, are not learnt.
         """
         announcements: list[str] = []
         redacted = self.redactor.redact_tree(value, announcements.append, self._clean)
@@ -90,10 +94,10 @@ class LiveRedactor:
         return self.redactor.redact_tree(redacted)
 
     def redact_many(self, values: Sequence[tuple[_T, bytes]]) -> list[_T]:
-        """Redact dataclasses, each given with its compact JSON, and remember those that are clean.
+        """Return the dataclasses of `values` without secrets, and remember those that had none.
 
-        The masks that any of `values` announces are learnt first, and redacted in all of them. Later,
-        `redact_tree` skips clean values that are part of a larger tree.
+        Each value is a dataclass and its compact JSON. The masks that any of the values announces are
+        redacted in all of them. Later, `redact_tree` skips remembered values in a larger tree.
         """
         redactor, prefilter = self.redactor, self._choose_prefilter(len(values))
         doubtful = [value for value, text in values if prefilter is None or not prefilter.is_clean(text)]
@@ -105,9 +109,9 @@ class LiveRedactor:
         return [changed.get(id(value), value) for value, _ in values]
 
     def _choose_prefilter(self, coming: int) -> "JsonPrefilter | None":
-        """Return the prefilter, or None while the run has too few values for it to save time.
+        """Return the prefilter; None while the run has had too few values for the prefilter to save time.
 
-        `coming` is the number of values that are about to be searched.
+        `coming` is the number of values that are to be searched next.
         """
         self._seen += coming
         if self._prefilter is None and self._seen >= _MANY:
@@ -117,10 +121,10 @@ class LiveRedactor:
         return self._prefilter
 
     def redact_stored(self, values: Sequence[tuple[_T, bytes]]) -> list[_T]:
-        """Redact dataclasses, each given with the JSON in which this version of evalgate stored it.
+        """Return the dataclasses of `values` without secrets; each is given with its stored JSON.
 
-        Stored data is redacted already. It is searched in full only if its JSON may hold a known or newly
-        announced secret.
+        This version of evalgate redacted the data when it stored them. So they are searched in full only if
+        the JSON may hold a known secret or announce a mask.
         """
         redacted: list[_T] = []
         for value, as_json in values:
@@ -132,7 +136,7 @@ class LiveRedactor:
         return redacted
 
     def _replace_redactor(self, redactor: Redactor) -> None:
-        """Use another redactor from now on, and forget which data is clean: it may hold a new secret."""
+        """Use another redactor from now on, and forget all clean data, which may hold a new secret."""
         if redactor is not self.redactor:
             self.redactor = redactor
             self._prefilter, self._seen = None, 0
@@ -140,7 +144,7 @@ class LiveRedactor:
 
     @contextmanager
     def redact_errors(self) -> Iterator[None]:
-        """Redact the messages of InvalidInputError and NoVerdictError that are raised in a `with` block."""
+        """Redact the messages of InvalidInputError and NoVerdictError that the `with` block raises."""
         try:
             yield
         except InvalidInputError as error:

@@ -1,6 +1,6 @@
-"""Patterns of tokens, keys and password assignments, also of truncated ones.
+"""Find tokens, keys and assigned passwords in texts by their patterns, also truncated ones.
 
-A text is never redacted for its randomness alone: an eval set is full of digests, UUIDs and ids.
+A text is never redacted for its randomness alone, because eval sets are full of digests, UUIDs and ids.
 """
 
 import math
@@ -14,7 +14,7 @@ from evalgate.redaction.encodings import SHORTEST_ENCODED, TextSpan, decode_part
 from evalgate.redaction.environment import is_secret_name
 
 _MARK = compile_lazily(r"…|\.\.\.")
-"""The mark that is left where a text was cut."""
+"""Mark at the place where a text was cut."""
 _FEWEST = 6
 
 CREDENTIAL_START = (
@@ -31,10 +31,10 @@ def is_truncated(text: str) -> bool:
 
 
 def find_truncated_secrets(text: str, needles: tuple[str, ...]) -> Iterator[TextSpan]:
-    """Yield the spans before a cut (`…` or `...`) that hold the beginning of a token or of a known secret.
+    """Yield the spans that end at a cut (`…` or `...`) and hold the start of a token or of a known secret.
 
-    `needles` are the spellings of known secrets. At least half of a needle, and six characters of it, must
-    stand before the cut.
+    `needles` are the spellings of known secrets. At least half of a needle, and at least six characters of
+    it, must stand before the cut.
     """
     yield from (match.span() for match in re.finditer(CREDENTIAL_START, text))
     for needle in needles:
@@ -121,15 +121,15 @@ SHAPES = {
         r"(?:(?:\s|\\{1,4}[nrt]|[\"'+,])*+-----END [A-Z0-9 ]{1,40}-----)?"
     ),
 }
-"""Patterns of tokens by sign. A sign is a text in or directly before every token of its pattern.
+"""Patterns of tokens by sign: a fixed text in each token of the pattern, or directly before the token.
 
-The sign is searched for first, the pattern only if the sign was found. If a pattern has a group, only the
-group is the token.
+The sign is searched for first, and the pattern only if the sign was found. If a pattern has a group, only the
+text of the group is the token.
 """
 _MOST_LAYERS = 2
 _MIN_TOKEN_LENGTH = 14
-"""The fewest characters of a word that is a token, or is its label as `private_key_id` is (14 characters).
-Each private key has a word of at least 14 characters."""
+"""Fewest characters of words that are searched for signs. Each token, and each label such as
+`private_key_id`, is at least as long, and each private key has such a word."""
 
 
 def find_pattern_spans(text: str) -> Iterator[TextSpan]:
@@ -137,17 +137,17 @@ def find_pattern_spans(text: str) -> Iterator[TextSpan]:
 
     The time is linear in the length of `text`.
     """
-    # A text repeats most of its words, and hardly a sign contains a blank: to look for the signs in each
-    # different word takes a fraction of the time.
+    # A text repeats most of its words, and only one sign contains a blank: to look for signs only in the
+    # distinct words takes a fraction of the time.
     words = {*text.split()}
     yield from _find_token_spans(text, words, _MOST_LAYERS)
     yield from _find_labeled_secrets(text, " ".join(words))
 
 
 def _find_token_spans(text: str, words: Collection[str], layers: int) -> Iterator[TextSpan]:
-    """Yield the spans of tokens and keys with a well-known pattern; `words` are the distinct words of `text`.
+    """Yield the spans of tokens and keys that match `SHAPES`; `words` are the distinct words of `text`.
 
-    Tokens that are encoded up to `layers` times, in base64 or as in a URL, are found too.
+    Tokens that were encoded up to `layers` times, in base64 or as in a URL, are found, too.
     """
     words = [word for word in words if len(word) >= _MIN_TOKEN_LENGTH]
     if not words:
@@ -180,7 +180,7 @@ _STRONG = compile_lazily(
     r"|(?:api|access|private|account|signing|shared)[_\-.]?key"
     r"|(?:access|auth|refresh|session|bearer|api|bot|id)[_\-.]?token"
 )
-"""Labels after which every value but a plain word is a secret; values after others must look random."""
+"""Labels after which each value except a plain word is a secret; after other labels it must look random."""
 
 SCHEMES = ("bearer", "basic", "token", "digest")
 _QUOTES = r"[\\\"'`]"
@@ -195,6 +195,10 @@ _AFTER_SIGN = compile_lazily(
 )
 _SCHEME = compile_lazily(r"(?<![a-z])(?:bearer|basic)[ \t]{1,3}(?P<value>[a-z0-9+/=_.~\-]{16,4096})")
 _USERINFO = compile_lazily(r"://[^\s/?#:@\"'<>]{0,80}:(?P<value>[^\s/?#@\"'<>]{3,255})@")
+_NAMED_TOKEN = compile_lazily(
+    r"https?://(?=(?:[^\s\d/?#:@]{0,255}\d){3})(?P<value>[\w.~+%\-]{20,255})(?::[^\s/?#@\"'<>]{0,255})?@"
+)
+"""A token as user name in a URL, perhaps with a password such as `x-oauth-basic`: a name has fewer digits."""
 _SIGNATURE = compile_lazily(r"(?<=[?&]sig=)(?P<value>[A-Za-z0-9%+/_\-]{30,512}=*)")
 _CURLS_USER = compile_lazily(r"(?:(?<![\w-])-u|--user)[ =]?[\"']?[^\s:\"']{0,80}:(?P<value>[^\s\"']{3,255})")
 _SEPARATORS = ("=", ":", "--", ">", "%3", "u003")
@@ -205,10 +209,10 @@ _CAMEL = compile_lazily(r"(?<=[a-z0-9])(?=[A-Z])")
 _HEX = compile_lazily(r"[0-9a-fA-F\-]+")
 _PLACE = compile_lazily(r"(?i)[a-z][a-z0-9+.\-]{1,12}://|[./~$%]|arn:")
 _MIN_LABELED_LENGTH = 9
-"""The fewest characters of a label, a separator and a value, and of a user and a password in a URL."""
+"""Fewest characters of a text with a label, a separator and a value, or with a user and password in a URL."""
 
 _SHORT = 64
-"""The longest value, in characters, that may be a name itself, as in `key="password" value="…"`."""
+"""Most characters of a value that may be a label itself, as in `key="password" value="…"`."""
 
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
@@ -217,12 +221,13 @@ def _find_labeled_secrets(text: str, words: str) -> Iterator[TextSpan]:
     """Yield the spans of values that follow a label of a secret, such as `password`. Spans may overlap.
 
     Passwords and signatures in URLs, passwords in curl's options, and values after `Bearer` or `Basic` are
-    found too. `words` are the different words of `text`, joined.
+    found, too. `words` are the distinct words of `text`, joined by blanks.
     """
     if len(text) < _MIN_LABELED_LENGTH:
         return
     if "://" in words:
         yield from (span for span in _iter_values(_USERINFO, text) if "***" not in text[slice(*span)])
+        yield from _iter_values(_NAMED_TOKEN, text)
     found = words.lower()
     signs: list[str] = []
     if any(separator in words for separator in _SEPARATORS):
@@ -249,11 +254,11 @@ def _find_request_secrets(text: str, words: str) -> Iterator[TextSpan]:
 
 
 def is_secret_value(key: str, value: str) -> bool:
-    """Return True if a value in a mapping is a secret: its key names one, and it looks like one.
+    """Return True if a value in a mapping is a secret, because of its key and its form.
 
-    A word, a number and a path do not look like a secret. After a key that may have another meaning, such
-    as `sort_key`, the value must look random. A value with white space is no secret, unless the only space
-    follows a scheme such as `Bearer`.
+    The key must be the name of a secret. A word, a number or a path is no secret. If the key may have
+    another meaning, such as `sort_key`, the value must look random. A value with white space is no secret,
+    unless its only white space is a blank after a scheme such as `Bearer`.
     """
     if not key or not is_secret_name(key):
         return False
@@ -274,8 +279,8 @@ def _find_after_sign(sign: str, text: str, lower: str) -> Iterator[TextSpan]:
             name = (before[0] if before else "") + text[start:end] + (match["suffix"] or "")
             if (match["separator"] or name.startswith("--")) and _is_named_secret(name, value):
                 yield match.start("value"), match.start("value") + len(value)
-            # Go on after a long value, else a line of `key=key=key=…` takes quadratic time. Go on in a short
-            # one, which may be a name itself.
+            # Go on after a long value: otherwise a line of `key=key=key=…` takes quadratic time. Go on within
+            # a short value, which may be a label itself.
             if match["separator"]:
                 end = match.end() if len(value) > _SHORT else match.start("value")
         start = lower.find(sign, end)
@@ -293,9 +298,9 @@ def _iter_values(pattern: re.Pattern[str], text: str) -> Iterator[TextSpan]:
 
 
 def _is_mixed(value: str) -> bool:
-    """Return True for six or more characters with a letter, and with a digit or an unusual character.
+    """Return True for six or more characters with a letter and a character that words do not have.
 
-    Usual are letters and `-_./:`. Return False for a word, a number, a path, and a value with `***`.
+    Words have only letters and `-_./:`. Return False for a number, a path, and a value with `***`, too.
     """
     if len(value) < 6 or "***" in value or _PLACE.match(value):
         return False
@@ -303,9 +308,9 @@ def _is_mixed(value: str) -> bool:
 
 
 def _is_random(value: str) -> bool:
-    """Return True for 16 or more characters that look random: in both cases, with digits, few repeated.
+    """Return True for 16 or more characters that look random: both cases, digits, and few repetitions.
 
-    Return False for a digest, a UUID and a path.
+    Return False for a digest, a UUID or a path.
     """
     if len(value) < 16 or not _is_mixed(value) or _HEX.fullmatch(value):
         return False
@@ -313,7 +318,7 @@ def _is_random(value: str) -> bool:
     if not all(any(map(kind, value)) for kind in kinds):
         return False
     shares = [count / len(value) for count in Counter(value).values()]
-    return -sum(share * math.log2(share) for share in shares) >= 3.5  # bits of entropy of a character
+    return -sum(share * math.log2(share) for share in shares) >= 3.5  # bits of entropy per character
 
 
 _USUAL = {ord(character): None for character in "-_./:"}

@@ -1,7 +1,7 @@
-"""A quick check of JSON for secrets: two searches by the engine of pydantic-core, in linear time.
+"""Check JSON for secrets quickly, by two searches with the regex engine of pydantic-core, in linear time.
 
-The searched expressions match wherever a pattern of a secret may match the decoded texts, and in more
-places. Most of the expressions are derived from the patterns themselves.
+The searched expressions match wherever a pattern of a secret may match the decoded texts, and also elsewhere.
+Most of the expressions are derived from the patterns.
 """
 
 import json
@@ -20,7 +20,8 @@ from evalgate.redaction.patterns import (
 )
 from evalgate.redaction.redactor import is_line_visible
 
-_LEVELS = 75  # twice as many levels are more than agents send, and fewer than `rewrite_tree` cuts at
+# Passes that remove 1 or 2 levels each. 150 levels are more than agents send; `rewrite_tree` cuts at 200.
+_LEVELS = 75
 _MAX_SHALLOW_BRACKETS = 2 * _LEVELS
 
 
@@ -28,24 +29,27 @@ class JsonPrefilter:
     """A quick check of compact JSON for known secrets, patterns of secrets and announced masks."""
 
     def __init__(self, needles: tuple[str, ...]) -> None:
-        # Two searches: for ids of random letters, the states of one would be created again and again.
+        # Two searches: with one, the engine would create its states again for each id of random letters.
         self._has_encoded = _compile("|".join(_iter_encoded()))
         self._matches = _compile("|".join(_iter_expressions(needles)))
 
     def is_clean(self, text: bytes) -> bool:
-        """Return True if a JSON text in UTF-8 certainly holds no secret; False if that is uncertain.
+        """Return True if a JSON text in UTF-8 certainly holds no secret; False if it may hold one.
 
-        The JSON must escape quotes, backslashes and control characters, and nothing else.
+        In the JSON, quotes, backslashes and control characters must be escaped, and no other characters.
         """
         is_visible = b"\x7f" not in text if text.isascii() else is_line_visible(text.decode())
         if not is_visible or self._has_encoded(text) or self._matches(text):
             return False
-        # JSON cannot nest deeper than it has opening brackets; only with many are the levels counted.
+        # The depth is at most the number of opening brackets, so it is computed only if there are many.
         return text.count(b"[") + text.count(b"{") <= _MAX_SHALLOW_BRACKETS or not _is_deep(text)
 
 
 def _is_deep(text: bytes) -> bool:
-    """Return True if the brackets of a JSON text without escaped backslashes may nest too deep."""
+    """Return True if a JSON text nests deeper than 150 levels; for 76 to 150 levels, True or False.
+
+    The text must have no escaped backslashes.
+    """
     structure = "".join(text.decode().replace('\\"', "").split('"')[::2])
     brackets = "".join([character for character in structure if character in "[]{}"])
     for _ in range(_LEVELS):
@@ -56,9 +60,9 @@ def _is_deep(text: bytes) -> bool:
 
 
 def _compile(expression: str) -> Callable[[bytes], bool]:
-    """Return a function that searches a text in UTF-8 for an expression.
+    """Return a function that returns True if an expression matches anywhere in a text in UTF-8.
 
-    The function returns True for every text if the expression is too large for the engine.
+    If the expression is too large for the engine, the function returns True for every text.
     """
     from pydantic_core import SchemaError, SchemaValidator
 
@@ -74,9 +78,9 @@ def _compile(expression: str) -> Callable[[bytes], bool]:
 
 
 _MOST_REPEATED = 16
-"""Repetitions that are counted: the engine takes time and memory for each."""
+"""Most repetitions that an expression counts, because the engine takes time and memory for each."""
 _SIGNS_ALONE = (PRIVATE_KEY, "private_key_id")
-"""Signs of `SHAPES` with patterns that match across line ends and tabs, which JSON escapes."""
+"""Keys of `SHAPES` that are searched for alone: their patterns match escaped line ends or tabs."""
 _MARK = r"(?:…|\.\.\.)"
 _BLANK = r"(?:[ \t]|\\t)"
 _QUOTES = r"[\\\"'`]*"
@@ -103,8 +107,8 @@ def _iter_expressions(needles: tuple[str, ...]) -> Iterator[str]:
 
 
 def _iter_encoded() -> Iterator[str]:
-    """Yield expressions that match base64 that is long enough for a token, and some other words."""
-    # One for each place of the first capital: few states of the engine match an id of random letters so.
+    """Yield expressions that match each base64 text that is long enough for a token, and some other words."""
+    # An expression for each place of the first capital, so that an id of random letters needs few states.
     start, small, last = rf"(?:^|[^{_BASE64}])", r"a-z0-9+/_\-", SHORTEST_ENCODED - 1
     yield from (rf"{start}[{small}]{{{before}}}[A-Z][{_BASE64}]{{{last - before}}}" for before in range(last))
     yield rf"{start}[{small}]{{{last},}}[A-Z]"
@@ -112,7 +116,7 @@ def _iter_encoded() -> Iterator[str]:
 
 
 def widen_pattern(pattern: str) -> str:
-    """Return an expression without lookarounds that matches wherever `pattern` does, and in more places."""
+    """Return an expression without lookarounds that matches wherever `pattern` does, and also elsewhere."""
     wide = re.sub(r"\(\?<![^()]*\)", "", pattern).replace("(?<=", "(?:")
     wide = re.sub(r"\(\?[=!](?:[^()]|\([^()]*\))*\)", "", wide)
     wide = re.sub(r"\{(\d+),\d+\}", lambda least: f"{{{min(int(least[1]), _MOST_REPEATED)},}}", wide)
@@ -120,7 +124,7 @@ def widen_pattern(pattern: str) -> str:
 
 
 def _iter_labels() -> Iterator[str]:
-    """Yield expressions that match a value after a label of a secret; the label may be a key of the JSON.
+    """Yield expressions that match a value after a label of a secret; the label may be a key in the JSON.
 
     Further expressions match passwords and signatures in URLs, and passwords in curl's options.
     """
@@ -134,6 +138,7 @@ def _iter_labels() -> Iterator[str]:
     yield rf"--[A-Za-z0-9_.\-]*(?i:{labels})"
     yield rf"(?i:(?:bearer|basic){_BLANK}+[a-z0-9+/=_.~\-]{{16}})"
     yield r"://[^\s/?#:@\"'<>]*:[^\s/?#@\"'<>]{3,}@"
+    yield r"https?://[^\s/?#:@\"'<>]{16,}(?::[^\s/?#@\"'<>]*)?@"
     yield r"[?&]sig="
     yield r"(?:-u|--user)[ =]?[\\\"']*[^\s:\"']*:[^\s\"']{3}"
     # In camel case, a word begins with a capital after a small letter or a digit, and ends before a capital.
@@ -150,8 +155,8 @@ _FEWEST = 6
 
 
 def _build_needle(needle: str) -> str:
-    """Return an expression that matches a needle in JSON, also if it is cut after its first half."""
-    # The beginning of a long needle is enough: what it finds is searched again.
+    """Return an expression that matches a needle in JSON, also if the needle is cut after its first half."""
+    # The first 32 characters of a needle are enough, because a text that they match is searched in full.
     start = _escape(needle[:_LONGEST_START])
     half = max(_FEWEST, (len(needle) + 1) // 2)
     return start if half >= _LONGEST_START else rf"{start}|{_escape(needle[:half])}.*{_MARK}"

@@ -1,10 +1,10 @@
-"""Redact secrets in everything that leaves the gate.
+"""Redact secrets in all texts and data that leave the gate.
 
-A `Redactor` knows the secrets of the environment and the patterns of credentials. It stops the ways in
-which a secret slips into an error message, a tool's result or a quoted request. It does not stop an agent
-that wants to leak a secret, which may spell it backwards.
+A `Redactor` knows the secrets of the environment and the patterns of credentials. It hides secrets that get
+into an error message, a tool's result or a quoted request by accident. It cannot stop an agent that wants to
+leak a secret, and for example spells it backwards.
 
-A secret that is broken by invisible characters counts as a secret too, because reports remove them.
+A secret with invisible characters in it counts as a secret, too, because reports remove these characters.
 """
 
 import json
@@ -30,11 +30,11 @@ from evalgate.redaction.patterns import (
 )
 
 TextRewriter: TypeAlias = Callable[[str, str], str]
-"""Function that gets the key of a text ("" if it has none) and the text, and returns the replacement."""
+"""Function that gets the key of a text ("" without a key) and the text, and returns the new text."""
 
 IsClean: TypeAlias = Callable[[Any], bool]
-"""Function that gets a dataclass, or a list of them, and returns True if no text in it is to be rewritten;
-False if that is uncertain."""
+"""Function that gets a dataclass, or a list of dataclasses, and returns True if no text in it is to be
+rewritten; False if that is uncertain."""
 
 
 TOO_DEEP = "… nested too deep"
@@ -44,27 +44,28 @@ _WITHOUT_TEXT = frozenset({NoneType, bool, int, float})
 
 
 class RedactedJson:
-    """A mixin for data that this version of evalgate redacted and wrote as `json`."""
+    """A mixin for data that this version of evalgate has redacted, and written as the text `json`."""
 
     __slots__ = ()
 
     @property
     def json(self) -> str:
-        """Return all of the data as JSON on one line; "" if the JSON is not known."""
+        """Return the redacted data as JSON on one line; "" if this text is not known."""
         raise NotImplementedError
 
 
 _HIDES = re.compile(r'\\[^nt"\\]')
-"""A JSON escape that may be an invisible character within a secret.
+"""Pattern of a JSON escape that may stand for an invisible character within a secret.
 
-It also matches the second half of some escaped backslashes, which only costs a full search.
+It also matches the second half of some escaped backslashes; such data are then searched in full for nothing.
 """
 
 
 def may_contain_secret(text: str, needles: tuple[str, ...]) -> bool:
-    """Return True if a line of JSON may hold one of `needles`, an announced mask or an invisible character.
+    """Return True if a line of JSON may hold one of `needles`, announce a mask, or hide a secret.
 
-    `needles` are the spellings of known secrets. Patterns of tokens are not searched for.
+    `needles` are the spellings of known secrets. Invisible characters may hide a secret. Patterns of tokens
+    are not searched for.
     """
     return (
         not is_line_visible(text)
@@ -75,10 +76,8 @@ def may_contain_secret(text: str, needles: tuple[str, ...]) -> bool:
 
 
 def is_line_visible(line: str) -> bool:
-    """Return True if a line of JSON holds no invisible character.
-
-    JSON escapes all control characters but DEL.
-    """
+    """Return True if a line of JSON holds no invisible character as itself; escapes are not decoded."""
+    # In ASCII only DEL is one: JSON escapes all other control characters.
     return "\x7f" not in line if line.isascii() else strip_invisible(line) == line
 
 
@@ -93,42 +92,51 @@ REPLACEMENT = "***"
 """The text that replaces a secret, as in GitHub's own logs."""
 
 SHORTEST_MASK = 4
-"""The fewest characters of a mask. A shorter one would blank half of every report."""
+"""Fewest characters of a mask: a shorter one would blank half of every report."""
 
 _MOST_ANNOUNCED = 200
-"""The most masks learnt from texts at once. An agent that announces thousands must not make reports slow."""
+"""Most masks that are learnt at once: an agent that announces thousands must not make reports slow."""
 
 _T = TypeVar("_T")
 
 
 @frozen
 class Redactor:
-    """Replaces secrets in texts and in whole trees of data. Redacting twice changes nothing more."""
+    """Redactor of secrets in texts and in whole trees of data. A second redaction changes nothing."""
 
     needles: tuple[str, ...] = field(default=(), repr=False)
     """Every spelling of every known secret, each at least `SHORTEST_MASK` characters long."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], masks: Iterable[str] = ()) -> "Redactor":
-        """Create a redactor that knows the secrets of an environment and the masks of the user.
+        """Build a redactor that knows the secrets of an environment, and the masks that the user gives.
 
         Raises:
-            InvalidInputError: A mask is shorter than `SHORTEST_MASK`.
+            InvalidInputError: a mask has fewer than 4 characters.
         """
         return cls(_list_needles([*find_secrets(environ), *_validate_masks(masks)]))
 
     def add_environment(self, environ: Mapping[str, str]) -> "Redactor":
-        """Return a redactor that also knows an environment's secrets; this object if it knows them all."""
+        """Return a redactor that also knows the secrets of an environment; this object if none is new."""
         needles = _list_needles(find_secrets(environ))
         if set(self.needles).issuperset(needles):
             return self
         return Redactor(tuple(dict.fromkeys((*self.needles, *needles))))
 
-    def add_masks_from_texts(self, *texts: str) -> "Redactor":
-        """Return a redactor that also knows the masks that the texts announce with `::add-mask::` lines.
+    def add_masks(self, masks: Iterable[str]) -> "Redactor":
+        """Return a redactor that also knows the masks of the user.
 
-        At most 200 masks are added, and none that `is_worth_hiding` refuses. Return the same object if the
-        texts announce no new mask.
+        Raises:
+            InvalidInputError: A mask is shorter than `SHORTEST_MASK`.
+        """
+        needles = _list_needles(_validate_masks(masks))
+        return Redactor(tuple(dict.fromkeys((*self.needles, *needles)))) if needles else self
+
+    def add_masks_from_texts(self, *texts: str) -> "Redactor":
+        """Return a redactor that also knows the masks that texts announce; this object if none is new.
+
+        Only masks for which `is_worth_hiding` is True are added, and at most 200. `find_announced_masks`
+        describes the announcements.
         """
         masks = (mask for text in texts for mask in find_announced_masks(text) if is_worth_hiding(mask))
         needles = _list_needles(islice(masks, _MOST_ANNOUNCED))
@@ -137,25 +145,26 @@ class Redactor:
         return Redactor(tuple(dict.fromkeys((*self.needles, *needles))))
 
     def add_masks_from_tree(self, value: object) -> "Redactor":
-        """Return a redactor that also knows the masks that any text in a tree announces.
+        """Return a redactor that also knows the masks that a tree announces; this object if none is new.
 
-        The masks are chosen as by `add_masks_from_texts`. Return the same object if none of them is new.
+        The masks are chosen as in `add_masks_from_texts`.
         """
         texts = TextCollector()
         texts.gather_texts(value)
         return self.add_masks_from_texts("\n".join(texts.found))
 
     def redact_text(self, text: str) -> str:
-        """Return `text` with `REPLACEMENT` for every secret; the same object if it has none.
+        """Return `text` with `***` for every secret; the same object if it holds no secret.
 
-        If a secret shows only without invisible characters, the text is returned without them.
+        If a secret is found only after invisible characters are removed, the result has no invisible
+        characters.
         """
         text = self._replace_secrets(text)
         visible = strip_invisible(text)
         return text if visible == text or not self._find_spans(visible) else self._replace_secrets(visible)
 
     def _replace_secrets(self, text: str) -> str:
-        # A replacement may complete another secret. The loop ends because each one shortens the text.
+        # A replacement may complete another secret. The loop ends: each replacement shortens the text.
         while spans := self._find_spans(text):
             text = _replace_spans(text, spans)
         return text
@@ -170,9 +179,9 @@ class Redactor:
 
         Args:
             value: The tree.
-            on_announcement: Called with the texts of dataclasses below the root, if these texts may
-                announce a mask. Texts of the root itself, and all texts below a mapping, are not passed to
-                the function.
+            on_announcement: Function that is called with the joined texts of dataclasses within `value`, if
+                these texts may announce a mask. Texts of `value` itself, and texts below a mapping, are not
+                passed to the function.
             clean: Identities of dataclasses that are known to hold no secret and no announcement.
         """
         redacted: _T = rewrite_tree(
@@ -183,9 +192,9 @@ class Redactor:
     def _is_clean_tree(
         self, on_announcement: Callable[[str], object] | None, clean: Container[int], value: object
     ) -> bool:
-        """Return True if a tree certainly holds no secret; pass its texts on if they may announce a mask.
+        """Return True if a tree certainly holds no secret; call `on_announcement` if it may announce a mask.
 
-        All texts of the tree are searched as one, which is faster.
+        All texts of the tree are joined and searched at once, which is faster.
         """
         if isinstance(value, list):
             value = [item for item in value if not self._was_redacted(item)]
@@ -193,7 +202,7 @@ class Redactor:
             return True
         texts = TextCollector(clean=clean)
         texts.gather_texts(value)
-        # No pattern matches across line ends except that of a private key, and its first line matches alone.
+        # Only the pattern of a private key matches across line ends, and its first line matches alone, too.
         joined = "\n".join(dict.fromkeys(texts.found))
         if on_announcement and may_announce(joined):
             on_announcement(joined)
@@ -217,11 +226,11 @@ class Redactor:
         return is_visible and not self.has_secret(text)
 
     def has_secret(self, text: str) -> bool:
-        """Return True if the text holds a secret; secrets broken by invisible characters are not found."""
+        """Return True if the text holds a secret; a secret with invisible characters in it is not found."""
         return bool(self._find_spans(text))
 
     def _redact_member(self, key: str, text: str) -> str:
-        # The value of a key such as `password` is a secret whatever it looks like.
+        # After a key such as `password`, a value is a secret even if no pattern matches it.
         return REPLACEMENT if is_secret_value(key, text) else self.redact_text(text)
 
     def _find_spans(self, text: str) -> list[tuple[int, int]]:
@@ -273,10 +282,10 @@ def rewrite_tree(
 ) -> Any:
     """Return `value` with `rewrite` applied to every text and every key; the same object if none changed.
 
-    Dataclasses, mappings, lists, tuples and sets are searched. Numbers, bytes and other objects stay, and so
-    do fields of dataclasses that can hold only the words that their type lists. Data that is nested too deep
-    to be searched becomes `TOO_DEEP`. Dataclasses within `value` for which `is_clean` returns True are not
-    searched; below a mapping, `is_clean` is not called. `key` is the key of `value` in a mapping, and
+    Dataclasses, mappings, lists, tuples and sets are searched. Numbers, bytes, other objects and fields of
+    dataclasses with a type that allows only numbers and fixed words are kept. Data that are nested deeper
+    than 200 levels are replaced by `TOO_DEEP`. Dataclasses within `value` for which `is_clean` returns True
+    are not searched; below a mapping, `is_clean` is not called. `key` is the key of `value` in a mapping, and
     `depth` the number of levels above `value`.
     """
     if isinstance(value, str):
@@ -293,15 +302,16 @@ def rewrite_tree(
 
 @mutable
 class TextCollector:
-    """Collector of every text in a tree that `rewrite_tree` would rewrite."""
+    """Collector of the texts in a tree that `rewrite_tree` would rewrite."""
 
     found: list[str] = field(default_factory=list)
+    """All texts, also those that are keys of a mapping."""
     under_keys: list[tuple[str, str]] = field(default_factory=list)
-    """The texts that have a key, each as (key, text)."""
+    """(key, text) for each text that has a key."""
     is_complete: bool = True
-    """False if the tree may hold more texts."""
+    """False if the tree may hold further texts, too deep or in objects of other types."""
     clean: Container[int] = frozenset()
-    """Identities of dataclasses that are left out."""
+    """Identities of dataclasses that are not searched."""
 
     def gather_texts(self, value: Any, key: str = "", depth: int = 0) -> None:
         """Add the texts of a tree to `found` and `under_keys`."""
@@ -348,7 +358,7 @@ class _FreeTextFields(NamedTuple):
 
 
 class _FreeTexts(dict[type, _FreeTextFields]):
-    """A cache of the fields of each dataclass type that can hold text from outside evalgate."""
+    """Cache from a dataclass type to those of its fields that can hold text from outside evalgate."""
 
     def __missing__(self, kind: type) -> _FreeTextFields:
         known = fields(kind) if is_dataclass(kind) else ()
@@ -363,7 +373,7 @@ _FREE_TEXTS = _FreeTexts()
 
 
 def _is_plain(annotation: object) -> bool:
-    """Return True if a field can only hold numbers and words that evalgate defines."""
+    """Return True if a field of this type can hold only numbers, None, and words that evalgate defines."""
     if get_origin(annotation) in {Union, UnionType}:
         return all(map(_is_plain, get_args(annotation)))
     # A named tuple, such as a range of scores, is plain if all of its fields are.
@@ -384,7 +394,7 @@ def _rewrite_mapping(value: Mapping[Any, Any], rewrite: TextRewriter, depth: int
 
 
 def _choose_free_key(taken: Mapping[Any, Any], name: str) -> str:
-    """Return `name`, numbered if it is taken, so that different keys stay different."""
+    """Return `name`, with a number if `taken` has it already, so that different keys stay different."""
     number, free = 1, name
     while free in taken:
         number += 1

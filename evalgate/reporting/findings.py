@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from evalgate.core.formatting import format_figure, pluralize
+from evalgate.core.formatting import format_figure, format_limit, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import UNLIMITED
 from evalgate.core.types import (
@@ -259,23 +259,36 @@ def format_run_counts(record: Record) -> str:
     return ", ".join(filter(None, (pluralize(record.effort.spent, "run"), followed, saved)))
 
 
-def format_mean(metric: MetricSummary, *, beside: float | None = None) -> str:
-    """Return the mean; it compares with `format_minimum` as the numbers do, and differs from `beside`."""
-    texts = (metric.range.format_pair(metric.score, each)[0] for each in (metric.minimum, metric.threshold))
-    return max(metric.range.format(metric.score, beside=beside), *texts, key=len)
+def format_mean(metric: MetricSummary) -> str:
+    """Return the mean; it compares with the minimum and with the baseline as the numbers do."""
+    return _format_beside_others(metric, metric.score)
+
+
+def format_baseline(metric: MetricSummary) -> str:
+    """Return the mean in the baseline; without a change it may look like the mean."""
+    if metric.delta or metric.baseline == metric.score:
+        return _format_beside_others(metric, metric.baseline)
+    return metric.range.format(metric.baseline)
 
 
 def format_minimum(metric: MetricSummary) -> str:
     """Return the minimum of the mean, of each case (`0.50 a case`) or of both, or the limits of a budget."""
-    own = metric.range.format_limit(metric.threshold, beside=metric.score)
+    own = _format_beside_others(metric, metric.threshold)
     if metric.range.lower_is_better:
         return _format_limits(metric, own)
     each = f"{own} a case"
     if metric.mean_judged_by == "baseline":
         return each
-    if metric.min_mean is None:
-        return own
-    return f"{metric.range.format_limit(metric.min_mean, beside=metric.score)} ({each})"
+    return own if metric.min_mean is None else f"{_format_beside_others(metric, metric.min_mean)} ({each})"
+
+
+def _format_beside_others(metric: MetricSummary, number: float | None) -> str:
+    """Format one of the numbers that a table shows of a metric, so that they compare as they are."""
+    limits = (metric.minimum, metric.threshold)
+    printed = (metric.score, metric.baseline if metric.delta else None, *limits)
+    if number is not None and number in limits:
+        return metric.range.format_limit(number, beside=printed)
+    return metric.range.format(number, beside=printed)
 
 
 def _format_limits(metric: MetricSummary, own: str) -> str:
@@ -284,8 +297,8 @@ def _format_limits(metric: MetricSummary, own: str) -> str:
     percentile = metric.judgement.percentile if metric.judgement else None
     limits = (
         own if metric.threshold < UNLIMITED else "",
-        f"× {ratio.max:.2f}" if ratio else "",
-        f"p95 {format_figure(percentile.minimum)}" if percentile else "",
+        f"× {format_limit(ratio.max)}" if ratio else "",
+        f"p95 {format_figure(percentile.minimum, beside=percentile.value)}" if percentile else "",
     )
     return ", ".join(filter(None, limits)) or own
 

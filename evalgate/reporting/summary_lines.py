@@ -32,6 +32,7 @@ from evalgate.reporting.findings import (
     explain_not_evaluated,
     find_flaky_cases,
     find_still_failing,
+    format_baseline,
     format_case_counts,
     format_case_name,
     format_change_counts,
@@ -187,22 +188,15 @@ def build_metric_line(metric: MetricSummary) -> MetricLine:
         status=get_effective_status(metric),
         name=metric.name,
         scope=", ".join(filter(None, (metric.scope, *metric.eval_sets))),
-        score=_format_metric_score(metric),
+        score=format_mean(metric),
         threshold=format_minimum(metric),
-        baseline=_format_metric_score(metric)
-        if metric.baseline == metric.score
-        else metric.range.format(metric.baseline, beside=metric.score if metric.delta else None),
+        baseline=format_baseline(metric),
         delta=_format_delta(metric),
         trend=format_sparkline(trend) if len(trend) > _FEWEST_POINTS else "",
         cases=f"{metric.n:,}{errors}",
         agreement=describe_agreement(metric.agreement),
         note="" if metric.gates else REPORT_ONLY,
     )
-
-
-def _format_metric_score(metric: MetricSummary) -> str:
-    """Return the score with enough digits to differ from the thresholds and from another baseline score."""
-    return format_mean(metric, beside=metric.baseline if metric.delta else None)
 
 
 def _format_delta(metric: MetricSummary) -> str:

@@ -30,6 +30,7 @@ from evalgate.reporting.findings import (
     describe_faults,
     describe_missing_baseline,
     explain_delta,
+    format_baseline,
     format_case_counts,
     format_change_counts,
     format_mean,
@@ -366,7 +367,7 @@ def _build_row(metric: MetricSummary) -> tuple[str, ...]:
         to_log_line(metric.label, 80),
         format_mean(metric),
         format_minimum(metric),
-        metric.range.format(metric.baseline, beside=metric.score if metric.delta else None),
+        format_baseline(metric),
         metric.range.format_delta(metric.delta),
         f"{metric.n:,}{errors}",
     )

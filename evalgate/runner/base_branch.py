@@ -213,7 +213,7 @@ class RuleFiles:
         Raises:
             InvalidInputError: `--policy base` is given and git does not know the base commit.
         """
-        from evalgate.metrics.metric_code import read_metric_code
+        from evalgate.metrics.custom_metric_code import read_metric_code
         from evalgate.system.committed_files import CommittedFiles, FolderFiles
 
         files = FolderFiles(self.folder)
@@ -420,7 +420,7 @@ def open_anchor_store(
     source, _, when = name.rpartition("@")
     if not when or not source or "://" in source:  # a URL may contain `@`, and has no history
         return open_baseline_store(name or None, workspace, rule_files)
-    from evalgate.baselines.past import open_past_baseline
+    from evalgate.baselines.revisions import open_past_baseline
 
     context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
     if rule_files.base_commit == "" and not source.startswith("branch:"):

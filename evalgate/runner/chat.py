@@ -13,7 +13,7 @@ from evalgate.agents.tracing.context import is_trace_wanted
 from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.loader import add_env_files
 from evalgate.config.schema.agent import ExecutorConfig
-from evalgate.config.schema.budget import Price
+from evalgate.config.schema.prices import Price
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import (

@@ -3,10 +3,11 @@
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from evalgate.config.schema.budget import Budget, MeteredUsage
+from evalgate.config.schema.budgets import Budget
 from evalgate.core.formatting import compute_mean, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, BaselineCase, CaseKey, Usage
+from evalgate.llm.usage import MeteredUsage
 
 _NOTHING = Usage()
 

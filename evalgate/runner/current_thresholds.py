@@ -1,6 +1,6 @@
 """Find the thresholds that hold today for each case of a baseline."""
 
-from evalgate.baselines.failing_since import BaselineLimits
+from evalgate.baselines.flakiness import BaselineLimits
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize

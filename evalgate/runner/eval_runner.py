@@ -8,12 +8,12 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
-from evalgate.config.schema.budget import MeteredUsage
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, AsyncCloseable, ChecksEntry, ProgressListener
 from evalgate.core.types import NON_AGENT_OUTCOMES, CaseResult, CaseRun, EvalCase, ModelUsage, RunResult
-from evalgate.llm.usage import BudgetGuard, RunUsage, was_stopped_by_budget
+from evalgate.llm.budget_guard import BudgetGuard, was_stopped_by_budget
+from evalgate.llm.usage import MeteredUsage, RunUsage
 from evalgate.metrics.scoring import score_case, score_run
 from evalgate.runner.plan import Plan
 from evalgate.runner.run_strategy import FixedRuns, RunSchedule, RunStrategy
@@ -237,12 +237,10 @@ class Evaluation:
         """Return True if every run that the strategy wants was made to its end."""
         if not all(_is_final(run) for runs in self._results for run in runs):
             return False
-        schedule = strategy.plan_first_runs(len(self._case_index))
-        while schedule:
-            if self._select_missing_runs(schedule):
-                return False
-            schedule = strategy.plan_next_runs(self.collect_results())
-        return True
+        first = strategy.plan_first_runs(len(self._case_index))
+        if self._select_missing_runs(first):
+            return False
+        return not self._select_missing_runs(strategy.plan_next_runs(self.collect_results()))
 
     def _plan_missing_runs(self, strategy: RunStrategy, index: int | None = None) -> RunSchedule:
         """Return the missing first runs, or the further runs if no first run is missing.

@@ -152,7 +152,7 @@ def _build_metric(
     code: MetricCode | None,
 ) -> Metric:
     if code is not None:
-        from evalgate.metrics.custom import build_custom_metric
+        from evalgate.metrics.custom_metric import build_custom_metric
 
         config = thresholds.config.custom_metrics[criterion.evaluator or criterion.metric]
         return build_custom_metric(criterion, config, environment, code)
@@ -203,7 +203,7 @@ def _read_code(
         where = thresholds.find_position(("custom_metrics", name))
         message = f"`{name}` is a metric of evalgate's own: give yours another name"
         raise InvalidInputError([Problem(thresholds.file, *where, message)])
-    from evalgate.metrics.metric_code import read_current_code
+    from evalgate.metrics.custom_metric_code import read_current_code
 
     return read_current_code(environment, config.entry)
 

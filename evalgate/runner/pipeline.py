@@ -24,7 +24,12 @@ from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
 from evalgate.runner.eval_runner import Evaluation, RunScope
 from evalgate.runner.plan import Plan
-from evalgate.runner.run_strategy import RunStrategy, choose_run_strategy, choose_statistics
+from evalgate.runner.run_strategy import (
+    RunStrategy,
+    apply_default_runs,
+    choose_run_strategy,
+    choose_statistics,
+)
 from evalgate.system.signals import cancel_on_signals
 
 if TYPE_CHECKING:
@@ -173,7 +178,7 @@ def prepare_run(
     created_at, clock = datetime.now(UTC), time.monotonic()
     baseline, anchor_baseline = _read_baseline(plan), _read_anchor_baseline(plan)
     if run_options.shard is None:  # a shard cannot know what the others find
-        plan = plan.apply_default_runs(baseline)
+        plan = apply_default_runs(plan, baseline)
     statistics = choose_statistics(plan, baseline)
     strategy = choose_run_strategy(plan, statistics, baseline)
     shard, redactor = _select_shard(plan, run_options.shard, baseline), run_options.redactor

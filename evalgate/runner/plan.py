@@ -15,7 +15,6 @@ from evalgate.agents.factory import AgentSpec, check_executor, describe_sample_a
 from evalgate.config.cli_overrides import Overrides, apply_overrides, apply_user_override
 from evalgate.config.loader import add_env_files
 from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig
-from evalgate.config.schema.budget import UsageMeter
 from evalgate.config.schema.criteria import list_recordings
 from evalgate.config.schema.gate import DEFAULT_BASELINE, GateConfig
 from evalgate.config.schema.judge import UserConfig
@@ -24,7 +23,8 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, CreateUser
-from evalgate.core.types import REPORT_ONLY, Baseline, CaseKey, CaseSelection
+from evalgate.core.types import REPORT_ONLY, CaseKey, CaseSelection
+from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.users.scripted import create_scripted_user
 from evalgate.redaction.live_redactor import LiveRedactor
@@ -46,17 +46,13 @@ from evalgate.runner.suites import (
     is_partial_selection,
     plan_suites,
 )
-from evalgate.runner.user_factory import build_user_factory
 from evalgate.system.workspace import Workspace, list_socket_notices, resolve_workspace
 
 if TYPE_CHECKING:
     from evalgate.gating.affected_suites import AffectedSuites
     from evalgate.runner.control.base_commit import ControlSource
+    from evalgate.runner.judge_anchors import JudgeAnchorSet
     from evalgate.runner.judge_assessment import LabelCheck
-    from evalgate.runner.judge_calibration import JudgeAnchorSet
-
-MEASURED_RUNS = 3
-"""Stored runs of a case that are enough to measure its noise, which makes `runs: auto` useful."""
 
 
 @frozen
@@ -67,7 +63,7 @@ class Plan:
     suites: tuple[Suite, ...]
     agent: AgentSpec
     runs: int | Literal["auto"]
-    """Runs of each case. If the user gave no number, `apply_default_runs` decides."""
+    """Runs of each case. If the user gave no number, `run_strategy.apply_default_runs` decides."""
     gate: GateConfig
     baseline_store: BaselineStore | None
     environ: Mapping[str, str]
@@ -128,30 +124,6 @@ class Plan:
         is_part = self.is_part or suites != self.suites
         return replace(self, suites=suites, gate=_limit_min_cases(self.gate, suites), is_part=is_part)
 
-    def apply_default_runs(self, baseline: Baseline | None) -> "Plan":
-        """Return the plan with `runs: auto` if the user gave no number and the baseline has enough runs.
-
-        Enough are `MEASURED_RUNS` runs of at least half of the cases. The plan of a recording or a
-        deterministic agent is returned unchanged, because one run of these is enough.
-        """
-        repeats_itself = self.agent.settings.kind == "replay" or self.gate.deterministic
-        if self.runs_given or baseline is None or repeats_itself:
-            return self
-        known = {case.key: len(case.runs) for case in baseline.cases}
-        stored = [
-            known.get((suite.eval_set.eval_set_id, case.eval_id), 0)
-            for suite in self.suites
-            for case in suite.eval_set.cases
-        ]
-        deep = sum(runs >= MEASURED_RUNS for runs in stored)
-        held = f"holds {MEASURED_RUNS} runs or more of {deep:,} of {pluralize(len(stored), 'case')}"
-        if choose_default_runs(stored) == "auto":
-            notice = f"`runs: auto` was chosen, as the baseline {held}. Say `runs` to choose otherwise."
-            return replace(self, runs="auto", notices=(*self.notices, notice))
-        once = f"Each case was run once, as the baseline {held}."
-        notice = f"{once} From half of them on `runs: auto` is the default."
-        return replace(self, notices=(*self.notices, notice))
-
     def drop_baseline(self) -> "Plan":
         """Return the plan without a baseline and an anchor, for runs that are not compared."""
         gate = self.gate.model_copy(update={"baseline": None, "anchor": None})
@@ -176,11 +148,6 @@ class Plan:
     def first_runs(self) -> int:
         """Return the number of runs that every case gets before any result is known."""
         return 1 if self.runs == "auto" else self.runs
-
-
-def choose_default_runs(stored: Sequence[int]) -> int | Literal["auto"]:
-    """Return the default of `runs`; `stored` holds the number of runs that the baseline has of each case."""
-    return "auto" if 2 * sum(runs >= MEASURED_RUNS for runs in stored) >= len(stored) else 1
 
 
 def build_plan(
@@ -334,6 +301,10 @@ def _build_plan_user_factory(
     judge_resolver: JudgeResolver,
     rule_files: RuleFiles,
 ) -> CreateUser:
+    if not any(case.is_simulated for suite in suites for case in suite.eval_set.cases):
+        return create_scripted_user
+    from evalgate.runner.user_factory import build_user_factory
+
     adjacent_thresholds = {
         suite.eval_set.eval_set_id: (
             replace(suite.thresholds, config=apply_user_override(suite.thresholds.config, overrides))
@@ -361,7 +332,7 @@ def _read_judge_anchors(
 ) -> "JudgeAnchorSet | None":
     if config.judge is None or config.judge.anchors is None:
         return None
-    from evalgate.runner.judge_calibration import read_judge_anchors
+    from evalgate.runner.judge_anchors import read_judge_anchors
 
     metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
     path = thresholds.folder / config.judge.anchors

@@ -39,12 +39,12 @@ from evalgate.reporting.report_files import (
 from evalgate.reporting.results_history import DEFAULT_KEPT, describe_failure, keep_result, open_history
 from evalgate.reporting.terminal import LiveProgress
 from evalgate.system.files import AnchoredFolder
-from evalgate.system.github_runner_files import is_github_actions
+from evalgate.system.pull_requests import is_github_actions
 from evalgate.system.workspace import Workspace, has_working_folder, resolve_workspace
 
 if TYPE_CHECKING:
     from evalgate.ci.posting import PostContent, PostNotice, PostOptions, PostTimeouts
-    from evalgate.runner.destinations import Destinations
+    from evalgate.runner.notifications import Destinations
 
 
 def post_record(
@@ -299,7 +299,7 @@ class Publisher:
         return record.verdict.exit_code
 
     def _send_record(self, record: Record, destinations: "Destinations") -> None:
-        from evalgate.runner.destinations import send_record
+        from evalgate.runner.notifications import send_record
 
         for sentence in send_record(record, destinations, self.workspace.folder, self.environ):
             self.print_notice(sentence)

@@ -23,14 +23,14 @@ from evalgate.core.types import (
 )
 from evalgate.gating.comparison import RunComparison, ScoredRuns, compare_runs
 from evalgate.gating.verdict import decide_verdict
-from evalgate.llm.usage import describe_budget_shortfall
+from evalgate.llm.budget_guard import describe_budget_shortfall
 from evalgate.metrics.aggregation import compute_totals, describe_inconsistent_cases
 from evalgate.reporting.findings import count_passed_runs
 from evalgate.runner.eval_runner import Evaluation
 from evalgate.runner.plan import Plan
+from evalgate.system.agent_environment import list_environment_notices, list_withheld_variables
 from evalgate.system.git import count_commits_since
 from evalgate.system.pull_requests import describe_unmerged_change
-from evalgate.system.workspace import list_environment_notices, list_withheld_variables
 
 if TYPE_CHECKING:
     from evalgate.gating.score_tables import StatisticalPolicy

@@ -1,8 +1,10 @@
 """Plan the runs: a fixed number of every case, as many as the comparison needs, or repeats of failures."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, CaseResult
 from evalgate.runner.plan import Plan
@@ -11,6 +13,9 @@ from evalgate.system.pull_requests import describe_unmerged_change
 if TYPE_CHECKING:  # a run without a baseline loads no statistics
     from evalgate.gating.score_tables import StatisticalPolicy
     from evalgate.statistics.gate_decision import Decision
+
+MEASURED_RUNS = 3
+"""Stored runs of a case that are enough to measure its noise, which makes `runs: auto` useful."""
 
 RunSchedule: TypeAlias = Mapping[int, Sequence[int]]
 """Index of a case to the numbers (1-based) of the runs to make."""
@@ -79,9 +84,9 @@ class AdaptiveRuns:
 
     def plan_next_runs(self, cases: Sequence[CaseResult]) -> RunSchedule:
         """Return the runs to make after the first ones, or an empty schedule if enough is known."""
-        from evalgate.gating.follow_ups import build_classifier
+        from evalgate.gating.failure_reruns import build_classifier
         from evalgate.gating.score_tables import build_row_name, build_score_tables
-        from evalgate.statistics.adaptive_runs import plan_next_step
+        from evalgate.statistics.auto_runs import plan_next_step
         from evalgate.statistics.gate_decision import Decision
 
         tables = (
@@ -94,22 +99,32 @@ class AdaptiveRuns:
             return {}
         # Suspects go first: if one broke, the gate closes, and another round of all cases would be wasted.
         classifier = build_classifier(self.baseline, self.statistics)
-        follow_ups = dict(classifier.plan_follow_ups(cases)) if classifier else {}
-        if step is None or isinstance(step, Decision) or (follow_ups and step.why == "round"):
-            return follow_ups
+        reruns = dict(classifier.plan_reruns(cases)) if classifier else {}
+        if step is None or isinstance(step, Decision) or (reruns and step.why == "round"):
+            return reruns
         if step.why == "round" and self._has_broken_case(cases):
             return {}
         index = {build_row_name(case): at for at, case in enumerate(cases)}
-        return {index[name]: numbers for name, numbers in step.runs.items()} | follow_ups
+        # By count: a resumed run may lack a number in between, that of a run which says nothing.
+        return {
+            at: _list_free_numbers(cases[at], len(numbers))
+            for at, numbers in ((index[name], numbers) for name, numbers in step.runs.items())
+        } | reruns
 
     def _has_broken_case(self, cases: Sequence[CaseResult]) -> bool:
         """Return True if a case broke; False if `fail_fast` is off."""
-        from evalgate.gating.follow_ups import classify_failures
+        from evalgate.gating.failure_reruns import classify_failures
 
         if not self.statistics.parameters.fail_fast:
             return False
         classified = classify_failures(cases, self.baseline, self.statistics)
         return any(case.follow_up is not None and case.follow_up.outcome == "broke" for case in classified)
+
+
+def _list_free_numbers(case: CaseResult, count: int) -> tuple[int, ...]:
+    taken = {run.run for run in case.runs}
+    free = (number for number in range(1, len(taken) + count + 1) if number not in taken)
+    return tuple(free)[:count]
 
 
 def _has_failing_average(decision: "Decision") -> bool:
@@ -119,6 +134,37 @@ def _has_failing_average(decision: "Decision") -> bool:
         for metric in decision.metrics.values()
         for part in metric.checks
     )
+
+
+def apply_default_runs(plan: Plan, baseline: Baseline | None) -> Plan:
+    """Return the plan with `runs: auto` if the user gave no number and the baseline has enough runs.
+
+    Enough are `MEASURED_RUNS` runs of at least half of the cases. The plan of a recording or a
+    deterministic agent is returned unchanged, because one run of these is enough.
+    """
+    repeats_itself = plan.agent.settings.kind == "replay" or plan.gate.deterministic
+    if plan.runs_given or baseline is None or repeats_itself:
+        return plan
+    known = {case.key: len(case.runs) for case in baseline.cases}
+    stored = [
+        known.get((suite.eval_set.eval_set_id, case.eval_id), 0)
+        for suite in plan.suites
+        for case in suite.eval_set.cases
+    ]
+    if not stored:
+        return plan
+    deep = sum(runs >= MEASURED_RUNS for runs in stored)
+    held = f"the baseline holds {MEASURED_RUNS} runs or more of {deep:,} of {pluralize(len(stored), 'case')}"
+    if choose_default_runs(stored) == "auto":
+        notice = f"`runs: auto` was chosen, as {held}. Say `runs` to choose otherwise."
+        return replace(plan, runs="auto", notices=(*plan.notices, notice))
+    notice = f"Each case was run once, as {held}. From half of them on `runs: auto` is the default."
+    return replace(plan, notices=(*plan.notices, notice))
+
+
+def choose_default_runs(stored: Sequence[int]) -> int | Literal["auto"]:
+    """Return the default of `runs`; `stored` holds the number of runs that the baseline has of each case."""
+    return "auto" if 2 * sum(runs >= MEASURED_RUNS for runs in stored) >= len(stored) else 1
 
 
 def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPolicy | None":

@@ -29,7 +29,7 @@ from evalgate.core.types import (
 from evalgate.datasets.large.stored_results import ShardRun, read_shard_case
 from evalgate.datasets.results_encoder import encode_turns
 from evalgate.datasets.results_io import is_shard_intact, load_record, read_record_bytes, split_record
-from evalgate.llm.usage import describe_budget_shortfall
+from evalgate.llm.budget_guard import describe_budget_shortfall
 from evalgate.metrics.aggregation import compute_totals, summarize_metrics
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.checkpoint.journal import FinishedRuns

@@ -25,8 +25,8 @@ from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
 from evalgate.runner.base_branch import RuleFiles
 from evalgate.runner.metric_binding import adopt_custom_metrics, bind_metrics, build_final_state_metric
-from evalgate.runner.user_factory import add_played_stories
-from evalgate.system.workspace import Workspace, build_agent_environment
+from evalgate.system.agent_environment import build_agent_environment
+from evalgate.system.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -179,12 +179,7 @@ def plan_suites(
     is_part = is_partial_selection(thresholds, config, workspace)
     _check_runs(thresholds, config)
     eval_sets = _load_eval_sets(config, workspace, rule_files, objects)
-    eval_sets = _add_tool_mocks(eval_sets, config, thresholds, rule_files, is_part=is_part)
-    eval_sets = add_played_stories(eval_sets, config)
-    if config.session is not None:
-        from evalgate.runner.case_sessions import complete_sessions
-
-        eval_sets = complete_sessions(eval_sets, config.session, workspace.folder, is_part=is_part)
+    eval_sets = _complete_cases(eval_sets, thresholds, config, workspace, rule_files, is_part=is_part)
     context = MetricContext(config.adk_release, judge_resolver, is_recording=config.is_replay)
     context = replace(context, locate=rule_files.resolve_path, workspace=workspace.folder)
     environment = _build_metric_environment(config, workspace, environ, rule_files)
@@ -196,14 +191,39 @@ def plan_suites(
         from evalgate.runner.check_scopes import limit_checks
 
         metrics = limit_checks(metrics, thresholds, eval_sets, case_policies, is_part=is_part)
+    suites: Iterable[Suite]
     if len(thresholds.criteria) > len(thresholds.companions):
-        suites: Iterable[Suite] = [Suite(each, metrics, thresholds) for each in eval_sets]
+        suites = [Suite(eval_set, metrics, thresholds, case_policies) for eval_set in eval_sets]
     else:
         suites = _build_suites_with_own_thresholds(
             eval_sets, context, rule_files, environment, thresholds, needs_criteria=needs_criteria
         )
-        suites = (replace(each, metrics=(*each.metrics, *metrics)) for each in suites)
-    return _complete_suites(_add_case_checks(suites, thresholds, config, context, environment), case_policies)
+        suites = (
+            replace(each, metrics=(*each.metrics, *metrics), case_policies=case_policies) for each in suites
+        )
+    return _complete_suites(_add_case_checks(suites, thresholds, config, context, environment))
+
+
+def _complete_cases(
+    eval_sets: tuple[EvalSet, ...],
+    thresholds: Thresholds,
+    config: Config,
+    workspace: Workspace,
+    rule_files: RuleFiles,
+    *,
+    is_part: bool,
+) -> tuple[EvalSet, ...]:
+    """Return the eval sets with what the thresholds file adds: tool mocks, users of stories, sessions."""
+    eval_sets = _add_tool_mocks(eval_sets, config, thresholds, rule_files, is_part=is_part)
+    if config.user is not None and config.user.stories == "played":
+        from evalgate.runner.user_factory import play_stories
+
+        eval_sets = play_stories(eval_sets)
+    if config.session is not None:
+        from evalgate.runner.case_sessions import complete_sessions
+
+        eval_sets = complete_sessions(eval_sets, config.session, workspace.folder, is_part=is_part)
+    return eval_sets
 
 
 def _resolve_case_policies(
@@ -235,15 +255,8 @@ def _add_case_checks(
     return suites
 
 
-def _complete_suites(
-    suites: Iterable[Suite], case_policies: Mapping[CaseKey, CasePolicy]
-) -> tuple[Suite, ...]:
-    """Return the suites with case policies and the metrics that each needs.
-
-    Raises:
-        InvalidInputError: a suite has a problem.
-    """
-    suites = (replace(suite, case_policies=case_policies) for suite in suites)
+def _complete_suites(suites: Iterable[Suite]) -> tuple[Suite, ...]:
+    """Return the suites with the metrics that each needs; raise InvalidInputError for problems of suites."""
     found = tuple(_add_final_state(suite.drop_other_sets_metrics()) for suite in suites)
     if problems := list(_find_suite_problems(found)):
         raise InvalidInputError(sorted(problems))

@@ -15,7 +15,7 @@ from evalgate.llm.users.scripted import create_scripted_user
 
 if TYPE_CHECKING:
     from evalgate.llm.client import ModelAnswer
-    from evalgate.llm.prompting import Prompt
+    from evalgate.llm.prompt_templates import Prompt
     from evalgate.llm.users.simulated import UserFactory
 
 # Simulated users are imported only if a case needs one: most cases are scripted to their end.
@@ -28,10 +28,8 @@ HOW_TO_CONFIGURE = (
 )
 
 
-def add_played_stories(eval_sets: Sequence[EvalSet], config: Config) -> tuple[EvalSet, ...]:
-    """Return the eval sets with stories as simulated conversations, if `user.stories` is `played`."""
-    if config.user is None or config.user.stories != "played":
-        return tuple(eval_sets)
+def play_stories(eval_sets: Sequence[EvalSet]) -> tuple[EvalSet, ...]:
+    """Return the eval sets with their stories as simulated conversations, as `user.stories: played` asks."""
     from evalgate.llm.users.role import apply_story
 
     return tuple(replace(eval_set, cases=map_cases(eval_set.cases, apply_story)) for eval_set in eval_sets)
@@ -114,7 +112,7 @@ def _build_simulated_user_factory(
 
 
 def _read_prompt(own: UserConfig, thresholds: Thresholds, locate: PathResolver) -> "Prompt | None":
-    from evalgate.llm.prompting import parse_prompt, read_user_prompt
+    from evalgate.llm.prompt_templates import parse_prompt, read_user_prompt
 
     if own.prompt is not None:
         return read_user_prompt(locate(thresholds.folder / own.prompt), own.prompt, VARIABLES)

@@ -13,7 +13,8 @@ from evalgate.core.formatting import join_quoted, pluralize, to_sentence
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, ChecksEntry, HasNotices, ProgressListener
 from evalgate.core.types import NON_AGENT_OUTCOMES, CaseRun, ModelUsage, Record, RunResult
-from evalgate.llm.usage import RunUsage, was_stopped_by_budget
+from evalgate.llm.budget_guard import was_stopped_by_budget
+from evalgate.llm.usage import RunUsage
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
 from evalgate.runner.eval_runner import Evaluation, RunScope, close_metrics
 from evalgate.runner.pipeline import WHOLE, RunOptions

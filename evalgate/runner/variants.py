@@ -23,7 +23,7 @@ from evalgate.documents.validation_errors import describe_error_details
 from evalgate.redaction.environment import is_secret_name
 from evalgate.runner.cost_estimate import describe_estimate, estimate_cost
 from evalgate.runner.plan import Plan
-from evalgate.system.workspace import build_agent_environment
+from evalgate.system.agent_environment import build_agent_environment
 
 MOST_VARIANTS = 64
 

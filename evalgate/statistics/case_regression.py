@@ -1,4 +1,4 @@
-"""Find the single cases that broke, by an exact test or by failures that luck cannot explain.
+"""Find single cases that broke, by an exact test of scores or by more failures than luck explains.
 
 A case that never failed in a short baseline may be flaky all the same. The number of flaky cases is
 estimated from the baselines of the whole suite: each case that both passed and failed there stands for some
@@ -17,14 +17,14 @@ from evalgate.statistics.parameters import EPSILON, P_EPSILON, is_within_level
 from evalgate.statistics.score_pairs import UNIT, Thousandths, compute_score_mean
 
 Cell: TypeAlias = tuple[str, str]
-"""(metric, case): a break is confirmed for one metric on one case."""
+"""(metric, case): breaks are confirmed for one metric on one case at a time."""
 
 RegressionStatus: TypeAlias = Literal["ok", "suspect", "broken", "rerun"]
 
 
 @frozen
 class ConfirmationPlan:
-    """Requirements for calling a case broken that keep false alarms rare."""
+    """Requirements for calling a case broken, which keep the chance of a false alarm within `case_alpha`."""
 
     t: float
     """Largest exact p at which a case is called broken."""
@@ -36,10 +36,9 @@ class ConfirmationPlan:
 def build_confirmation_plan(
     baselines: Mapping[Cell, Thousandths], *, case_alpha: float, case_drop: float, confirm_runs: int
 ) -> ConfirmationPlan:
-    """Divide `case_alpha` among the cells in which `confirm_runs` failures confirm a break (after Tarone).
+    """Divide `case_alpha` among the cells in which `confirm_runs` scores of 0 confirm a break (Tarone 1990).
 
-    A cell in which no outcome of the runs confirms a break raises no false alarm either, and needs no
-    share.
+    In any other cell no scores confirm a break, so that no false alarm is possible, and no share is needed.
     """
     # A case that could not fall by `case_drop` even to 0 is never called broken.
     eligible = {
@@ -48,7 +47,7 @@ def build_confirmation_plan(
         if compute_score_mean(scores) >= case_drop - EPSILON
     }
     least = sorted(_compute_smallest_p(scores, confirm_runs) for scores in eligible.values())
-    # The smallest number of sharers for which no more cells than that can reach the shared level.
+    # The smallest number of sharers that is not less than the number of cells whose p can reach the share.
     sharers = 1
     while bisect_right(least, case_alpha / sharers + P_EPSILON) > sharers:
         sharers += 1
@@ -71,7 +70,7 @@ def classify_case(
     case_drop: float,
     limit: int | None = None,
 ) -> RegressionStatus:
-    """Return the status of one case after its runs so far; both sides have at least one score.
+    """Return the status of one case after its runs so far; each side must have at least one score.
 
     `ok`: the mean fell by less than `case_drop`. `broken`: the fall is confirmed. `rerun`: further runs can
     confirm it. `suspect`: the case fell, and no further runs are wanted.
@@ -82,10 +81,10 @@ def classify_case(
         t: largest exact p of a confirmed break.
         need: runs that confirm a break if all of them score 0; None: a break cannot be confirmed.
         case_drop: smallest fall of the mean that counts.
-        limit: most runs of a case that fails with scores above 0, as with one wrong turn of two. Such a case
-            gets further runs as long as all of its runs are below the stored mean by at least `case_drop`,
-            and further runs like its worst run would confirm a break. None: no case gets more than `need`
-            runs.
+        limit: most runs of a case that fails with scores above 0, for example because one of two turns is
+            wrong. Such a case gets further runs if each of its runs is below the stored mean by at least
+            `case_drop`, and if further runs like its worst run would confirm a break. None: no case gets
+            more than `need` runs.
     """
     if compute_score_mean(baseline) - compute_score_mean(candidate) < case_drop - EPSILON:
         return "ok"
@@ -105,18 +104,18 @@ def classify_case(
 
 
 def _pad_scores(candidate: Thousandths, runs: int, score: int) -> Thousandths:
-    """Return the scores, with `score` added until there are `runs` of them, in ascending order."""
+    """Return the scores in ascending order, with `score` added until there are `runs` scores."""
     return tuple(sorted((*(score for _ in range(runs - len(candidate))), *candidate)))
 
 
 def _compute_smallest_p(baseline: Collection[int], runs: int) -> float:
-    """Return the p of `runs` runs that all score 0."""
+    """Return the smallest possible exact p of `runs` runs: the p if all of them score 0."""
     zeros = sum(score == 0 for score in baseline)
     return math.comb(zeros + runs, runs) / math.comb(len(baseline) + runs, runs)
 
 
 LEAST_MISSES = 3
-"""Fewest failures in a row of a broken case, if so many runs are allowed: an outage can cause two."""
+"""Fewest failures in a row of a broken case, unless fewer runs are allowed: an outage can cause two."""
 
 _IN_A_ROW = 0.015
 _WITH_ONE_PASS = 0.008
@@ -130,7 +129,7 @@ _MORE_AFTER_A_PASS = 2
 """Factor by which a case that passed once may get more runs than one that did not.
 
 With few stored runs and many flaky cases one pass outweighs many failures. Without the further runs a
-broken case that still passes 1 run in 50 stays unknown in one of five large suites.
+broken case that still passes 1 run in 50 is missed in one of five large suites.
 """
 
 _IN_A_ROW_ALONE = 0.03
@@ -149,11 +148,11 @@ class StoredOutcomes:
 
 
 def estimate_flaky(baselines: Iterable[StoredOutcomes]) -> float:
-    """Estimate how many cases of a suite are flaky, including those that look sound in their stored runs.
+    """Estimate the number of flaky cases of a suite, including those that never failed in their stored runs.
 
-    The result is at least 1. A flaky case's chance to pass is taken as uniform between 0 and 1; then the
-    share 1 - 2 / (n + 1) of flaky cases shows both outcomes in n runs. Ways of failing can be counted like
-    cases.
+    The result is at least 1. A flaky case's chance to pass is assumed to be uniform between 0 and 1; then
+    the share 1 - 2 / (n + 1) of all flaky cases shows both outcomes in n runs. The items of `baselines` may
+    also be ways of failing instead of cases.
     """
     flaky = 1.0
     for each in baselines:
@@ -166,7 +165,7 @@ def estimate_flaky(baselines: Iterable[StoredOutcomes]) -> float:
 
 @frozen
 class BreakageCriteria:
-    """Requirements for calling a case broken, counted in its first runs."""
+    """Numbers of a case's first runs that suffice to call the case broken."""
 
     in_a_row: int
     """Number of first runs that suffices if all of them failed."""
@@ -191,7 +190,7 @@ class BreakageCriteria:
 
 
 def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> BreakageCriteria:
-    """Return the criteria for a case that now fails in a way in which none of its stored runs failed.
+    """Return the breakage criteria of a case that now fails in a way in which none of its stored runs failed.
 
     Args:
         baseline_runs: number of stored runs of the case, at least 1.
@@ -200,16 +199,16 @@ def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> Br
     """
     in_a_row = _count_in_a_row(baseline_runs, flaky / _IN_A_ROW, most)
     for runs in range(in_a_row + 1, count_runs_allowed(most) + 1):
-        orders = in_a_row  # a pass after these came too late to matter
+        orders = in_a_row  # places of the one pass: if as many failures came first, the case broke already
         if flaky * orders * _compute_flaky_chance(baseline_runs + 1, runs - 1) <= _WITH_ONE_PASS:
             return BreakageCriteria(in_a_row, runs)
     return BreakageCriteria(_count_in_a_row(baseline_runs, flaky / _IN_A_ROW_ALONE, most), None)
 
 
 def count_runs_allowed(most: int) -> int:
-    """Return the most runs that any case gets: twice `most`, the limit of cases that never passed.
+    """Return the most runs that a case may get: twice `most`, but 1 if `most` is 1.
 
-    If `most` is 1, every case gets one run.
+    `most` is the limit while the case has not passed; `find_breakage_criteria` takes the same number.
     """
     return most if most == 1 else _MORE_AFTER_A_PASS * most
 

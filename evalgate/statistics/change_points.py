@@ -2,11 +2,11 @@
 
 A stretch of values has a statistic: the difference of its mean from the mean of all other values, weighted
 by both lengths. The stretch with the largest statistic is tested: p is the share of random orders of the same
-values with as large a statistic. If p is small, and the stretch begins or ends with the series, its other end
-is a change. If the stretch lies inside the series, the end with the clearer difference of the values before
-and after it is a change; the other end is one only if its own test finds a difference. The pieces between
-changes are searched again. This is circular binary segmentation (Olshen et al. 2004), which finds a fall that
-recovers.
+values with a largest statistic that is not smaller. If p is small, and the stretch begins or ends with the
+series, its other end is a change. If the stretch lies inside the series, that end of the stretch is a change
+at which the values before and after differ more clearly; the other end is a change only if a test of its own
+finds a difference. The pieces between changes are searched again. This is circular binary segmentation
+(Olshen et al. 2004), which also finds a fall that recovers.
 """
 
 import math
@@ -39,7 +39,7 @@ class ChangePoint:
 def find_change_points(
     values: Sequence[float], *, alpha: float = 0.05, orders: int = ORDERS
 ) -> tuple[ChangePoint, ...]:
-    """Return the changes of a series, in its order.
+    """Return the changes of the level of a series, the earliest first.
 
     Each side of a change has two values or more. At an `alpha` of 0.05 a change in the middle of nine
     values can be found, a change in the middle of eight values cannot.
@@ -62,7 +62,10 @@ def find_change_points(
 def _find_splits(
     values: Sequence[float], offset: int, alpha: float, orders: int
 ) -> Iterator[tuple[int, float]]:
-    """Yield index in the series and p of each split; `offset` is the index of `values[0]` in the series."""
+    """Yield (index, p) of each change in `values`, a piece of the series that begins at index `offset`.
+
+    The yielded index counts from the start of the series.
+    """
     largest, first, last = _find_stretch(values)
     if first == last:
         return
@@ -92,7 +95,7 @@ def _estimate_probability(
 
 
 def _compare_sides(values: Sequence[float], at: int, orders: int) -> float:
-    """Return the probability that luck makes the means before index `at` and from it on differ so much."""
+    """Return p of the difference between the mean before index `at` and the mean from `at` on."""
 
     def measure(drawn: Sequence[float]) -> float:
         return abs(_compute_mean(drawn[:at]) - _compute_mean(drawn[at:]))
@@ -101,7 +104,10 @@ def _compare_sides(values: Sequence[float], at: int, orders: int) -> float:
 
 
 def _find_stretch(values: Sequence[float]) -> tuple[float, int, int]:
-    """Return the largest statistic, and start and end of its stretch; both are 0 if there is none."""
+    """Return the largest statistic, and start and end (exclusive) of its stretch.
+
+    Start and end are both 0 if no stretch differs from the other values.
+    """
     count, sums = len(values), [0.0, *accumulate(values)]
     largest, bounds, total = _TINY, (0, 0), sums[-1]
     for first in (0, *range(_SHORTEST_SIDE, count - _SHORTEST_SIDE + 1)):

@@ -1,13 +1,13 @@
-"""Decide whether a change or a drift of the surroundings broke an agent, by fresh runs of two commits.
+"""Tell a break by the agent's change from a drift of its surroundings, by fresh runs of two commits.
 
-The comparison with the history (look 1) cannot tell a change of the agent from a drift of the provider: the
-stored runs were made before either. Look 2 runs the base commit's agent (the control) on the suspects of
-look 1, in turn with further runs of the changed agent (the head), and compares these fresh runs. The head's
-earlier runs, which made a case a suspect, are selected for being bad, so the head is tested without them
-and without the history. Only the answer `drifted` uses both.
+The comparison with the history (look 1) cannot tell a change of the agent from a drift of its provider,
+because the stored runs were made before both. Look 2 runs the base commit's agent (the control) on the
+suspects of look 1, in turn with further runs of the changed agent (the head), and compares these fresh runs.
+The head's earlier runs, which made a case a suspect, are selected for being bad, so look 2 tests the head
+without these runs and without the history. Only for the answer `drifted` are control and history compared.
 
-The gate closes only if both looks find a drop or a broken case; if look 2 has too few results, look 1
-stands. If nothing changed, look 1 is wrong at most as often as without control runs. If a drift hit head
+The gate closes only if both looks find a drop or a broken case. If look 2 has too few results, look 1 alone
+decides. If nothing changed, look 1 is wrong at most as often as without control runs. If a drift hit head
 and control alike, look 1 may always be wrong, so look 2 alone keeps the levels: `case_alpha` over all
 suspects, and the averages' share of `alpha`.
 
@@ -39,7 +39,7 @@ from evalgate.statistics.score_pairs import Pair, Score, count_missing, normaliz
 from evalgate.statistics.threshold_test import compute_normal_quantile
 
 _MANY = 10
-"""Fewest cases with unequal runs that show how far luck reaches in fewer than `LEAST_PAIRS` rounds."""
+"""Fewest cases with unequal runs from which the size of luck is estimated before `LEAST_PAIRS` rounds."""
 
 LEAST_PAIRS = 4
 """Fewest pairs of runs that measure a suspect case: a short outage can cause three failures."""
@@ -90,21 +90,22 @@ class AverageSuspect:
     """
 
     name: str
+    """Name of the metric."""
     max_drop: float
     """A drop of the suite's average of this size or more closes the gate."""
     cases: Mapping[str, FreshScores]
     """All cases that look 1 compared, at least one.
 
     Control runs of only the cases that fell or varied would be cheaper, but misleading: luck selects these
-    cases, and most of a drop of all cases lies in the other cases. In a simulation half of the drops were
-    taken for luck.
+    cases, and a drop of all cases lies mostly in the others. A simulation took half of such drops for luck.
     """
     total_weight: float
     """Weight of all cases that look 1 compared. A case without control runs counts as unchanged."""
     drops: Mapping[str, float] = field(default_factory=dict)
-    """Case to its drop in look 1: stored mean minus the head's mean. Empty: drifted cases are not checked.
+    """Case to its drop in look 1: stored mean minus the head's mean.
 
-    If drifted cases explain so much that less than half of `max_drop` is left, the average needs no runs.
+    If less than half of `max_drop` is left without the drops of drifted cases, the average needs no runs.
+    Empty: this is not checked.
     """
 
 
@@ -119,12 +120,12 @@ class CaseControl:
     control_runs: int
     control_failed: int
     p: float
-    """Chance that a head equal to the control ever fails so much more often within the planned pairs; 1
-    without a pair."""
+    """Sequential p: chance that a head like the control shows so large an excess of failures after any of
+    the planned pairs; 1 without a pair."""
     level: float
     """Level that p was compared with, Holm's share of `case_alpha`."""
     is_measured: bool
-    """False: too few runs have a result for any answer, so that look 1 has to stand."""
+    """False: too few runs have a result, so that look 1 alone decides."""
 
 
 @frozen
@@ -136,16 +137,18 @@ class AverageControl:
     """Fresh runs of every case and side in the figures; 0: no runs were made, or drifted cases explain the
     drop."""
     stored: float | None
+    """None if no case with control runs has stored scores, or `head` is None."""
     head: float | None
-    """None if `rounds` is 0 or no case has scores on both sides; then `stored`, `control`, `drop` and `p` are
-    None, too."""
+    """None if `rounds` is 0 or no case has scores of both head and control; then `control`, `drop` and `p`
+    are None, too."""
     control: float | None
     drop: float | None
-    """Mean of the whole suite: control minus head, cases without control runs counted as 0."""
+    """Drop of the whole suite's mean, control minus head; cases without control runs count as unchanged."""
     p: float | None
     level: float | None
+    """Level that p was compared with, Holm's share of the look's part of `alpha`; None if `rounds` is 0."""
     is_measured: bool
-    """False: too many runs lack a score, or none was made, so that look 1 has to stand."""
+    """False: too many runs lack a score, or none was made, so that look 1 alone decides."""
 
 
 @frozen
@@ -165,14 +168,14 @@ class ControlDecision:
 
     @property
     def answer(self) -> ControlAnswer:
-        """Return the first of broke, open, drifted and recovered that a suspect has; else `open`."""
+        """Return the first of `broke`, `open`, `drifted`, `recovered` that a suspect has; `open` if none."""
         found = {each.answer for each in self._list_answers()}
         order: tuple[ControlAnswer, ...] = ("broke", "open", "drifted", "recovered")
         return next((answer for answer in order if answer in found), "open")
 
     @property
     def is_measured(self) -> bool:
-        """Return True if the fresh runs gave enough results for every suspect; else look 1 stands."""
+        """Return True if every suspect has enough fresh results; if not, look 1 alone decides."""
         return all(each.is_measured for each in self._list_answers())
 
     def _list_answers(self) -> "tuple[CaseControl | AverageControl, ...]":
@@ -182,10 +185,11 @@ class ControlDecision:
 def plan_control_runs(
     cases: Sequence[CaseSuspect], averages: Sequence[AverageSuspect], parameters: Parameters
 ) -> PairsWanted | ControlDecision:
-    """Return the pairs of runs to make next, or the decision.
+    """Return the pairs of runs to make next, or the decision if none are needed.
 
-    Append a run of the head and one of the control to the suspect for every wanted pair, made in turn, and
-    call again. A case of several suspects needs as many pairs as the most demanding of them.
+    For each wanted pair, run the case once with the head and once with the control, in turn, append the two
+    results to each suspect with this case, and call again. The number for a case in several suspects is the
+    largest that one of them wants.
 
     Args:
         cases: case suspects. A case that broke in several ways is one suspect; its runs fail if they fail
@@ -242,7 +246,7 @@ def decide_control_runs(
 
 
 def count_most_pairs(suspects: int, parameters: Parameters) -> int:
-    """Return the most pairs of runs that a case suspect gets."""
+    """Return the most pairs of runs that a case suspect gets, 4 to 20; `suspects` is the number of these."""
     most = min(max(LEAST_PAIRS, parameters.confirm_runs), MOST_PAIRS)
     level = parameters.case_alpha / max(1, suspects)
     while most < MOST_PAIRS and not is_within_level(_compute_total_break_p(most, most), level):
@@ -251,8 +255,8 @@ def count_most_pairs(suspects: int, parameters: Parameters) -> int:
 
 
 def _count_first_pairs(suspects: int, most: int, parameters: Parameters) -> int:
-    """Return the number of pairs that confirm a total break of every suspect, at most `most`."""
-    # Holm's largest p of suspects that all broke is compared with the whole level, the smallest with a share.
+    """Return the fewest pairs that confirm a total break of all suspects at once, from 4 to `most`."""
+    # If all suspects broke, Holm's procedure compares the smallest p with this share of the level.
     level = parameters.case_alpha / max(1, suspects)
     return next(
         (
@@ -275,7 +279,7 @@ def _decide_cases(cases: Sequence[CaseSuspect], parameters: Parameters) -> dict[
     levels = compute_holm_levels(p_values, parameters.case_alpha)
     broken = {name for name, p in p_values.items() if is_within_level(p, levels[name])}
     left = {each.name: max(0, most - min(len(each.head), len(each.control))) for each in cases}
-    # The p if all further runs of the head fail, and none of the control.
+    # The p if all further runs of the head fail and all further runs of the control pass.
     best = {
         name: compute_sequential_p((*head, *[True] * left[name]), (*control, *[False] * left[name]), most)
         for name, (head, control) in results.items()
@@ -335,7 +339,7 @@ class _AverageLook:
     change: MeanDifference | None
     """Change from the control to the head; None without scores."""
     share: float
-    """Share of the suite's weight that the cases with control runs have."""
+    """Weight of the cases with control runs, as a share of the suite's weight."""
 
     @property
     def p(self) -> float:
@@ -343,7 +347,7 @@ class _AverageLook:
 
 
 def _is_explained(average: AverageSuspect, drifted: Collection[str]) -> bool:
-    """Return True if look 1's drop is below half of `max_drop` once drifted cases count as unchanged.
+    """Return True if look 1's drop is below half of `max_drop` when drifted cases count as unchanged.
 
     Return False if the drops of look 1 are not known.
     """
@@ -431,12 +435,12 @@ def _answer_average(
 def _is_futile(
     change: MeanDifference, look: _AverageLook, limit: float, last: int, parameters: Parameters
 ) -> bool:
-    """Return True if the drop would hardly ever reach the limit in the rounds that are left."""
-    # Equal runs of few cases in few rounds show no luck at all.
+    """Return True if the drop reaches `limit` by round `last` with a chance of at most `futility`."""
+    # If only few cases have unequal runs, few rounds do not show the size of luck.
     if look.rounds < LEAST_PAIRS and change.informative < _MANY:
         return False
     left = 1 / look.rounds - 1 / last
-    # Both sides vary, each as one round of the pooled runs does.
+    # Factor 2: the averages of both sides vary, each by the deviation of one round.
     reach = change.run_deviation * look.share * math.sqrt(2 * left)
     quantile = compute_normal_quantile(parameters.futility) if parameters.futility else math.inf
     return change.drop * look.share + quantile * reach <= limit - EPSILON if reach else True

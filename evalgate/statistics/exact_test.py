@@ -1,7 +1,7 @@
 """Test one case exactly, by permutation of its runs.
 
-Given the pooled scores of a case, every choice of R of its n scores as the candidate's is equally likely if
-nothing changed. With binary scores this is Fisher's exact test.
+Baseline and candidate together have n scores of a case, R of them the candidate's. If nothing changed, every
+choice of R of the n scores is equally likely. With binary scores this is Fisher's exact test.
 """
 
 import math
@@ -12,24 +12,25 @@ from itertools import accumulate
 from evalgate.core.frozen import frozen
 from evalgate.statistics.score_pairs import Thousandths
 
-_WIDE = 500  # places of a sum from which on its law is not worth the time where a bound will do
+_WIDE = 500  # possible sums above which `find_largest_p` takes a bound, to save the exact distribution
 
 
 @frozen
 class SumDistribution:
-    """Distribution of the candidate's sum in one case."""
+    """Distribution of the sum of the candidate's scores, in thousandths, over all choices of its runs."""
 
     lowest: int
+    """Smallest possible sum."""
     step: int
     counts: tuple[int, ...]
     """Number of choices with the sum `lowest + i·step`, for each i."""
 
     def find_index(self, total: int) -> int:
-        """Return the index in `counts` of the sum `total`, which must be one that can occur."""
+        """Return the index in `counts` of the sum `total`, which must be a possible sum."""
         return (total - self.lowest) // self.step
 
     def list_terms(self, total: int) -> list[tuple[int, float]]:
-        """Return (steps above `total`, probability) for every sum that can occur."""
+        """Return (steps above `total`, probability) of every possible sum; the steps may be negative."""
         observed, choices = self.find_index(total), sum(self.counts)
         return [(i - observed, count / choices) for i, count in enumerate(self.counts) if count]
 
@@ -38,8 +39,9 @@ class SumDistribution:
 def compute_sum_distribution(pooled: Thousandths, runs: int) -> SumDistribution:
     """Return the exact distribution of the sum of `runs` of the `pooled` scores, drawn without replacement.
 
-    `pooled` is ascending. Subset-sum recursion on polynomials that are packed into integers, one slot of
-    bytes per coefficient: adding a score is a shift and an addition.
+    `pooled` is ascending. The sums are counted by a recursion over the scores. The counts of all sums of
+    subsets of one size are packed into one integer, each in a fixed number of bytes, so that a score is
+    added by a shift and an addition.
     """
     low = pooled[0]
     step = math.gcd(*(score - low for score in pooled)) or 1
@@ -58,18 +60,22 @@ def compute_sum_distribution(pooled: Thousandths, runs: int) -> SumDistribution:
 
 @lru_cache(maxsize=8192)
 def compute_case_p(baseline: Thousandths, candidate: Thousandths) -> float:
-    """Return the exact one-sided p of one case: the share of choices with a sum up to the candidate's."""
+    """Return the exact one-sided p of one case, small if the candidate's scores are low.
+
+    Of all choices of as many of the pooled scores, p is the share with a sum up to the candidate's.
+    """
     law = compute_sum_distribution(tuple(sorted(baseline + candidate)), len(candidate))
     below = sum(law.counts[: law.find_index(sum(candidate)) + 1])
     return below / math.comb(len(baseline) + len(candidate), len(candidate))
 
 
 def find_largest_p(pooled: Thousandths, runs: int, threshold: float) -> float:
-    """Return the largest p up to the threshold that a case with these scores could have shown, or 0 if none.
+    """Return the largest possible p of a case that is at most the threshold; 0 if there is none.
 
-    `pooled` is ascending; `runs` of the scores are the candidate's. With more than 500 possible sums, return
-    the largest multiple of 1 / (number of choices) up to the threshold instead: nearly every multiple is
-    then a possible p, and the result is never too small.
+    The case has the scores `pooled`, ascending, and `runs` of them are the candidate's; every choice of these
+    gives a possible p. With more than 500 possible sums, return the largest multiple of 1 / (number of
+    choices) up to the threshold instead: nearly every multiple is then a possible p, and the result is never
+    too small.
     """
     if threshold >= 1:
         return 1.0

@@ -1,4 +1,4 @@
-"""Combine assessments into the decision and its margin, and decide after a fixed number of runs."""
+"""Combine the assessments of all metrics into a decision, and decide after a fixed number of runs."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -60,7 +60,9 @@ class MetricDecision:
     None if nothing was tested: there was no comparison, or it was made without statistics.
     """
     minimum: ThresholdEstimate | None
+    """None if no minimum is asked for, or too few runs have a score."""
     reliability: ThresholdEstimate | None
+    """None if no pass^k is asked for, too few runs have a score, or a case has fewer than k scores."""
     cases: Mapping[str, CaseComparison]
     missing: int
     """Candidate runs without a score."""
@@ -68,13 +70,14 @@ class MetricDecision:
     rounds: int
     """Runs of every case that the average was computed from."""
     flip: Margin | None
+    """Result of `compute_verdict_margin`; None also for a metric of figures."""
     named: tuple[str, ...] | None = None
-    """Cases of the false-discovery list. None if it would mean nothing: with AUTO, after an exact
-    comparison or none, for a metric of figures, and if cases have unequal numbers of runs."""
+    """Result of `find_discoveries`. None with AUTO, after an exact comparison or none, for a metric of
+    figures, and if cases have unequal numbers of runs."""
 
     @property
     def deciding(self) -> RuleCheck:
-        """Return the first of the worst checks."""
+        """Return the check that decides: the first one with the worst verdict."""
         return max(self.checks, key=lambda part: SEVERITY[part.verdict])
 
     @property
@@ -93,7 +96,7 @@ class MetricDecision:
 
     @property
     def worse(self) -> tuple[str, ...]:
-        """Return the ids of all compared cases with a lower mean than in the baseline, also by luck."""
+        """Return the ids of all compared cases with a lower mean than in the baseline, by however little."""
         return tuple(case for case, outcome in self.cases.items() if (outcome.drop or 0.0) > 0)
 
 
@@ -112,9 +115,10 @@ class Decision:
 
     @property
     def rounds(self) -> int:
-        """Return the number of runs of each case in the averages; there must be a metric.
+        """Return the runs of each case that the averages use: the largest number of any metric.
 
-        It is the largest number if metrics differ.
+        Raises:
+            ValueError: there is no metric.
         """
         return max(metric.rounds for metric in self.metrics.values())
 
@@ -126,11 +130,12 @@ class Decision:
 
 
 def compute_verdict_margin(assessment: Assessment, rule: MetricRule, deciding: RuleCheck) -> Margin | None:
-    """Return the margin of a verdict on an average, a minimum or pass^k: the distance from its limit.
+    """Return the margin of a verdict: the distance of an average, a minimum's mean or pass^k from its limit.
 
     The margin also has the fewest runs that could bring the average to the limit: after a pass if they
-    scored 0, after any other verdict if they scored 1. It has no runs for pass^k, or if no number of runs
-    suffices. A fail can become inconclusive after a smaller change already, so the margin is an upper bound.
+    scored 0 instead, after any other verdict if they scored 1. This number is None for pass^k, and if not
+    even all runs suffice. A smaller change may already make a fail inconclusive, so the margin is an upper
+    bound.
 
     Return None for verdicts on cases or data. Return None also if the verdict does not depend on the
     distance: for an average, if it depends on a required proof (`unproven`) or on luck (`likely_luck`); for
@@ -177,9 +182,9 @@ def _build_margin(
 
 
 def _compute_gains(cases: Iterable[tuple[Thousandths, float]], *, rising: bool) -> list[float]:
-    """Return how far the average would move if a single run scored 1 (`rising`) or 0 instead.
+    """Return for each run how far the average would move if it alone scored 1 (`rising`) or 0, largest first.
 
-    The list has one positive distance for each run that does not have this score yet, largest first.
+    Runs that have this score already are left out.
     """
     cases = list(cases)
     total = math.fsum(weight for _, weight in cases)
@@ -233,15 +238,15 @@ def build_decision(
     *,
     rounds: int,
 ) -> Decision:
-    """Combine all results into the decision.
+    """Build the decision on all metrics from their assessments and the statuses of their cells.
 
     Args:
         metrics: the measured scores, of all runs.
         parameters: parameters of the gate.
         assessments: metric to its assessment at the stage that decides.
-        statuses: status of the cells that were tested one by one. Other cells that fell are broken if the
-            metric is compared exactly, else suspects.
-        plan: how many runs confirm a break of each cell.
+        statuses: status of the cells that were tested one by one. Any other cell with a fall of `case_drop`
+            or more is broken if the metric is compared exactly, else a suspect.
+        plan: number of runs that confirm a break of each cell.
         rounds: runs of every case that the averages are computed from.
     """
     per_case = count_runs_per_case(metrics)
@@ -262,7 +267,7 @@ def build_decision(
 
 
 def count_runs_per_case(metrics: Mapping[str, GatingMetric]) -> dict[str, int]:
-    """Return the number of runs of every case that was not removed, with and without a score.
+    """Return the number of runs of each case, with and without a score; removed cases are left out.
 
     If metrics have different numbers of runs of a case, the largest counts.
     """
@@ -288,7 +293,7 @@ def _decide_metric(
         for case, scores in metric.cases.items()
     }
     parts = _collect_checks(metric, assessment, cases)
-    # The first of the worst: averages are named before single cases.
+    # Of equally bad checks the first decides: averages come before single cases.
     deciding = max(parts, key=lambda part: SEVERITY[part.verdict])
     return MetricDecision(
         rule=metric.rule,
@@ -362,7 +367,11 @@ def _build_case_outcome(
 
 
 def _resolve_status(status: RegressionStatus | None, *, fell: bool, exact: bool) -> CaseStatus:
-    """Return the final status of a case from its tested status, if any, and from whether its mean fell."""
+    """Return the final status of a case from its tested status, which is None if it was not tested.
+
+    A case is `broken` if it fell and is compared exactly. A case without a tested status, or with `ok` or
+    `rerun`, is `suspect` if it fell, else `ok`. To fall is to lose `case_drop` or more of the mean.
+    """
     if fell and exact:
         return "broken"
     if status is None or status in {"ok", "rerun"}:
@@ -371,7 +380,7 @@ def _resolve_status(status: RegressionStatus | None, *, fell: bool, exact: bool)
 
 
 def decide_fixed_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
-    """Decide after the first `parameters.runs` runs of every case (1 if None); further runs do not count.
+    """Decide from the first `parameters.runs` runs of every case (1 if None); further runs do not count.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.

@@ -2,10 +2,10 @@
 
 People label a sample that is drawn separately from the answers that the judge passed and from those that it
 failed. In such a sample the shares of correct verdicts among passed and among failed answers are unbiased.
-The judge's true positive and true negative rates are not; they are computed from these shares and from the
-judge's pass rate (Begg and Greenes 1983, "Assessment of diagnostic tests when disease verification is
-subject to selection bias"). Limits are quantiles of the posterior with Jeffreys' priors, drawn with a fixed
-seed.
+The judge's true positive and true negative rates in the sample are biased, so they are computed from these
+shares and from the judge's pass rate (Begg and Greenes 1983, "Assessment of diagnostic tests when disease
+verification is subject to selection bias"). Limits are quantiles of the posterior with Jeffreys' priors,
+drawn with a fixed seed.
 """
 
 import random
@@ -29,7 +29,7 @@ ONE_SIDED = 0.05
 
 @frozen
 class LabelCounts:
-    """Labels of people, by the judge's verdict, and the number of all answers with each verdict."""
+    """Counts of answers by the verdicts of judge and people, and of all answers by the judge's verdict."""
 
     passed_right: int
     """Answers that the judge and people pass."""
@@ -42,6 +42,7 @@ class LabelCounts:
     all_passed: int
     """Answers that the judge passes, labelled or not."""
     all_failed: int
+    """Answers that the judge fails, labelled or not."""
 
     @property
     def labelled(self) -> int:
@@ -51,7 +52,7 @@ class LabelCounts:
     def extend(self, labels: int) -> "LabelCounts":
         """Return the counts with `labels` further labels, in the proportions of the present labels.
 
-        There must be a label already. Each count is rounded.
+        Each count is rounded. There must be at least one label.
         """
         share = (self.labelled + labels) / self.labelled
         return LabelCounts(
@@ -66,7 +67,7 @@ class LabelCounts:
 
 @frozen
 class Estimate:
-    """An estimate with its limits."""
+    """An estimate with the limits of its interval."""
 
     value: float | None
     """None: the labels do not determine the value."""
@@ -87,7 +88,7 @@ class JudgeAccuracy:
     tnr: Estimate
     """True negative rate: the judge's share of fails among the answers that people fail, 0 to 1."""
     pass_rate: Estimate
-    """Share of answers that people would pass, 0 to 1; no value if the judge is no better than chance."""
+    """Share of answers that people would pass, 0 to 1; the value is None if TPR + TNR is at most 1."""
 
     @property
     def is_informative(self) -> bool:
@@ -98,12 +99,12 @@ class JudgeAccuracy:
 
 @frozen
 class FloorDecision:
-    """Answer to the question whether a figure reaches its floor."""
+    """Decision whether a figure reaches its floor, the least value that is asked for."""
 
     answer: FloorAnswer
     further_labels: int | None = None
-    """Number of further labels that would decide if they are like the present ones. None: the answer is
-    decided, there is no label yet, or too many more are needed."""
+    """Number of further labels that would decide, in the proportions of the present ones. None: the answer
+    is decided, there is no label yet, or more than 8,192 labels are needed."""
 
 
 def compute_kappa(both_pass: float, only_first: float, only_second: float, both_fail: float) -> float | None:
@@ -135,7 +136,7 @@ def estimate_accuracy(counts: LabelCounts, alpha: float = 0.025, *, draws: int =
     """Return the judge's figures with intervals, by default of 95 %.
 
     The true value lies beyond each end with chance `alpha`. `draws` is the number of draws from the
-    posterior.
+    posterior. Without a label all values are None, and the limits are those of the prior.
     """
     drawn = _draw_figures(counts, draws)
     value = _compute_figures(*_compute_shares(counts))
@@ -146,7 +147,7 @@ def estimate_accuracy(counts: LabelCounts, alpha: float = 0.025, *, draws: int =
 
 
 def decide_floor(counts: LabelCounts, figure: Figure, floor: float) -> FloorDecision:
-    """Decide whether the figure is at least `floor`; `met` and `missed` are wrong with chance `ONE_SIDED`."""
+    """Decide whether the figure is at least `floor`; the chance that `met` or `missed` is wrong is 5 %."""
     answer = _compare_with_floor(counts, figure, floor)
     if answer != "undecided" or not counts.labelled:
         return FloorDecision(answer)
@@ -168,14 +169,17 @@ def _compare_with_floor(counts: LabelCounts, figure: Figure, floor: float) -> Fl
         return "undecided"
     drawn = _draw_figures(counts, _DRAWS)[figure]
     skipped = int(ONE_SIDED * len(drawn))
-    # The estimate must be on that side, too: with few labels the limits are mostly those of the prior.
+    # The estimate must be on the same side of the floor: with few labels the prior makes most of the limits.
     if value >= floor:
         return "met" if drawn[skipped] >= floor else "undecided"
     return "missed" if drawn[-1 - skipped] < floor else "undecided"
 
 
 def _compute_shares(counts: LabelCounts) -> tuple[float, float | None, float | None]:
-    """Return the judge's pass rate, and the shares of right verdicts among its passes and failures."""
+    """Return the judge's pass rate, the share of its passes that are right, and that of its fails.
+
+    The pass rate is 0.0 without answers. A share is None without labels for answers with this verdict.
+    """
     passed, failed = counts.passed_right + counts.passed_wrong, counts.failed_right + counts.failed_wrong
     answers = counts.all_passed + counts.all_failed
     return (
@@ -186,10 +190,10 @@ def _compute_shares(counts: LabelCounts) -> tuple[float, float | None, float | N
 
 
 def _compute_figures(observed: float, ppv: float | None, npv: float | None) -> Mapping[str, float | None]:
-    """Return all figures from the judge's pass rate and its shares of right passes and right fails.
+    """Return all figures, by name, from the three values that `_compute_shares` returns.
 
-    All figures are None if a share is None although the judge has verdicts of this kind. Single figures are
-    None if these rates do not determine them.
+    All figures are None if a share is None although the judge gave verdicts of this kind. A single figure is
+    None if the three values do not determine it.
     """
     if (ppv is None and observed > 0) or (npv is None and observed < 1):
         return dict.fromkeys(_FIGURES)
@@ -209,12 +213,12 @@ def _compute_figures(observed: float, ppv: float | None, npv: float | None) -> M
 
 @lru_cache(maxsize=64)
 def _draw_figures(counts: LabelCounts, draws: int) -> Mapping[str, list[float]]:
-    """Return sorted values of each figure, drawn from the posterior."""
+    """Return `draws` values of each figure, drawn from the posterior and sorted."""
     figures: dict[str, list[float]] = {name: [] for name in _FIGURES}
     for observed, ppv, npv in _iter_posterior(counts, draws):
         found = {
             **_compute_figures(observed, ppv, npv),
-            # What Rogan and Gladen's formula estimates, without its pole where TPR + TNR = 1.
+            # The same rate as by Rogan and Gladen's formula, but without a division by TPR + TNR - 1 = 0.
             "pass_rate": observed * ppv + (1 - observed) * (1 - npv),
         }
         for name, value in found.items():

@@ -1,10 +1,10 @@
 """Separate the noise of a judge from that of an agent; standard library only.
 
-Several runs of one case give the same question several responses, and the judge scores each response several
-times. The average score of a response varies between runs because the agent answers differently, and because
-the judge, asked again, scores the same response differently. With the variance s² of the n samples of a
-response, s² / n is an unbiased estimate of the judge's part in its average, for every distribution
-(a one-way random-effects decomposition with unequal variances; Searle, Casella and McCulloch 1992).
+Several runs of a case answer the same question, and the judge scores each response several times. The average
+score of a response varies between runs for two reasons: the agent answers differently, and the judge scores
+the same response differently when asked again. If s² is the variance of the n scores of a response, s² / n is
+an unbiased estimate of the judge's part in the variance of their average, for every distribution (a one-way
+random-effects decomposition with unequal variances; Searle, Casella and McCulloch 1992).
 """
 
 import math
@@ -15,14 +15,14 @@ from evalgate.core.frozen import frozen
 from evalgate.statistics.threshold_test import compute_student_quantile
 
 FEWEST_CASES = 12
-"""Fewest cases with any variance: with fewer, the limits hold too rarely."""
+"""Fewest cases with any variance: with fewer, the interval covers the true share too rarely."""
 
 _TAIL = 0.025
 
 
 @frozen
 class CaseNoise:
-    """Variance of one case between its runs, as sums of squares over its questions."""
+    """Variance between the runs of one case, as sums of squares over its questions."""
 
     total: float
     """Sum of squared distances of the averages of responses from the average of their question."""
@@ -32,11 +32,11 @@ class CaseNoise:
 
 @frozen
 class JudgeShare:
-    """Share of the variance between runs of a case that the judge causes, with a 95 % interval."""
+    """Share of the variance between runs of a case that the judge causes, 0 to 1, with a 95 % interval."""
 
     value: float
     low: float
-    """Lower limit of a 95 % interval."""
+    """Lower limit of the interval."""
     high: float
     cases: int
     """Cases with any variance."""
@@ -69,10 +69,10 @@ def _estimate_variance_of_mean(scores: Sequence[float]) -> float:
 
 
 def estimate_judge_share(cases: Sequence[CaseNoise]) -> JudgeShare | None:
-    """Estimate the judge's share over all cases.
+    """Estimate the judge's share of the variance, over all cases.
 
-    Return None if fewer than `FEWEST_CASES` vary, or if no average varies between runs. The limits are
-    those of a ratio of two sums over independent cases (the delta method) with Student's quantile.
+    Return None if fewer than 12 cases have any variance, or if no average varies between runs. The limits
+    are those of a ratio of two sums over independent cases (the delta method) with Student's quantile.
     """
     varying = [each for each in cases if each.total > 0 or each.judge > 0]
     total = math.fsum(each.total for each in varying)

@@ -1,7 +1,7 @@
-"""Compute how far the mean moved from the baseline, and test that by permuting the runs within each case.
+"""Compute how far the mean moved from the baseline, and test the move by permuting runs within each case.
 
-The test joins the exact laws of all cases (`exact_test.py`) to the stratified permutation law. With binary
-scores it is the conditional Mantel-Haenszel test, and with one run on both sides McNemar's.
+The test convolves the exact distributions of all cases (`exact_test.py`). With binary scores it is the
+conditional Mantel-Haenszel test, and with one run on both sides McNemar's test.
 """
 
 import math
@@ -29,28 +29,29 @@ _BUDGET = 250_000  # multiply-adds of an exact convolution; beyond, the normal l
 _EQUAL = 1e-8  # drops within this are the same drop
 
 Method: TypeAlias = Literal["none", "exact", "normal"]
-"""`none`: no case carries information."""
+"""Way in which p was computed; `none`: in every case all scores are equal, so p is 1."""
 
 
 @frozen
 class TailProbability:
-    """Probability that luck alone gives a drop this large."""
+    """One-sided p of a drop: the probability that luck alone gives a drop this large."""
 
     p: float
     method: Method
     informative: int
-    """Cases whose scores are not all equal."""
+    """Number of cases with scores that are not all equal."""
 
 
 def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> TailProbability:
-    """Return the one-sided mid-p of the weighted drop, or plain p if a single case carries information.
+    """Return the one-sided mid-p of the weighted drop, or the plain p if only one case is informative.
 
-    A case carries information if its scores are not all equal. Without such a case p is 1. If the exact law
-    would take too long, p is a normal approximation.
+    A case is informative if its scores are not all equal. Without such a case p is 1. If the exact
+    distribution would take too long, p is a normal approximation.
 
     Args:
         pairs: the cases that are compared.
-        drop: Σwᵢ(b̄ᵢ − c̄ᵢ), weights normalised.
+        drop: Σwᵢ(b̄ᵢ − c̄ᵢ), with weights wᵢ that sum to 1, and the means b̄ᵢ and c̄ᵢ of baseline and
+            candidate.
         variance: variance of the drop under permutation.
     """
     pairs = tuple(pairs)
@@ -59,8 +60,8 @@ def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> T
         for pair in pairs
         if min(pair.baseline[0], pair.candidate[0]) != max(pair.baseline[-1], pair.candidate[-1])
     ]
-    # Binary cases first, and one order for all: floating sums depend on it, and no result may depend on the
-    # order in which the cases were given.
+    # Sorted, because floating sums depend on the order, and results must not depend on the order of `pairs`.
+    # Binary cases come first.
     informative.sort(
         key=lambda pair: (len({*pair.baseline, *pair.candidate}), pair.baseline, pair.candidate, pair.weight)
     )
@@ -78,7 +79,10 @@ def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> T
 
 
 def _compute_convolved_p(pairs: Sequence[Pair], weight: float) -> float | None:
-    """Return P(D > d) + P(D = d)/2 by convolution on a common lattice, or None if that is over budget."""
+    """Return P(D > d) + P(D = d)/2 by an exact convolution, or None if it takes too many steps.
+
+    D is the drop under permutation, d the observed drop. All drops are multiples of one unit.
+    """
     if _estimate_least_cost(pairs) > _BUDGET:
         return None
     steps, scale = _build_lattice(pairs)
@@ -109,10 +113,10 @@ def _convolve_terms(law: dict[int, float], terms: list[tuple[int, float]]) -> di
 
 
 def _build_lattice(pairs: Sequence[Pair]) -> tuple[list[int], int]:
-    """Return how far one step of each case's sum moves the weighted drop, in units of 1/scale.
+    """Return (moves, scale): how far one step of each case's sum moves the weighted drop, times `scale`.
 
-    The weighted drop is a constant minus Σ weight·(1/R0 + 1/R)·sum. The second value is the scale. A weight
-    is taken as the decimal number that it prints as, so that 0.1 and 0.2 are on one lattice.
+    The weighted drop is a constant minus Σ weight·(1/R0 + 1/R)·sum. `scale` makes all moves whole numbers. A
+    weight is taken as the decimal number that it prints as, so that 0.2 is twice 0.1.
     """
     moves = []
     for pair in pairs:
@@ -132,9 +136,9 @@ def _pool_scores(pair: Pair) -> Thousandths:
 
 
 def _estimate_least_cost(pairs: Sequence[Pair]) -> int:
-    """Return a lower bound of the convolution's cost, so that large suites never start it.
+    """Return a lower bound of the convolution's multiplications, so that large suites do not begin it.
 
-    The bound follows from |A + B| ≥ |A| + |B| − 1.
+    The bound follows from |A + B| ≥ |A| + |B| − 1, for the sets of possible sums A and B of two cases.
     """
     size, cost = 1, 0
     for pair in pairs:
@@ -148,7 +152,7 @@ def _estimate_least_cost(pairs: Sequence[Pair]) -> int:
 
 
 def _compute_normal_p(pairs: Sequence[Pair], weight: float, drop: float, variance: float) -> float:
-    """Return the normal tail with the first skewness term of the Edgeworth series."""
+    """Return p by the normal distribution, corrected by the first skewness term of the Edgeworth series."""
     x = drop / math.sqrt(variance)
     skewness = -math.fsum(_compute_third_cumulant(pair, weight) for pair in pairs) / math.sqrt(variance) ** 3
     density = math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
@@ -184,18 +188,18 @@ class MeanDifference:
     """One-sided: the chance that luck alone gives a drop this large."""
     method: Method
     informative: int
-    """Cases whose runs are not all equal; the others carry no information about luck."""
+    """Number of cases with scores that are not all equal; only these show how large luck is."""
     noise: float
-    """Largest change of the average by luck alone, at the level `alpha` of `compare_means`: the normal
-    quantile times the standard deviation of the change."""
+    """Drop of the average that luck alone exceeds with chance `alpha` of `compare_means`: the normal
+    quantile times the standard deviation of the drop under permutation."""
     half: float
     """Half width of the interval of the drop."""
     notice: float
-    """Drops of this size or more are caught about four times in five; above 1 if none is."""
+    """Drops of this size or more are caught about four times in five; above 1 if no drop is."""
     same: bool
-    """Every case has the same average as before."""
+    """True: every case has the same mean on both sides."""
     single: bool
-    """One run on both sides of every case: noise was not measured."""
+    """True: every case has one run on both sides, so that its noise was not measured."""
     run_deviation: float = 0.0
     """Standard deviation of the average of one round of the candidate, from the pooled runs of each case."""
     is_bounded: bool = True
@@ -222,14 +226,14 @@ def compare_means(
     is_bounded: bool = True,
     planned_runs: int | None = None,
 ) -> MeanDifference:
-    """Compare the means of at least one pair.
+    """Compare the candidate's weighted mean with the baseline's, over at least one case.
 
     Args:
         pairs: cases with scores on both sides.
-        alpha: one-sided level of `half` and `noise`; also of `notice` if the runs of no case differ.
+        alpha: one-sided level of `half` and `noise`; also of `notice` if in every case all scores are equal.
         max_drop: the allowed drop; `notice` is never below it.
-        is_bounded: scores are from 0 to 1 by nature. Otherwise the interval is that of Student's t.
-        planned_runs: most runs of each case that AUTO may make; None: the number that was made.
+        is_bounded: True if scores are from 0 to 1 by nature. False: the interval is that of Student's t.
+        planned_runs: runs of each case for which `notice` is computed; None: the runs that were made.
     """
     total = math.fsum(pair.weight for pair in pairs)
     drop = math.fsum(pair.weight / total * _compute_drop(pair) for pair in pairs)
@@ -280,7 +284,10 @@ def _compute_drop(pair: Pair) -> float:
 
 
 def _compute_permutation_variance(pair: Pair, total: float, runs: int) -> float:
-    """Return the case's part of the permutation variance if the candidate had `runs` runs."""
+    """Return the case's part of the drop's variance under permutation, if the candidate had `runs` runs.
+
+    `total` is the weight of all cases.
+    """
     pooled = pair.baseline + pair.candidate
     n, summed = len(pooled), sum(pooled)
     squares = (n * sum(x * x for x in pooled) - summed * summed) / (n * UNIT * UNIT)
@@ -293,9 +300,10 @@ def compute_pooled_variance(pair: Pair) -> float:
 
 
 def _compute_unpooled_variance(pair: Pair, total: float) -> float:
-    """Return the case's part of the variance of the drop, each side having its own variance.
+    """Return the case's part of the drop's variance, from the separate variances of both sides.
 
-    If a side has one run, its variance is unknown, and the squared drop is taken instead.
+    If a side has one run, its variance is unknown, and the squared drop is taken for the sum of both.
+    `total` is the weight of all cases.
     """
     share = (pair.weight / total) ** 2
     before, after = len(pair.baseline), len(pair.candidate)

@@ -61,7 +61,7 @@ class RuleCheck:
 
 
 INTERIM_DIVISOR = 10
-"""Divisor of the level that p must not exceed for a fail before the last round."""
+"""Divisor of the level for a fail before the last round."""
 
 
 @frozen
@@ -71,10 +71,10 @@ class AnalysisStage:
     rounds: int
     """Number of first runs of each case that are used."""
     last: bool
-    """No further round can come: the whole level is used."""
+    """True: no further round can come, so the whole level is used."""
     planned_runs: int
-    """Most runs of a case that the procedure may make; `MeanDifference.notice` is computed for this
-    number."""
+    """Most rounds that may be made. With AUTO, `MeanDifference.notice` is computed for as many runs of each
+    case."""
 
 
 @frozen
@@ -82,9 +82,9 @@ class SignificanceLevels:
     """Levels that one metric's p is compared with."""
 
     fail: float
-    """Up to this level a drop is not luck."""
+    """A drop with a p up to this level fails."""
     doubt: float
-    """Up to this level a drop is inconclusive. Above it luck causes such drops often."""
+    """A drop with a p up to this level is inconclusive; luck alone often causes drops with a larger p."""
 
 
 @frozen
@@ -93,8 +93,10 @@ class Assessment:
 
     scores: PairedScores
     checks: tuple[RuleCheck, ...]
+    """At least one."""
     change: MeanDifference | None
     level: float | None
+    """As in `MetricDecision`, for which `minimum` and `reliability` are described, too."""
     minimum: ThresholdEstimate | None
     reliability: ThresholdEstimate | None
     exact: bool
@@ -108,16 +110,14 @@ class Assessment:
 
     @property
     def lacks_scores(self) -> bool:
-        """Return True if the data allow no verdict at all, which further rounds would not change."""
+        """Return True if missing data prevent every check; further rounds would not change that."""
         return all(part.kind == "data" and part.verdict == "inconclusive" for part in self.checks)
 
 
 def build_assessments(
     metrics: Mapping[str, GatingMetric], parameters: Parameters, moment: AnalysisStage
 ) -> dict[str, Assessment]:
-    """Build the assessment of every metric on the first runs of every case.
-
-    The metrics that are tested share the significance level.
+    """Assess every metric on the first runs of every case; the tested metrics share the significance level.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
@@ -154,12 +154,12 @@ def build_assessments(
 
 
 def is_deterministic(scores: PairedScores, parameters: Parameters) -> bool:
-    """Return True if the agent is declared to answer the same each time, and its runs agree."""
+    """Return True if the agent is declared to answer the same each time, and no runs disagree."""
     return parameters.deterministic and not has_disagreeing_runs(scores)
 
 
 def has_disagreeing_runs(scores: PairedScores) -> bool:
-    """Return True if runs of a case differ on one side."""
+    """Return True if any case has different scores within its baseline runs or within its candidate runs."""
     return any(side[0] != side[-1] for pair in scores.pairs for side in (pair.baseline, pair.candidate))
 
 
@@ -243,11 +243,11 @@ def is_drop_excessive(drop: float, limit: float) -> bool:
 def decide_mean_verdict(
     change: MeanDifference, rule: MetricRule, level: float, doubt: float = 1.0
 ) -> tuple[MetricVerdict, Reason]:
-    """Return verdict and reason of the suite test.
+    """Return the verdict on the change of an average, and its reason.
 
-    A drop of `max_drop` or more fails if its p is at most `level`. If it does not fail, it is inconclusive
-    if its p is at most `doubt` or proof is required. A smaller drop is inconclusive if proof is required
-    and the interval reaches beyond `max_drop`. All other drops pass.
+    A drop of `max_drop` or more fails if its p is at most `level`. If not, it is inconclusive if its p is at
+    most `doubt` or proof is required. A smaller drop is inconclusive if proof is required and the interval
+    reaches beyond `max_drop`. All other changes pass.
     """
     limit = rule.max_drop or 0.0
     if is_drop_excessive(change.drop, limit):
@@ -275,12 +275,12 @@ def _decide_drop_verdict(
 
 
 def can_detect_total_drop(pairs: Sequence[Pair], doubt: float, *, is_bounded: bool = True) -> bool:
-    """Return True if the p of the largest possible drop, all candidate runs scoring 0, is at most `doubt`.
+    """Return True if p is at most `doubt` when all candidate runs score 0, the largest possible drop.
 
-    Without `is_bounded` the runs score less than 0. If even this p is larger, as with two cases of one run
-    on each side, no drop can be told from luck, and a large p says nothing about the agent.
+    If `is_bounded` is False, the runs score less than 0. If even this p is larger than `doubt`, as with two
+    cases of one run on each side, no drop can be told from luck, and a large p says nothing about the agent.
     """
-    lowest = 0 if is_bounded else -1  # a figure can always be larger than all that were stored
+    lowest = 0 if is_bounded else -1  # a figure may be larger, and its share smaller, than all stored ones
     worst = [replace(pair, candidate=(lowest,) * len(pair.candidate)) for pair in pairs]
     return is_within_level(compare_means(worst, alpha=doubt, is_bounded=is_bounded).p, doubt)
 

@@ -1,6 +1,7 @@
 """Correct for several tests at once: family-wise error (Holm, Hochberg) and false discovery rate.
 
-Without a correction, twenty metrics that did not change would close the gate with one of them at p = 0.05.
+With twenty unchanged metrics, luck alone gives one of them a p of 0.05 or less on average, and without a
+correction this one would close the gate.
 """
 
 from collections import Counter
@@ -29,8 +30,8 @@ def compute_holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str
 def compute_hochberg_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
     """Return for each test the level that its p must not exceed (Hochberg's step-up procedure).
 
-    The procedure finds more than Holm's if metrics move together, as several scores of the same runs do:
-    four metrics at p = 0.06 are as unusual as one.
+    The procedure finds more than Holm's if metrics move together, as several scores of the same runs do: at a
+    level of 0.06 it finds four metrics with p = 0.06, and Holm's none.
     """
     ascending = sorted(p_values.values())
     count = len(ascending)
@@ -42,12 +43,12 @@ def compute_hochberg_levels(p_values: Mapping[str, float], alpha: float) -> dict
 def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0.0) -> tuple[str, ...]:
     """Return the ids of the cases that fell by `case_drop` or more and have the smallest p.
 
-    The ids have the order of `pairs`. As many cases are named as keep the expected share of wrongly named
-    cases at `rate` or less. The rule is the discrete version of Benjamini and Hochberg (after Heyse): at a
-    threshold, each case counts with the largest p up to this threshold that its scores could have given.
+    The ids have the order of `pairs`. As many cases are named as possible with an expected share of wrongly
+    named cases of at most `rate`. The rule is the discrete version of Benjamini and Hochberg (Heyse 2011): at
+    each threshold, a case counts with the largest possible p of its scores that is at most the threshold.
 
     Raises:
-        ValueError: cases have unequal numbers of runs; re-runs of bad cases would make the list meaningless.
+        ValueError: cases have unequal numbers of runs. If only bad cases are run again, the list is biased.
     """
     if len({pair.attempted for pair in pairs}) > 1:
         raise ValueError("cases were run unequally often: the list holds for fixed runs only")
@@ -67,7 +68,7 @@ def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0
 def _is_within_discovery_budget(
     laws: Mapping[tuple[Thousandths, int], int], threshold: float, most: float
 ) -> bool:
-    """Return True if at most `most` cases are expected to have a p up to the threshold when none changed.
+    """Return True if at most `most` cases are expected to have a p up to the threshold if none changed.
 
     `laws` counts the cases by their pooled scores and the number of candidate runs.
     """

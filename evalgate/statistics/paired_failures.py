@@ -1,9 +1,9 @@
 """Compare the failures of two agents that are run in turn, one pair of runs after the other.
 
-The statistic is the smallest p of Fisher's exact test over the pairs so far. Equal agents have many chances
-to show a small p. `compute_repeated_p` computes how often they show one within all pairs that may be made,
-so that a decision may be taken after every pair. Dividing the level among the pairs would be simpler, but
-a total break would need two pairs more.
+The statistic is the smallest p of Fisher's exact test over the pairs so far. If the test is repeated after
+every pair, equal agents have many chances to show a small p. `compute_repeated_p` returns the chance that
+they show one within all pairs that may be made, so a decision may be taken after any pair. Dividing the
+level among the pairs would be simpler, but it would take two more pairs to confirm a total break.
 """
 
 import math
@@ -14,17 +14,17 @@ from evalgate.statistics.case_regression import StoredOutcomes
 from evalgate.statistics.parameters import EPSILON, is_within_level
 
 DRIFT_LEVEL = 0.05
-"""Level of the test that the control is worse than its history. It only names the reason for a head that is
-not worse than the control."""
+"""Level of the test that the control is worse than its history. The test only gives the reason why a head
+failed that is not worse than the control."""
 
 _OFTEN = 0.5
-"""A control that surely (at `DRIFT_LEVEL`) fails more than this share of its runs today counts as drifted,
+"""A control that fails more than this share of its fresh runs (tested at `DRIFT_LEVEL`) counts as drifted,
 no matter how often its stored runs failed."""
 
 
 @lru_cache(maxsize=8192)
 def compute_pairs_p(pairs: int, head_failed: int, control_failed: int) -> float:
-    """Return Fisher's exact one-sided p of the head failing more often, after `pairs` runs of each side."""
+    """Return Fisher's exact one-sided p that the head fails more often, after `pairs` runs of each side."""
     failed = head_failed + control_failed
     as_bad = range(head_failed, min(pairs, failed) + 1)
     choices = sum(math.comb(pairs, bad) * math.comb(pairs, failed - bad) for bad in as_bad)
@@ -38,9 +38,8 @@ _GRID = 64
 def compute_repeated_p(smallest: float, most: int) -> float:
     """Return the chance that equal agents show a p of Fisher's test up to `smallest` after some pair.
 
-    A p is computed after each pair from 1 to `most`. The chance is the largest over all rates of failure
-    that head and control may share. It counts the ways to get there, so it is exact but for the grid of
-    rates.
+    A p is computed after each pair from 1 to `most`. The chance is the largest over 64 rates of failure,
+    evenly spaced up to one half, that head and control may share. For each rate it is exact.
     """
     limit = smallest + EPSILON
     alive = {(0, 0): 1}
@@ -69,14 +68,14 @@ def compute_repeated_p(smallest: float, most: int) -> float:
 
 
 def compute_sequential_p(head: Sequence[bool], control: Sequence[bool], most: int) -> float:
-    """Return the one-sided p of the head failing more often than the control, after the pairs so far.
+    """Return the one-sided p that the head fails more often than the control, after the pairs so far.
 
-    It is valid after any number of pairs, also if that number depends on the outcomes.
+    The p is valid after any number of pairs, also if this number depends on the outcomes.
 
     Args:
         head: runs of the head in order, True for a failure.
         control: runs of the control in order, True for a failure.
-        most: most pairs that may be made; further runs do not count.
+        most: largest number of pairs that may be made; further runs do not count.
     """
     smallest = 1.0
     pairs = min(len(head), len(control), most)

@@ -1,8 +1,8 @@
-"""Estimate which drops a gate can detect, and simulate the gate on a team's own suite.
+"""Estimate the drops that a gate can detect, and simulate the gate on the stored runs of a suite.
 
-A trial draws both sides with replacement from the stored runs of each case, so both sides differ only by
-luck, and runs the procedure of the gate on them (`simulate_procedure`). A drop of known size is made by
-replacing scores with 0. No agent is called; the same seed gives the same figures.
+A trial draws a baseline and a candidate with replacement from the stored runs of each case, so that they
+differ only by luck, and decides on them as the gate does (`simulate_procedure`). A drop of known size is made
+by replacing scores of the candidate with 0. No agent is called; the same seed gives the same figures.
 """
 
 import random
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types import MetricVerdict
-from evalgate.statistics.adaptive_runs import NextRuns, plan_next_step
+from evalgate.statistics.auto_runs import NextRuns, plan_next_step
 from evalgate.statistics.case_regression import Cell, build_confirmation_plan
 from evalgate.statistics.gate_decision import Decision, decide_fixed_runs
 from evalgate.statistics.mean_difference import compare_means
@@ -37,22 +37,23 @@ class DetectableDrop:
     cases: int
     average: float
     runs: tuple[int, int]
-    """Fewest and most runs of a case."""
+    """Fewest and most stored runs of a case."""
     notice: float
     """Drops of the average of this size or more are caught about four times in five; above 1: no drop is."""
     unconfirmable: Mapping[str, int | None]
-    """Cases in which no break can be confirmed yet, except cases that always passed and cases with a mean
-    below `case_drop`.
+    """Cases in which no break can be confirmed yet: case id to the number of stored runs with which it could
+    be, if all further stored runs pass; None: 49 further runs are too few.
 
-    Case id to the number of stored runs that suffices to confirm a break, if all further stored runs pass.
-    None: 49 further runs are too few.
+    Cases that always passed and cases with a mean below `case_drop` are left out.
     """
 
 
 def estimate_detectable_drops(
     history: Mapping[str, Mapping[str, Sequence[Score]]], parameters: Parameters, *, max_drop: float = 0.05
 ) -> dict[str, DetectableDrop]:
-    """Estimate for each metric the drop that the gate would catch.
+    """Estimate for each metric the smallest drop that the gate would catch.
+
+    Metrics without any score are left out.
 
     Args:
         history: metric to case id to scores, the oldest first.
@@ -87,7 +88,7 @@ def _estimate_detectable_drop(
     parameters: Parameters,
     max_drop: float,
 ) -> DetectableDrop:
-    # The candidate is taken to be like the baseline: that is the question when nothing changed.
+    # The candidate gets the baseline's scores, as if nothing had changed.
     pairs = [Pair(case, scores, scores) for case, scores in cases.items()]
     planned = parameters.runs or parameters.max_runs
     change = compare_means(pairs, alpha=parameters.alpha, max_drop=max_drop, planned_runs=planned)
@@ -115,10 +116,10 @@ def _find_unconfirmable(cells: Mapping[Cell, Thousandths], parameters: Parameter
 
 
 def _find_runs_needed(scores: Thousandths, sharers: int, parameters: Parameters, most: int) -> int | None:
-    """Return the number of stored runs that suffices to confirm a break, if all further stored runs pass.
+    """Return the number of stored runs with which a break could be confirmed, if all further ones pass.
 
-    Return None if 49 further runs are too few. `sharers` is the number of cells that share `case_alpha`,
-    `most` the most runs of a case.
+    Return None if 49 further stored runs are too few. `sharers` is the number of cells that share
+    `case_alpha`, `most` the most candidate runs of a case.
     """
     for more in range(1, _MOST_RUNS):
         plan = build_confirmation_plan(
@@ -141,7 +142,7 @@ _FINEST = 0.01  # one point
 
 @frozen
 class TrialSummary:
-    """Results of many trials of one situation; `failed` and `inconclusive` are shares of the trials."""
+    """Results of `repeats` trials; `failed` and `inconclusive` are the shares of trials with this verdict."""
 
     repeats: int
     failed: float
@@ -168,13 +169,13 @@ def simulate_procedure(
     answer: Callable[[str], StoredRun],
     parameters: Parameters,
 ) -> Decision:
-    """Run the procedure of the gate on an agent that is simulated by a function.
+    """Decide as the gate does, with runs that the function `answer` makes instead of an agent.
 
     Args:
         metrics: names of the gating metrics.
-        rules: metric to its rule; the default rule for others.
+        rules: metric to its rule; a metric that is missing gets the default rule.
         baseline: case id to its stored runs.
-        answer: returns the scores of one new run of a case id.
+        answer: function that gets a case id, and returns the scores of one new run.
         parameters: parameters of the gate.
 
     Raises:
@@ -201,9 +202,10 @@ def measure_gate_sensitivity(
     repeats: int = 400,
     seed: int = 0,
 ) -> GateSensitivity:
-    """Measure false alarms and the smallest drop that is caught, on the stored runs of at least one case.
+    """Measure the false-alarm rate and the smallest caught drop of a gate, by trials on stored runs.
 
-    Cases without a stored run are left out. Every case gets as many baseline runs as it has stored.
+    `history` holds the stored runs of at least one case. Cases without a stored run are left out. In a trial
+    a case has as many baseline runs as it has stored runs.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1.
@@ -224,7 +226,7 @@ def simulate_trials(
     repeats: int = 400,
     seed: int = 0,
 ) -> TrialSummary:
-    """Simulate the gate on an agent like its baseline, with the average of every metric lowered by `drop`.
+    """Simulate the gate on an agent like its baseline, but with every metric's average lowered by `drop`.
 
     `history` has at least one case, and each case at least one stored run. A metric with an average below
     `drop` falls to 0.
@@ -284,9 +286,9 @@ def _find_smallest_drop(
     repeats: int,
     seed: int,
 ) -> float | None:
-    """Find the smallest caught drop by bisection: a larger drop is never caught less often, luck aside.
+    """Find the smallest drop that fails in 80 % of the trials or more, by bisection in steps of 0.01.
 
-    Return None if not even a drop of 1 is caught.
+    Return None if not even a drop of 1 does. Luck aside, a larger drop fails at least as often.
     """
     # The same seed for every drop: the trials differ in the drop alone, so bisection sees little luck.
     missed, caught = 0, round(1 / _FINEST) + 1

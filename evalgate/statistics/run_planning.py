@@ -1,8 +1,8 @@
-"""Plan how many cases and runs a gate needs to see a drop of a metric's average.
+"""Plan how many cases and runs a gate needs to catch a drop of a metric's average.
 
-A normal model of the procedure in `adaptive_runs` and `metric_assessment`: the averages of baseline and
-candidate vary with the runs of each case, and the gate closes if the drop reaches `max_drop` and is more than
-luck. It leaves out that single broken cases close the gate as well.
+The procedure of `auto_runs` and `metric_assessment` is modelled with normal distributions. The averages
+of baseline and candidate vary as the runs of each case do, and the gate closes if the drop reaches `max_drop`
+and is more than luck explains. The model leaves out that single broken cases close the gate as well.
 """
 
 import math
@@ -26,12 +26,12 @@ from evalgate.statistics.threshold_test import compute_normal_quantile
 _NORMAL = NormalDist()
 _TRIALS = 2_000
 _FINEST = 0.001
-_MOST_CASES = 100_000
+MOST_CASES = 100_000
 
 
 @frozen
 class CaseNoise:
-    """Luck in one case: how much its score varies from run to run."""
+    """Mean and variance of the score of one case from run to run."""
 
     mean: float
     variance: float
@@ -50,10 +50,10 @@ class RunDesign:
 
 
 def measure_case_noise(scores: Mapping[str, Sequence[Score]], keep: int) -> tuple[CaseNoise, ...]:
-    """Return the noise of each case from the scores of its newest `keep` runs, as shares of the range.
+    """Return the noise of each case, from the scores (0 to 1, the oldest first) of its newest `keep` runs.
 
-    Cases without a score are left out. One run does not show how much a case varies. A case with one run is
-    taken to pass at random as often as the whole suite does, which is the most that it can vary.
+    Cases without a score are left out. One run does not show how much a case varies, so a case with a single
+    score gets the average of all cases as its mean, and the largest variance that is possible at this mean.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1.
@@ -72,20 +72,20 @@ def measure_case_noise(scores: Mapping[str, Sequence[Score]], keep: int) -> tupl
 
 @frozen
 class _Spread:
-    """Variances of the average's parts under a drop, for a suite of a given size."""
+    """Variances that the model needs, for one size of the suite and one size of the drop."""
 
     baseline: float
     """Variance of the baseline's average."""
     round: float
     """Variance of the candidate's average in one round, which runs each case once."""
     pooled: Mapping[int, float]
-    """Rounds to the variance of the average of one round, as the gate estimates it from both sides' runs."""
+    """Number of rounds made, to the variance of one round's average that the gate estimates from all runs."""
     permutation: Mapping[int, float]
-    """Rounds to the variance of the drop that the test of significance sees."""
+    """Number of rounds made, to the variance of the drop under permutation."""
 
 
 class DropModel:
-    """Power of the gate against a drop that is spread over all cases: each run scores 0 more often."""
+    """Model of the gate's power against a drop of all cases alike: each run scores 0 more often."""
 
     def __init__(
         self, noise: Sequence[CaseNoise], parameters: Parameters, *, max_drop: float, metrics: int = 1
@@ -96,7 +96,7 @@ class DropModel:
             noise: noise of each case, at least one; all cases have the same weight.
             parameters: parameters of the gate.
             max_drop: the allowed drop of the average.
-            metrics: number of gating metrics, which share the level.
+            metrics: number of gating metrics; `alpha` is divided by it.
         """
         self.cases = len(noise)
         self._groups = Counter(noise)  # most cases of a suite that passes or fails are alike
@@ -106,7 +106,7 @@ class DropModel:
 
     @property
     def average(self) -> float:
-        """Return the average of all cases, the largest possible drop."""
+        """Return the mean of all cases' means, which is the largest possible drop."""
         return math.fsum(count * case.mean for case, count in self._groups.items()) / self.cases
 
     def compute_power(self, drop: float, design: RunDesign, cases: int | None = None) -> float:
@@ -127,21 +127,21 @@ class DropModel:
         return _NORMAL.cdf((drop - limit) / deviation)
 
     def find_smallest_drop(self, design: RunDesign, power: float, cases: int | None = None) -> float | None:
-        """Return the smallest drop that is caught with a chance of `power` or more, in steps of 0.001.
+        """Return the smallest drop, in steps of 0.001, that closes the gate with a chance of `power` or more.
 
-        Return None if no drop is caught so often. `cases` is the number of cases of the suite, all like the
-        present ones; None: the present number.
+        Return None if no drop does. `cases` is the number of cases of the suite, all like the present ones;
+        None: the present number.
         """
         steps = math.floor(self.average / _FINEST)
         found = _find_first(lambda step: self.compute_power(step * _FINEST, design, cases) >= power, 1, steps)
         return None if found is None else found * _FINEST
 
     def find_cases(self, drop: float, design: RunDesign, power: float) -> int | None:
-        """Return the fewest cases that catch the drop with a chance of `power` or more.
+        """Return the fewest cases with which a drop closes the gate with a chance of `power` or more.
 
         All cases are assumed to be like the present ones. Return None if 100,000 cases are too few.
         """
-        return _find_first(lambda cases: self.compute_power(drop, design, cases) >= power, 1, _MOST_CASES)
+        return _find_first(lambda cases: self.compute_power(drop, design, cases) >= power, 1, MOST_CASES)
 
     @cached_property
     def _quantile(self) -> float:
@@ -198,7 +198,7 @@ class DropModel:
         return compute_normal_quantile(self._futility)
 
     def _is_futile(self, drop: float, rounds: int, most: int, pooled: float) -> bool:
-        """Return True if AUTO would stop because further rounds hardly ever make the drop too large."""
+        """Return True if AUTO would stop because of `futility`, as `adaptive_runs.is_futile` decides."""
         left = 1 / rounds - 1 / most
         if drop >= self.max_drop or left <= 0 or not self._futility:
             return False
@@ -206,10 +206,10 @@ class DropModel:
 
 
 def _compute_pooled_variance(case: CaseNoise, variance: float, drop: float, runs: int) -> float:
-    """Return the expected variance of the scores of a case, with the runs of both sides in one sample.
+    """Return the expected variance of all scores of a case, baseline and candidate taken as one sample.
 
-    The baseline's runs are described by `case`. There are `runs` new runs, with a mean that is lower by
-    `drop`, and `variance` is the variance of the score of one of them.
+    `case` describes the baseline's runs. The candidate has `runs` runs, each with a mean that is lower by
+    `drop`, and with the variance `variance`.
     """
     stored = case.stored
     between = drop * drop + case.variance / stored + variance / runs
@@ -218,7 +218,10 @@ def _compute_pooled_variance(case: CaseNoise, variance: float, drop: float, runs
 
 
 def _find_first(holds: Callable[[int], bool], first: int, last: int) -> int | None:
-    """Return the smallest number from `first` to `last` for which a monotonic condition holds, or None."""
+    """Return the smallest number from `first` to `last` for which `holds` is true; None if there is none.
+
+    If `holds` is true for a number, it must be true for all larger ones.
+    """
     if last < first or not holds(last):
         return None
     low, high = first, last

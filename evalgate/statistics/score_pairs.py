@@ -1,4 +1,4 @@
-"""Pair the cases of baseline and candidate by their scores."""
+"""Pair the scores of baseline and candidate for each case, and convert scores to whole thousandths."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from evalgate.core.frozen import frozen
 from evalgate.statistics.parameters import EPSILON, MetricRule
 
 Score: TypeAlias = float | None
-"""Score of one run: 0 to 1; None, NaN and infinities are missing. A crash of the agent is 0, not missing."""
+"""Score of one run, 0 to 1; None, NaN or an infinity if it is missing. A crash of the agent scores 0."""
 
 Thousandths: TypeAlias = tuple[int, ...]
 """Scores in thousandths, ascending: sums are exact in any order, and -0.0 is 0."""
@@ -25,7 +25,8 @@ def normalize_scores(scores: Sequence[Score], case: str = "") -> Thousandths:
     """Return the finite scores in thousandths, ascending; scores up to 1e-9 out of range are clamped.
 
     Raises:
-        InvalidInputError: a score is outside 0 to 1. The message has the id `case` unless it is "".
+        InvalidInputError: a score is outside 0 to 1. The message begins with the id `case`, unless that is
+        "".
     """
     found = [_to_thousandths(score) for score in scores if score is not None]
     if _OUTSIDE in found:
@@ -38,7 +39,7 @@ def normalize_scores(scores: Sequence[Score], case: str = "") -> Thousandths:
 
 
 def count_missing(scores: Iterable[Score]) -> int:
-    """Count the runs without a score."""
+    """Count the scores that are None, NaN or infinite."""
     return sum(score is None or not math.isfinite(score) for score in scores)
 
 
@@ -72,18 +73,18 @@ class CaseScores:
     baseline: Sequence[Score] | None
     """Oldest run first; None: the baseline does not know the case."""
     candidate: Sequence[Score] | None
-    """In the order in which the runs were planned, so far; None: the case was removed and will not be run."""
+    """Scores so far, in the planned order of runs; None: the case was removed and will not be run."""
     weight: float = 1.0
     """Greater than 0."""
     comparable: bool = True
     """False: the case, the metric or its judge changed since the baseline was recorded."""
     skips_runs: bool = False
-    """True: runs without a score are left out on purpose, and none is missing."""
+    """True: runs without a score do not count as missing, because they were left out on purpose."""
 
 
 @frozen
 class GatingMetric:
-    """Metric that can close the gate: its rule and the measured scores."""
+    """Metric that can close the gate: its rule, and its scores by case id."""
 
     cases: Mapping[str, CaseScores]
     rule: MetricRule = field(default_factory=MetricRule)
@@ -91,14 +92,14 @@ class GatingMetric:
 
 @frozen
 class Pair:
-    """Case with scores on both sides."""
+    """Case with at least one score of the baseline and of the candidate."""
 
     case: str
     baseline: Thousandths
     candidate: Thousandths
     weight: float = 1.0
     attempted: int = 0
-    """Candidate runs, with and without a score."""
+    """Number of candidate runs, with and without a score."""
 
 
 @frozen
@@ -107,26 +108,27 @@ class PairedScores:
 
     pairs: tuple[Pair, ...]
     unpaired: Mapping[str, UnpairedReason]
+    """Case id to the reason why the case cannot be compared."""
     measured: Mapping[str, tuple[Thousandths, float]]
     """Case id to the candidate's scores and the weight, for every case in which the candidate has a score;
     new and changed cases too."""
     missing: int
-    """Planned candidate runs without a score, over all cases; cases that skip runs miss none."""
+    """Number of planned candidate runs without a score, over all cases except those with `skips_runs`."""
     planned: int
-    """Planned candidate runs."""
+    """Number of planned candidate runs, over all cases."""
 
 
 def pair_cases(
     cases: Mapping[str, CaseScores], *, keep: int, first: int | None = None, runs: int = 0
 ) -> PairedScores:
-    """Match the cases that have scores on both sides, and give the reason for each other case.
+    """Pair the scores of each case that both sides have scores of, with a reason for each other case.
 
     Args:
         cases: case id to scores.
-        keep: newest baseline runs that count.
-        first: only so many candidate runs of each case count; None: all.
-        runs: fewest planned runs of each case. A case without any run misses all of them; a case with fewer
-            runs was stopped early, and misses only those without a score.
+        keep: number of newest baseline runs that count.
+        first: number of first candidate runs of each case that count; None: all count.
+        runs: fewest planned runs of each case. A case without any run misses as many. A case with fewer runs
+            was stopped early, and misses only its runs without a score.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.

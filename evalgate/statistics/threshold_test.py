@@ -1,17 +1,15 @@
-"""Compare means and pass^k with a minimum, with intervals that do not collapse at zero variance."""
+"""Compare means and pass^k with a minimum, with intervals that keep a width at zero variance."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
 from typing import TypeAlias
 
-from evalgate.core.frozen import frozen
 from evalgate.core.types import MetricVerdict, ThresholdEstimate
 from evalgate.statistics.parameters import EPSILON, PassKRule, Require
 from evalgate.statistics.score_pairs import (
     UNIT,
-    Score,
     Thousandths,
     compute_score_mean,
     compute_score_variance,
@@ -22,7 +20,7 @@ from evalgate.statistics.score_pairs import (
 def compute_normal_quantile(alpha: float) -> float:
     """Return the quantile z that a standard normal variable exceeds with chance `alpha`.
 
-    `alpha` is at most 0.5, and so large that 1 - alpha differs from 1.
+    `alpha` is at most 0.5, and large enough that the float 1 - alpha is below 1.
     """
     return NormalDist().inv_cdf(1 - alpha)
 
@@ -52,11 +50,11 @@ def compute_student_quantile(alpha: float, freedom: float) -> float:
 
 
 def compute_half_width(variance: float, inverse_runs: float, alpha: float) -> float:
-    """Return the half width a + √(z²V + a²) with a = z²·m⁻¹/2.
+    """Return the half width of a mean's interval: a + √(z²V + a²) with a = z²·m⁻¹/2.
 
-    The a-term accounts for the uncertainty that zero failures in few runs leave: at zero variance the half
-    width is z²·m⁻¹, which is close to the rule of three. `inverse_runs` is m⁻¹ = Σw²/R, the inverse of the
-    effective number of runs.
+    V is the variance of the mean, and z the normal quantile of `alpha`. `inverse_runs` is m⁻¹ = Σw²/R, the
+    inverse of the effective number of runs. The term a keeps the uncertainty that is left if few runs have
+    no failure: at zero variance the half width is z²·m⁻¹, which is close to the rule of three.
     """
     z = compute_normal_quantile(alpha)
     a = z * z * inverse_runs / 2
@@ -64,10 +62,10 @@ def compute_half_width(variance: float, inverse_runs: float, alpha: float) -> fl
 
 
 def compute_wilson_interval(successes: int, trials: int, alpha: float = 0.025) -> tuple[float, float]:
-    """Return the lower and the upper bound of the true share of successes, (0, 1) without trials.
+    """Return the lower and the upper bound of the true share of successes; (0, 1) without trials.
 
-    Each bound is wrong with chance `alpha`; by default the interval is one of 95 %. It is Wilson's score
-    interval: unlike share ± 2 standard errors it has a width even if no trial or every trial succeeded.
+    Each bound is wrong with chance `alpha`, by default 2.5 %. The interval is Wilson's score interval: unlike
+    share ± 2 standard errors, it has a width even if no trial or every trial succeeded.
     """
     if trials == 0:
         return 0.0, 1.0
@@ -81,45 +79,18 @@ def compute_wilson_interval(successes: int, trials: int, alpha: float = 0.025) -
     return low, high
 
 
-@frozen
-class Flakiness:
-    """Flakiness of one case over its history."""
-
-    runs: int
-    """Runs that have a score; only these count in the other figures."""
-    passed: int
-    flip_rate: float | None
-    """Chance that two runs of the case disagree, 0 to 0.5 for many runs; None below two runs.
-
-    The unbiased estimate 2·c·(n−c)/(n·(n−1)): it does not depend on the order of the runs.
-    """
-    latest_passes: int
-    """Passed runs in a row at the end: a sign that a quarantined case has recovered."""
-
-
-def measure_flakiness(
-    history: Mapping[str, Sequence[Score]], *, pass_score: float = 1.0
-) -> dict[str, Flakiness]:
-    """Return the flakiness of each case from its runs, the oldest first; only runs with a score count."""
-    return {case: _measure_case_flakiness(runs, pass_score) for case, runs in history.items()}
-
-
-def _measure_case_flakiness(runs: Sequence[Score], pass_score: float) -> Flakiness:
-    passes = [score >= pass_score - EPSILON for score in runs if score is not None and math.isfinite(score)]
-    n, passed = len(passes), sum(passes)
-    rate = 2 * passed * (n - passed) / (n * (n - 1)) if n > 1 else None
-    trailing = next((index for index, good in enumerate(reversed(passes)) if not good), n)
-    return Flakiness(n, passed, rate, trailing)
-
-
 WeightedScores: TypeAlias = tuple[Thousandths, float]
-"""Scores of a case (at least one) and its weight."""
+"""Scores of a case, at least one, and the weight of the case."""
 
 
 def compare_mean_with_minimum(
     cases: Sequence[WeightedScores], minimum: float, *, alpha: float, require: Require = "guard"
 ) -> ThresholdEstimate:
-    """Compare the weighted mean of the case means, of at least one case, with its minimum."""
+    """Compare the weighted mean of the case means with its minimum, over at least one case.
+
+    A mean below the minimum fails if the upper end of its interval is below it, too, and is else
+    inconclusive. Another mean passes; with `proof` it is inconclusive if the lower end is below the minimum.
+    """
     value, half = estimate_mean(cases, alpha)
     return _compare_estimate(value, half, minimum, require)
 
@@ -128,7 +99,7 @@ def estimate_mean(cases: Sequence[WeightedScores], alpha: float) -> tuple[float,
     """Return the weighted mean of the case means, and the half width of its interval."""
     total = math.fsum(weight for _, weight in cases)
     value = math.fsum(weight / total * compute_score_mean(scores) for scores, weight in cases)
-    # A single run has no variance of its own: it gets that of a coin with the average of all cases.
+    # A single run shows no variance: take that of a case that passes as often as the mean of all cases says.
     coin = value * (1 - value)
     spread = math.fsum(
         (weight / total) ** 2 * (compute_score_variance(scores) if len(scores) > 1 else coin) / len(scores)
@@ -141,11 +112,12 @@ def estimate_mean(cases: Sequence[WeightedScores], alpha: float) -> tuple[float,
 def compare_reliability_with_minimum(
     cases: Sequence[WeightedScores], demand: PassKRule, *, alpha: float, require: Require = "guard"
 ) -> ThresholdEstimate | None:
-    """Compare pass^k over at least one case with its minimum, or return None if a case has fewer than k runs.
+    """Compare the weighted mean of the cases' pass^k with its minimum, as `compare_mean_with_minimum` does.
 
-    Uses the unbiased estimate C(c,k)/C(n,k) of each case.
+    pass^k of a case is the unbiased estimate C(c,k)/C(n,k) for c passed of n runs. Return None if a case has
+    fewer than k runs. There must be at least one case.
     """
-    # No estimate from the other cases: the short one may be the unreliable one.
+    # No estimate from the other cases alone: the case with too few runs may be the unreliable one.
     if any(len(scores) < demand.k for scores, _ in cases):
         return None
     total = math.fsum(weight for _, weight in cases)
@@ -155,7 +127,7 @@ def compare_reliability_with_minimum(
         * (math.comb(count_passed(scores, demand.pass_score), demand.k) / math.comb(len(scores), demand.k))
         for scores, weight in cases
     )
-    # Runs overlap between the choices of k: only n // k groups are independent of each other.
+    # Choices of k runs overlap: only n // k groups of runs are independent of each other.
     inverse = math.fsum((weight / total) ** 2 / (len(scores) // demand.k) for scores, weight in cases)
     half = compute_half_width(max(0.0, value * (1 - value)) * inverse, inverse, alpha)
     return _compare_estimate(value, half, demand.minimum, require)

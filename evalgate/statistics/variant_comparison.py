@@ -22,7 +22,7 @@ ALPHA = 0.05
 """Chance that any sentence of a matrix claims a difference that does not exist."""
 
 _POWER_Z = 0.8416
-"""Standard errors that a planned number of runs adds, to decide four times in five."""
+"""Normal quantile of 80 %: an effect this many standard errors beyond its limit is found 4 times in 5."""
 
 _MOST_RUNS = 1_000
 
@@ -30,26 +30,27 @@ _MOST_REACH = 600.0
 """Largest distance of a ratio's bound from the ratio, in natural logarithms: beyond it a float overflows."""
 
 VariantConclusion: TypeAlias = Literal["better", "worse", "not_worse", "undecided"]
-"""`better`, `worse`: more than luck explains, after the correction for all comparisons. `not_worse`: shown
+"""`better`, `worse`: by more than luck explains, after the correction for all comparisons. `not_worse`: shown
 not to be worse by `max_drop` or more. `undecided`: none of these is shown."""
 
 Comparison: TypeAlias = tuple[str, str]
-"""Variant and metric."""
+"""(variant, metric): one variant is compared with the reference on one metric."""
 
 
 @frozen
 class VariantScore:
-    """One metric of a variant compared with the reference, over the cases that both have scores of."""
+    """Comparison of a variant with the reference on one metric, over the cases that both have scores of."""
 
     conclusion: VariantConclusion
     reference: float
     """Weighted mean of the case means of the reference."""
     score: float
+    """Weighted mean of the case means of the variant."""
     drop: float
     """`reference - score`: positive is worse."""
     low: float
-    """Lower bound of the drop. All lower bounds of a matrix hold together with a probability of 95 %; so do
-    all upper bounds."""
+    """Lower bound of the drop. All lower bounds of a matrix hold together with a probability of 95 %, and so
+    do all upper bounds."""
     high: float
     p: float
     """Two-sided: the chance that luck alone gives a difference this large."""
@@ -59,11 +60,11 @@ class VariantScore:
     """Smallest drop that counts against the variant: `max_regression`."""
     cases: int
     needed_runs: int | None = None
-    """Runs of each case that would decide four times in five if the measured difference is the true one.
-    None: the conclusion is not `undecided`, or not even a thousand runs would decide."""
+    """Number of runs of each case that would decide four times in five if the measured difference is the
+    true one. None: the conclusion is not `undecided`, or not even a thousand runs would decide."""
     needed_cases: int | None = None
-    """Cases that would decide four times in five, with as many runs of each case as were made on average.
-    None if `needed_runs` is None."""
+    """Number of cases that would decide four times in five, with as many runs of each case as were made on
+    average. None if `needed_runs` is None."""
 
     @property
     def is_within_limit(self) -> bool:
@@ -73,13 +74,13 @@ class VariantScore:
 
 @frozen
 class UsageRatio:
-    """Usage of a variant as a multiple of the reference's usage, with its interval.
+    """Ratio of a variant's mean usage to the reference's mean usage, with its interval.
 
-    It is the ratio of the means over the cases. The interval takes the cases as drawn from all cases that
-    the agent may get.
+    For the interval the cases count as a random sample of all cases that the agent may get.
     """
 
     value: float
+    """Ratio of the means over all cases."""
     low: float
     high: float
     cases: int
@@ -87,11 +88,12 @@ class UsageRatio:
 
 @frozen
 class ComparedScores:
-    """Scores of one metric, of the reference (`baseline`) and of a variant (`candidate`)."""
+    """Scores of the reference (`Pair.baseline`) and of a variant (`Pair.candidate`) on one metric."""
 
     pairs: Sequence[Pair]
     """At least one case."""
     max_drop: float
+    """Smallest drop that counts against the variant, as a share of the metric's range."""
 
 
 def compare_variants(
@@ -119,7 +121,7 @@ def compare_variants(
 
 
 def _compute_gain_p(pairs: Sequence[Pair]) -> float:
-    """Return the one-sided p of the variant being better."""
+    """Return the one-sided p that the variant is better than the reference."""
     swapped = [Pair(pair.case, pair.candidate, pair.baseline, pair.weight, pair.attempted) for pair in pairs]
     return compare_means(swapped, alpha=ALPHA).p
 
@@ -153,15 +155,15 @@ def _build_score(
 def _count_needed_runs(table: ComparedScores, change: MeanDifference, level: float) -> int | None:
     """Return the runs of each case that decide four times in five if the measured difference is the true one.
 
-    To decide is to show the difference, or that the drop is smaller than `max_drop`. Return None if a
-    thousand runs do not suffice.
+    To decide is to show either the difference, or a drop smaller than `max_drop`. Return None if a thousand
+    runs do not suffice.
     """
     pairs, z = table.pairs, compute_normal_quantile(level)
     total = math.fsum(pair.weight for pair in pairs)
     inverse = math.fsum(
         (pair.weight / total) ** 2 / min(len(pair.baseline), len(pair.candidate)) for pair in pairs
     )
-    # The variance that the interval was computed from: the half width solved for it.
+    # The variance of the interval: the formula of `compute_half_width`, solved for it.
     a = z * z * inverse / 2
     variance = max(0.0, ((change.half - a) ** 2 - a * a) / (z * z))
     made = sum(min(len(pair.baseline), len(pair.candidate)) for pair in pairs) / len(pairs)
@@ -183,7 +185,7 @@ def _count_needed_runs(table: ComparedScores, change: MeanDifference, level: flo
 
 
 LEAST_SECONDS = 0.02
-"""Mean times that differ by less are not compared: those of equal agents may differ as much."""
+"""Smallest difference of mean times that is compared: the times of equal agents may differ by as much."""
 
 
 def estimate_usage_ratio(
@@ -193,19 +195,19 @@ def estimate_usage_ratio(
 
     `means` holds for each case the mean usage of the reference and of the variant. Return None if there are
     fewer than two cases, one side used nothing, or the means over the cases differ by less than
-    `least_difference`. If one case has all the usage of a side, the interval has practically no ends.
+    `least_difference`. If one case has all the usage of a side, the interval is practically unlimited.
 
-    The cases count as drawn at random. The variance is the jackknife's, on the logarithmic scale. The
-    degrees of freedom of Student's t count the cases by their shares of the usage, because few expensive
-    cases tell little. The interval is longer on the side of the long tail, by the skewness term of Johnson
-    (1978): a few expensive cases are easily missing from a sample.
+    The cases count as a random sample. The variance is the jackknife's, on the logarithmic scale. Student's t
+    has 1 / Σs² − 1 degrees of freedom, at least 1, with the share s of each case in the usage: a few
+    expensive cases tell little about the others. The interval is longer on the side of the long tail, by the
+    skewness term of Johnson (1978), because a few expensive cases are easily missing from a sample.
     """
     n = len(means)
     before, after = math.fsum(then for then, _ in means), math.fsum(now for _, now in means)
     if n < 2 or before <= 0 or after <= 0 or abs(after - before) / n < least_difference:
         return None
     ratio = after / before
-    if any(then >= before or now >= after for then, now in means):  # one case is all that is known
+    if any(then >= before or now >= after for then, now in means):  # one case has all the usage of a side
         return UsageRatio(ratio, ratio * math.exp(-_MOST_REACH), ratio * math.exp(_MOST_REACH), n)
     logs = [math.log((after - now) / (before - then)) for then, now in means]
     center = math.fsum(logs) / n

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from evalgate.core.lazy_pattern import compile_lazily
-from evalgate.system.workspace import build_agent_environment, open_workspace
+from evalgate.system.agent_environment import build_agent_environment
+from evalgate.system.workspace import open_workspace
 
 SHA = compile_lazily(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """Full hash of a commit."""

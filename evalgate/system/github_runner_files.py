@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from evalgate.core.frozen import frozen
+from evalgate.system.pull_requests import is_github_actions
 
 WRITTEN = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
 """Variables that name the command files that the gate writes."""
@@ -30,11 +31,6 @@ _LARGEST_HELD = 16 * 1024 * 1024
 _PRIVATE = 0o600
 _DYING_S = 2.0
 _LOOK_S = 0.01
-
-
-def is_github_actions(environ: Mapping[str, str]) -> bool:
-    """Return True if GitHub's runner started this process."""
-    return environ.get("GITHUB_ACTIONS") == "true"
 
 
 class NotRegularError(OSError):

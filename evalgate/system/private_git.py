@@ -18,12 +18,15 @@ from tempfile import TemporaryDirectory
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from evalgate.core.frozen import frozen
+from evalgate.system.agent_environment import build_agent_environment
 from evalgate.system.git import SAFE_SETTINGS, run_git_bytes
-from evalgate.system.workspace import build_agent_environment, open_workspace
+from evalgate.system.workspace import open_workspace
 
 _TIMEOUT_S = 120
 _NETWORK = re.compile(r"(?:https?|ssh|git|git\+ssh)://|(?!-)[\w.@-]+:(?!//)|\[[^]/]+\]:")
 """Addresses of other machines; anything else is a folder here. `host:path` is what scp takes."""
+_USER = re.compile(r"(https?://)[^\s/?#'\"]+@")
+"""The user and the password of an address in git's messages. A user that looks plain may be a token."""
 _PROTOCOLS = "file:git:http:https:ssh"
 _GITHUB_TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "INPUT_TOKEN")
 _FROM_JOB = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GIT_ASKPASS", "SSH_ASKPASS", "DISPLAY")
@@ -87,7 +90,8 @@ class PrivateRepository:
         if done.returncode and done.returncode == missing:
             return ""
         if done.returncode:
-            raise GitError(" ".join(done.stderr.split()) or f"exit code {done.returncode}")
+            sentence = _USER.sub(r"\1***@", " ".join(done.stderr.split()))
+            raise GitError(sentence or f"exit code {done.returncode}")
         return done.stdout
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from evalgate.core.frozen import frozen
 from evalgate.core.lazy_pattern import compile_lazily
 from evalgate.system.git import SHA, SHORT_SHA, find_commit, read_blob, run_git
-from evalgate.system.github_runner_files import read_event
 
 _MERGED_BY_HOST = compile_lazily(r"refs/pull/\d+/merge|refs/heads/gh-readonly-queue/.+")
 _MERGED_BY_GITLAB = ("merged_result", "merge_train")
@@ -52,6 +51,11 @@ def read_pull_request(environ: Mapping[str, str]) -> PullRequestContext | None:
     """
     readers = (_read_github, _read_gitlab, _read_azure, _read_bitbucket, _read_jenkins, _read_buildkite)
     return next(filter(None, (read(environ) for read in readers)), None)
+
+
+def is_github_actions(environ: Mapping[str, str]) -> bool:
+    """Return True if GitHub's runner started this process."""
+    return environ.get("GITHUB_ACTIONS") == "true"
 
 
 def describe_unmerged_change(environ: Mapping[str, str]) -> str:
@@ -145,6 +149,8 @@ def _read_github(environ: Mapping[str, str]) -> PullRequestContext | None:
 
 def _read_event_base(environ: Mapping[str, str]) -> str:
     """Return the hash of the base commit that GitHub's event names; "" if the event names none."""
+    from evalgate.system.github_runner_files import read_event
+
     try:
         event = json.loads(read_event(environ) or b"")
         found = event.get("merge_group", {}).get("base_sha") or event["pull_request"]["base"]["sha"]

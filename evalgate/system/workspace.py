@@ -1,104 +1,13 @@
-"""The folder that evalgate works in, its owner, and the environment that an agent gets."""
+"""The folder that evalgate works in, and its owner."""
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.system.isolation import choose_agent_user, find_reachable_sockets
-
-_PERSON = ("HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "TMPDIR", "TEMP", "TMP", "CI")
-_LANGUAGE = ("LANG", "LANGUAGE", "LC_*")
-# LD_LIBRARY_PATH: interpreters outside the system's folders (actions/setup-python) do not start without it.
-_PROGRAMS = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "NODE_PATH")
-_CERTIFICATES = (
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS",
-)
-_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-_ALLOWED = (
-    *_PERSON,
-    *_LANGUAGE,
-    *_PROGRAMS,
-    *_CERTIFICATES,
-    *_PROXIES,
-    *(name.lower() for name in _PROXIES),
-)
-
-
-class _NamePatterns:
-    """Names of variables; a trailing `*` matches any ending."""
-
-    def __init__(self, patterns: Iterable[str]) -> None:
-        self.exact = frozenset(patterns)
-        self._prefixes = tuple(pattern[:-1] for pattern in self.exact if pattern.endswith("*"))
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.exact or name.startswith(self._prefixes)
-
-
-# A process with these can act as the workflow: write its outputs, read its inputs, take its identity.
-_NEVER = _NamePatterns(
-    (
-        "GITHUB_OUTPUT",
-        "GITHUB_ENV",
-        "GITHUB_PATH",
-        "GITHUB_STATE",
-        "GITHUB_STEP_SUMMARY",
-        "ACTIONS_*",
-        "INPUT_*",
-    )
-)
-_ONLY_BY_EXACT_NAME = _NamePatterns(("GITHUB_TOKEN", "GH_TOKEN", "RUNNER_*"))
-
-
-def build_agent_environment(source: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """Return the variables of `source` that the agent gets: those in the allow-list and in `names`.
-
-    In `names` a trailing `*` matches any ending, but GITHUB_TOKEN, GH_TOKEN and RUNNER_* must be named
-    exactly. Variables that let a process act as the workflow, such as GITHUB_OUTPUT, ACTIONS_* and INPUT_*,
-    are never returned.
-    """
-    patterns = _NamePatterns((*_ALLOWED, *names))
-    return {name: source[name] for name in sorted(source) if _is_given(name, patterns)}
-
-
-def list_withheld_variables(source: Mapping[str, str], names: Iterable[str]) -> frozenset[str]:
-    """Return the names in `source` that the agent does not get, but would get if `names` listed them."""
-    given = build_agent_environment(source, names)
-    return frozenset(name for name in source if name not in given and name not in _NEVER)
-
-
-def list_environment_notices(source: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
-    """Return one sentence for each of `names` that gives the agent no variable."""
-    notices = []
-    for pattern in names:
-        wanted = _NamePatterns([pattern])
-        if any(name in wanted for name in build_agent_environment(source, [pattern])):
-            continue
-        withheld = [name for name in source if name in wanted]
-        exact = sorted(name for name in withheld if name in _ONLY_BY_EXACT_NAME)
-        if exact:
-            notices.append(
-                f"the environment variables {pattern} are given to the agent only by their exact names, such "
-                f"as {exact[0]}"
-            )
-        elif withheld or pattern in _NEVER:
-            notices.append(f"the environment variable {pattern} is never given to the agent")
-        else:
-            notices.append(f"the environment variable {pattern}, wanted for the agent, is not set")
-    return tuple(notices)
-
-
-def _is_given(name: str, patterns: _NamePatterns) -> bool:
-    if name in _NEVER:
-        return False
-    return name in (patterns.exact if name in _ONLY_BY_EXACT_NAME else patterns)
 
 
 @frozen

@@ -10,14 +10,13 @@ from typing import Any
 
 from evalgate.agents.tracing.span_prices import TraceFactory
 from evalgate.config.cli_overrides import Overrides
-from evalgate.config.schema.budget import merge_own_prices
+from evalgate.config.schema.prices import merge_own_prices
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent
 from evalgate.core.types import Event, Failure, TraceSpan
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.runner.case_files import SavedCases, list_case_ids, save_cases
 from evalgate.runner.chat import (
     AgentSetup,
     Chat,
@@ -27,6 +26,7 @@ from evalgate.runner.chat import (
     choose_case_id,
     resolve_agent_setup,
 )
+from evalgate.runner.saved_cases import SavedCases, list_case_ids, save_cases
 
 PROJECT_AGENT = ""
 """Choice of the thresholds file's agent. Any other choice is the folder of a Google ADK agent."""

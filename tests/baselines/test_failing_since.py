@@ -5,13 +5,8 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from evalgate.baselines.failing_since import (
-    BaselineLimits,
-    describe_already_failing,
-    drop_runs_before_breaks,
-    mark_breaks,
-    score_run_pass,
-)
+from evalgate.baselines.failing_since import describe_already_failing, drop_runs_before_breaks, mark_breaks
+from evalgate.baselines.flakiness import BaselineLimits, score_run_pass
 from evalgate.baselines.history import add_run, join_baselines, prune_runs, split_baseline
 from evalgate.baselines.serialization import dump_baseline, load_baseline_or_results
 from evalgate.cli.flaky import format_flaky_report, rank_flaky_cases
@@ -28,7 +23,7 @@ from evalgate.core.types import (
     RunMetric,
 )
 from evalgate.runner.reevaluation import GateRules, reevaluate
-from tests.builders import RESPONSE, a_record
+from tests.builders import RESPONSE, a_case_result, a_record, a_run_result
 from tests.runner.test_reevaluation import case
 
 HELD = {("travel", "a"): {RESPONSE: 0.5}, ("travel", "b"): {RESPONSE: 0.5}}
@@ -165,6 +160,73 @@ def test_a_metric_that_was_removed_hides_no_break_and_makes_none() -> None:
         ):
             since = found.cases[0].failing_since
             assert (since.commit if since else None) == commit
+
+
+def gate_run(at: int, prints: dict[str, str], **scores: float | None) -> Record:
+    """Return the record of a gate run in which a case had two runs with these scores, each must reach 0.5."""
+    metrics = tuple(
+        CaseMetric(name, None, 0.5, "errored" if score is None else "passed", fingerprint=prints[name])
+        for name, score in scores.items()
+    )
+    runs = tuple(
+        a_run_result(
+            run=run,
+            metrics=tuple(
+                RunMetric(name, score, "errored" if score is None else "failed" if score < 0.5 else "passed")
+                for name, score in scores.items()
+            ),
+        )
+        for run in (1, 2)
+    )
+    made = a_record(a_case_result("a", metrics=metrics, runs=runs))
+    return replace(made, created_at=(START + timedelta(days=at)).isoformat())
+
+
+OLD, NEW = {"a": "a", "b": "b"}, {"a": "other"}
+
+
+@pytest.mark.parametrize(
+    ("gate_runs", "commits"),
+    [
+        pytest.param(
+            [(OLD, {"a": 1.0})] * 5 + [(OLD, {"a": 0.0})] * 3 + [(NEW, {"a": 0.0})] * 2,
+            [None] * 5 + ["commit5"] * 3 + [None] * 2,
+            id="the metric changed",
+        ),
+        pytest.param(
+            [(OLD, {"a": 1.0})] * 5 + [(OLD, {"a": 0.0})] * 3 + [(OLD, {"b": 0.0})] * 2,
+            [None] * 5 + ["commit5"] * 3 + [None] * 2,
+            id="another metric in its place",
+        ),
+        pytest.param(
+            [(OLD, {"a": 1.0, "b": 1.0})] * 5 + [(OLD, {"a": 0.0, "b": None})] * 3 + [(OLD, {"b": 0.0})] * 2,
+            [None] * 5 + ["commit5"] * 3 + ["commit8"] * 2,
+            id="the judge failed until the metric was removed",
+        ),
+        pytest.param(
+            [(OLD, {"a": 1.0, "b": 1.0})] * 5 + [(OLD, {"a": 0.0, "b": 0.0})] * 3 + [(OLD, {"b": 0.0})] * 2,
+            [None] * 5 + ["commit5"] * 5,
+            id="it failed the other metric all the time",
+        ),
+        pytest.param(
+            [(OLD, {"a": 1.0})] * 5 + [(OLD, {"a": 0.0}), (OLD, {"a": None}), (OLD, {"a": 0.0})],
+            [None] * 5 + ["commit5"] * 3,
+            id="the judge failed in between",
+        ),
+    ],
+)
+def test_a_break_ends_with_the_metric_that_showed_it(
+    gate_runs: list[tuple[dict[str, str], dict[str, float | None]]], commits: list[str | None]
+) -> None:
+    baseline: Baseline | None = None
+    found: list[str | None] = []
+    for at, (prints, scores) in enumerate(gate_runs):
+        record = gate_run(at, prints, **scores)
+        source = BaselineSource(record.created_at, f"commit{at}", "main", digest=str(at))
+        baseline = add_run(baseline, record, source)
+        known = baseline.cases[0].failing_since
+        found.append(known.commit if known else None)
+    assert found == commits
 
 
 @pytest.mark.parametrize("gates", [False, None], ids=["reported", "removed since"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from evalgate.__main__ import main
-from evalgate.baselines.failing_since import BaselineLimits
+from evalgate.baselines.flakiness import BaselineLimits
 from evalgate.baselines.serialization import dump_baseline
 from evalgate.core.types import Baseline, BaselineCase, BaselineRun, BaselineSource
 from evalgate.reporting.history.badge import render_badge
@@ -51,6 +51,18 @@ def write_project(folder: Path, baseline: Baseline) -> Path:
     return folder
 
 
+def test_a_small_change_is_told_with_the_digits_that_show_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_project(tmp_path, build_baseline(*[0.801] * 6, *[0.804] * 6))
+    for command in ("history", "flaky"):
+        assert main([command, "-C", str(folder)]) == 0
+        assert "response_match_score rose from 0.801 to 0.804 at 060606060606" in capsys.readouterr().out
+    page = (folder / "evalgate-history/index.html").read_text("utf-8")
+    assert "0.801" in page
+    assert "0.80<" not in page
+
+
 def test_a_fall_is_named_with_its_commit_and_drawn(
     tmp_path: Path, page: "Page", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,7 +77,7 @@ def test_a_fall_is_named_with_its_commit_and_drawn(
     assert fall in printed
     assert "the run before was 050505050505 (2026-11-06)" in printed
     page.goto((folder / "site/index.html").as_uri())
-    assert page.locator("h1").inner_text() == "0 of 4 cases passed in the newest gate run"
+    assert page.locator("h1").inner_text() == "0 of 4 cases passed in their newest gate run"
     assert page.locator(".remarks").first.inner_text().startswith(printed[:60])
     assert page.locator("svg circle").count() == len(levels)
     assert page.locator("svg line.worse").count() == 1

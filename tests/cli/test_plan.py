@@ -111,8 +111,122 @@ def test_few_stored_runs_are_named(project: Path, capsys: pytest.CaptureFixture[
 
     assert main(["plan", "-C", str(project)]) == 0
     text = capsys.readouterr().out
-    assert "40 cases with one stored run: taken to pass at random as often as the whole suite" in text
+    assert "40 cases with one scored run: taken to pass at random as often as the whole suite" in text
     assert "fewer than 3 runs of some cases" in text
+
+
+def build_uniform_baseline(
+    score: float | None, runs: int, *, unscored: int = 0, metric: str = METRIC
+) -> Baseline:
+    scores = [*[score] * runs, *[None] * unscored]
+    stored = [
+        BaselineCase(
+            "shop",
+            f"case_{case}",
+            "passed",
+            "0" * 16,
+            {metric: "1" * 16},
+            tuple(BaselineRun(0, "answered", {metric: each}, 3.0) for each in scores),
+        )
+        for case in range(5)
+    ]
+    return Baseline(tuple(stored), (BaselineSource("2026-01-01T00:00:00+00:00", "1a2b3c4d", "main"),))
+
+
+@pytest.mark.parametrize(
+    ("baseline", "rules", "sentences"),
+    [
+        pytest.param(
+            build_uniform_baseline(0.0, 10),
+            {},
+            [f"{METRIC}: an average of 0.00 cannot fall by 0.05.", "No number of cases is enough."],
+            id="the lowest score",
+        ),
+        pytest.param(
+            build_uniform_baseline(1.0, 10, metric="response_evaluation_score"),
+            {"criteria": {"response_evaluation_score": 3}},
+            [
+                "response_evaluation_score: an average of 1.00 cannot fall by 0.20.",
+                "No number of cases is enough.",
+            ],
+            id="the lowest score of another range",
+        ),
+        pytest.param(
+            build_uniform_baseline(1.0, 10),
+            {"gate": {"max_regression": 1}, "criteria": {METRIC: {"threshold": 0.8, "max_regression": 0.1}}},
+            [
+                (
+                    f"{METRIC}: `max_regression` allows every drop, so none closes the gate. The number of cases "
+                    "holds for `max_regression: 0.025`."
+                )
+            ],
+            id="every drop is allowed",
+        ),
+        pytest.param(
+            build_uniform_baseline(1.0, 10),
+            {"gate": {"max_regression": 0.054}},
+            [
+                (
+                    f"{METRIC}: drops below 0.054 are allowed, so one of 0.05 closes the gate at most half of the "
+                    "time. The number of cases holds for `max_regression: 0.025`."
+                )
+            ],
+            id="a drop near the allowed one",
+        ),
+        pytest.param(
+            build_uniform_baseline(1.0, 1, unscored=19),
+            {},
+            [
+                (
+                    "The baseline holds fewer than 3 runs of some cases. `evalgate run --runs 5` on the default "
+                    "branch and `evalgate baseline save` show smaller drops, once for all changes."
+                ),
+                (
+                    "5 cases with one scored run: taken to pass at random as often as the whole suite, which is "
+                    "the most that it can vary."
+                ),
+            ],
+            id="runs without a score",
+        ),
+    ],
+)
+def test_the_advice_fits_odd_baselines(
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    baseline: Baseline,
+    rules: dict[str, object],
+    sentences: list[str],
+) -> None:
+    (project / "evalgate.yaml").write_text(json.dumps({"criteria": {METRIC: 0.8}} | rules))
+    (project / ".evalgate/baseline.json").write_text(dump_baseline(baseline))
+
+    assert main(["plan", "-C", str(project)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for sentence in sentences:
+        assert f"- {sentence}" in lines
+
+
+def test_small_ranges_are_planned_in_their_own_numbers(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "own.py").write_text("def score(case):\n    return 0.01\n")
+    (project / "evalgate.yaml").write_text(
+        json.dumps(
+            {
+                "criteria": {"tiny": 0.005},
+                "custom_metrics": {"tiny": {"entry": "own.py:score", "range": [0, 0.01]}},
+            }
+        )
+    )
+    (project / ".evalgate/baseline.json").write_text(
+        dump_baseline(build_uniform_baseline(0.01, 10, metric="tiny"))
+    )
+
+    assert main(["plan", "-C", str(project)]) == 0
+    text = capsys.readouterr().out
+    assert "tiny: 0.01 on average, `max_regression` 0.0005\n" in text
+    assert "cases to catch 0.0005\n" in text
+    assert re.search(r"^  1 +0\.00\d{2,3} +[\d,]+$", text, re.MULTILINE)
 
 
 def test_the_page_shows_commands_that_run(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,13 @@ import pytest
 
 from evalgate.__main__ import main
 from evalgate.cli.run import run
-from evalgate.cli.watch import FileWatcher, WatchedCases, build_watch_overrides, compare_snapshots
+from evalgate.cli.watch import (
+    FileWatcher,
+    WatchedCases,
+    build_watch_overrides,
+    compare_snapshots,
+    restore_states,
+)
 from evalgate.config.cli_overrides import Overrides, SelectionOptions
 from tests.forbidden_folders import make_forbidden_folder
 from tests.runner.test_case_selection import build_set
@@ -106,6 +112,14 @@ def test_cases_are_looked_up_with_the_options_of_the_runs() -> None:
     )
 
 
+def test_an_eval_set_that_is_edited_added_or_removed_during_a_run_is_a_change_after_it() -> None:
+    before = {"edited": (1, 1, 1), "removed": (1, 1, 1), "written.txt": (1, 1, 1), "same": (1, 1, 1)}
+    after = {"edited": (2, 1, 1), "added": (2, 1, 1), "written.txt": (2, 1, 1), "same": (1, 1, 1)}
+    sets = {"edited", "removed", "added"}
+    kept = restore_states(after, before, sets)
+    assert compare_snapshots(kept, after) == sets
+
+
 @pytest.fixture
 def watching(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     (tmp_path / "shop.evalset.json").write_text(json.dumps(build_set()))
@@ -176,6 +190,22 @@ def test_the_loop_runs_what_changed_until_ctrl_c(watching: "subprocess.Popen[str
 
     (tmp_path / "shop.evalset.json").write_text("{")
     assert "shop.evalset.json:1:2" in read_until(watching, "Waiting for a change")
+
+    agent = tmp_path / "agent.sh"
+    agent.write_text("rm -f shop.evalset.json; echo Hi")
+    settings = (
+        (tmp_path / "evalgate.yaml")
+        .read_text()
+        .replace(
+            "{kind: replay, path: recorded.evalset.json}",
+            "{kind: command, mode: per_turn, command: sh agent.sh}",
+        )
+    )
+    (tmp_path / "evalgate.yaml").write_text(settings)
+    read_until(watching, "Waiting for a change")
+    (tmp_path / "shop.evalset.json").write_text(json.dumps(build_set()))
+    read_until(watching, "Waiting for a change")
+    assert "Changed: shop.evalset.json" in read_until(watching, "Waiting for a change")
 
     os.killpg(watching.pid, signal.SIGINT)
     assert "Stopped watching." in read_until(watching, "Stopped watching.")

@@ -12,7 +12,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from evalgate.config.schema.agent import AgentConfig
-from evalgate.config.schema.budget_criteria import BudgetLimits
+from evalgate.config.schema.budgets import BudgetLimits
 from evalgate.config.schema.checks import CheckConditions
 from evalgate.config.schema.thresholds import Config
 from evalgate.core import registry

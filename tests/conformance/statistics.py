@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalgate.statistics.adaptive_runs import NextRuns, plan_next_step
+from evalgate.statistics.auto_runs import NextRuns, plan_next_step
 from evalgate.statistics.case_regression import build_confirmation_plan, classify_case
 from evalgate.statistics.exact_test import compute_case_p
 from evalgate.statistics.gate_decision import Decision, decide_fixed_runs

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from evalgate.core.types import Criterion, NotApplicable, ReliabilityRule, RunMetric, RunResult, Status
-from evalgate.metrics.scoring import BoundMetric, estimate_reliability, score_case
+from evalgate.metrics.pass_at_k import estimate_reliability
+from evalgate.metrics.scoring import BoundMetric, score_case
 from tests.builders import a_case, a_run_result
 from tests.conformance.trpc import rows
 

@@ -11,6 +11,7 @@ from evalgate.core.formatting import (
     compute_mean,
     format_delta,
     format_drop_pair,
+    format_figure,
     format_figure_pair,
     format_score,
     format_score_pair,
@@ -110,6 +111,16 @@ def test_a_figure_and_its_limit_compare_as_the_numbers_do(
     for one, two in ((value, limit), (limit, value)):
         text, other = format_figure_pair(one, two)
         assert compare(read_number(text), read_number(other)) == compare(one, two)
+
+
+@given(rounded, near, near)
+def test_numbers_that_are_printed_together_compare_as_they_are(one: float, two: float, three: float) -> None:
+    values = (one, one + two, one + three)
+    texts = [read_number(format_score(value, beside=values)) for value in values]
+    figures = [read_number(format_figure(abs(value), beside=map(abs, values))) for value in values]
+    for at, to in ((0, 1), (0, 2), (1, 2)):
+        assert compare(texts[at], texts[to]) == compare(values[at], values[to])
+        assert compare(figures[at], figures[to]) == compare(abs(values[at]), abs(values[to]))
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ import pytest
 from evalgate.baselines.history import build_baseline
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import AnchorComparison, BaselineSource, CaseMetric, CaseResult, RunMetric
-from evalgate.gating.anchor import AnchorContext, compare_with_anchor, describe_anchor
+from evalgate.gating.anchor import AnchorContext, _iter_sentences, compare_with_anchor, describe_anchor
 from evalgate.gating.comparison import ScoredRuns
 from evalgate.gating.score_tables import build_statistical_policy
 from evalgate.gating.significance import decide_metrics
 from tests.builders import RESPONSE, a_case_result, a_record, a_run_result
+from tests.gating.test_verdict_messages import CHANGE as CHANGE_OF_MEANS
 
 SOURCE = BaselineSource("2026-09-01T00:00:00+00:00", "0123456789ab", "main")
 CONTEXT = AnchorContext("main", "", "2026-11-24T06:00:00+00:00", 214)
@@ -113,6 +114,13 @@ def test_both_tests_share_the_budget_except_on_an_unmerged_change() -> None:
     assert shared.averages_share * 2 == alone.averages_share
     assert compare(0, 20, 16).metrics[0].level == pytest.approx(0.015)
     assert compare(0, 20, 16, CHANGE).metrics[0].level == pytest.approx(0.03)
+
+
+def test_a_small_drop_of_a_change_is_not_told_as_none() -> None:
+    (metric,) = compare(0, 0, 16, CHANGE).metrics
+    own = replace(CHANGE_OF_MEANS, drop=0.003, p=0.001)
+    told = " ".join(_iter_sentences(metric, own, 1.0, "since v1", CHANGE, is_cleared=False))
+    assert told.endswith("This change took it down by 0.003 against main.")
 
 
 def test_runs_of_an_unchanged_agent_hold() -> None:

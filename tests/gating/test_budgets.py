@@ -12,15 +12,17 @@ import pytest
 import evalgate
 from evalgate import CaseTurn, EvalCase, Record, Reply, UserMessage
 from evalgate.config.cli_overrides import Overrides
-from evalgate.core.types import MetricSummary, ThresholdEstimate
-from evalgate.gating.budget_messages import describe_percentile
+from evalgate.core.types import MetricSummary, RatioEstimate, ThresholdEstimate
+from evalgate.gating.budget_messages import describe_growth, describe_percentile
 from evalgate.gating.budgets import collect_budget_figures
 from evalgate.gating.score_tables import StatisticalPolicy
 from evalgate.reporting.comment.reporter import CommentReport
-from evalgate.reporting.findings import describe_missing_baseline, explain_delta
+from evalgate.reporting.findings import describe_missing_baseline, explain_delta, format_minimum
 from evalgate.reporting.summary_lines import build_metric_line
 from evalgate.runner.plan import build_plan
+from evalgate.statistics.metric_assessment import RuleCheck
 from tests.commands import evalgate as evalgate_command
+from tests.gating.test_verdict_messages import MAIN, METRIC
 
 PAGE = (Path(__file__).parents[2] / "docs/budgets.md").read_text("utf-8")
 CASES = [EvalCase(f"c{at}", (CaseTurn(UserMessage(f"{at}"), Reply("Hello")),)) for at in range(12)]
@@ -405,3 +407,46 @@ def test_a_percentile_and_its_limit_differ_visibly() -> None:
     found = ThresholdEstimate(0.01258, 0.01256, 0.012, 0.013, "inconclusive")
     text = describe_percentile(found, 60, 59, 0.01256, 0.05)
     assert text.startswith("p95 is 0.01258 over 60 runs, above the allowed 0.01256,")
+
+
+@pytest.mark.parametrize(
+    ("estimate", "text"),
+    [
+        (
+            ThresholdEstimate(6300, 6000, 6000.4, 6500, "fail"),
+            "p95 is 6,300 (6,000.4 to 6,500) over 60 runs, above the allowed 6,000, more than luck.",
+        ),
+        (
+            ThresholdEstimate(5500, 6000, 5000, 5999.7, "pass"),
+            "p95 is 5,500 over 60 runs, within 6,000 (at most 5,999.7 at 95%).",
+        ),
+        (
+            ThresholdEstimate(6000.4, 6000, 5000, 6000.4, "inconclusive"),
+            "p95 is 6,000.4 over 60 runs, above the allowed 6,000, which luck may explain (5,000 to 6,000.4).",
+        ),
+        (
+            ThresholdEstimate(5999.96, 6000, 5000, 6000.2, "inconclusive"),
+            "p95 is 5,999.96 over 60 runs, within 6,000, but not proven to be (5,000 to 6,000.2).",
+        ),
+    ],
+)
+def test_the_bounds_of_a_percentile_differ_visibly_from_its_limit(
+    estimate: ThresholdEstimate, text: str
+) -> None:
+    assert describe_percentile(estimate, 60, 59, estimate.minimum, 0.05) == text
+
+
+def test_the_bounds_of_an_increase_differ_visibly_from_its_limit() -> None:
+    estimate = RatioEstimate(1.1446, 1.1443, 1.1498, 1.3, 1.15, 20)
+    growth = replace(METRIC, checks=(RuleCheck("average", "pass", "proven"),))
+    text = describe_growth("budget/tokens", estimate, growth, MAIN)
+    assert text == (
+        "Within the allowance: tokens × 1.145 (1.144 to 1.1498) over 20 cases × 1 run; "
+        "less than × 1.15 is allowed."
+    )
+
+
+def test_a_limit_of_an_increase_is_shown_with_all_its_decimals(tmp_path: Path) -> None:
+    budgets = {"budget/cost_usd": {"max_increase": 0.125}}
+    run(tmp_path, charge(0.2), budgets).write(tmp_path)
+    assert format_minimum(find(run(tmp_path, charge(0.2), budgets), "budget/cost_usd")) == "× 1.125"

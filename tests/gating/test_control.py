@@ -1,6 +1,6 @@
 """Verdicts after control runs of the base commit."""
 
-from evalgate.config.schema.budget_criteria import BudgetLimits
+from evalgate.config.schema.budgets import BudgetLimits
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import (
@@ -15,9 +15,11 @@ from evalgate.core.types import (
     RunMetric,
 )
 from evalgate.gating.comparison import RunComparison, ScoredRuns, compare_runs
-from evalgate.gating.control import apply_control
+from evalgate.gating.control import apply_control, build_control_comparison
+from evalgate.gating.control_suspects import ControlSuspects
 from evalgate.gating.score_tables import StatisticalPolicy
 from evalgate.gating.significance import decide_metrics
+from evalgate.statistics.control_runs import AverageControl, ControlDecision
 from evalgate.statistics.parameters import Parameters
 from tests.builders import a_case_result, a_run_result
 
@@ -59,6 +61,22 @@ def compare_tokens(limits: BudgetLimits, tokens: float) -> tuple[RunComparison, 
     cases = tuple(a_budgeted_case(name, tokens) for name in names)
     scored = ScoredRuns(cases, RUNS, policy, decide_metrics(cases, baseline, policy))
     return compare_runs(scored, baseline, GateConfig()), scored
+
+
+def test_means_that_differ_are_told_apart() -> None:
+    metric = CaseMetric("m", 0.8, 0.5, "passed", fingerprint="m")
+    suspects = ControlSuspects(
+        (a_case_result(metrics=(metric,)),),
+        frozenset(),
+        {},
+        Baseline((), (BaselineSource("2026-11-20T00:00:00Z"),)),
+        StatisticalPolicy(),
+    )
+    found = AverageControl("open", 10, 0.85, 0.8004, 0.8046, 0.0042, 0.04, 0.03, is_measured=True)
+    control = build_control_comparison(suspects, {}, ControlDecision({}, {"m\0m": found}), commit="c0ffee")
+    assert control.metrics[0].sentence == (
+        "m: 10 further runs a case cannot tell whether the change lowered it (control 0.805, head 0.800 today)."
+    )
 
 
 def test_control_runs_do_not_clear_a_budget() -> None:

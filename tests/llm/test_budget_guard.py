@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from evalgate.config.schema.budget import Budget, MeteredUsage, Tokens, UsageMeter
+from evalgate.config.schema.budgets import Budget
 from evalgate.config.schema.gate import GateConfig
+from evalgate.config.schema.prices import Tokens
 from evalgate.core.types import Attempt, CaseRun, Failure, GateInput, RunMetric, RunResult, Totals, Usage
 from evalgate.gating.verdict import decide_verdict
-from evalgate.llm.usage import BUDGET_SPENT, BudgetGuard, describe_budget_shortfall
+from evalgate.llm.budget_guard import BUDGET_SPENT, BudgetGuard, UsageMeter, describe_budget_shortfall
+from evalgate.llm.usage import MeteredUsage
 from tests.builders import a_case_result, a_run_result
 
 NOT_RUN = replace(a_run_result(), outcome="not_run", failure=Failure(BUDGET_SPENT, "no money"))

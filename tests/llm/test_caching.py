@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from evalgate.config.schema.budget import MeteredUsage, Tokens
+from evalgate.config.schema.prices import Tokens
 from evalgate.core.types import ModelUsage, Usage
 from evalgate.llm.caching import CachingModel, ResponseCache
 from evalgate.llm.client import AnswerSchema, ModelAnswer, ModelRequest, TokenChoice, build_model_request
 from evalgate.llm.errors import JudgeError
+from evalgate.llm.usage import MeteredUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from tests.llm.fakes import ScriptedModel, answered, failed

@@ -8,8 +8,9 @@ import pytest
 import yaml
 from pydantic import BaseModel, TypeAdapter
 
-from evalgate.config.schema.budget import Budget, Price
+from evalgate.config.schema.budgets import Budget
 from evalgate.config.schema.judge import CacheConfig, JudgeConfig
+from evalgate.config.schema.prices import Price
 from evalgate.config.schema.providers import PROVIDERS
 from evalgate.llm.errors import ADVICE, FailureKind
 

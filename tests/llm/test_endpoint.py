@@ -5,8 +5,8 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from evalgate.config.schema.budget import load_known_prices
 from evalgate.config.schema.judge import CacheConfig, JudgeConfig
+from evalgate.config.schema.prices import load_known_prices
 from evalgate.config.schema.providers import PROVIDERS, parse_model_name
 from evalgate.core.errors import InvalidInputError
 from evalgate.documents.validation_errors import translate_validation_error
@@ -143,6 +143,7 @@ def test_local_servers_need_no_key(provider: str) -> None:
         ({"base_url": "judge.example/v1"}, {"OPENAI_API_KEY": KEY}, "must be http:// or https:// with a host"),
         ({"base_url": "https://x/?key=1"}, {"OPENAI_API_KEY": KEY}, "must be http:// or https:// with a host"),
         ({"base_url": "https://[x"}, {"OPENAI_API_KEY": KEY}, "must be http:// or https:// with a host"),
+        ({"base_url": ""}, {"OPENAI_API_KEY": KEY}, "must be http:// or https:// with a host"),
         ({"base_url": "https://${U}/v1"}, {"OPENAI_API_KEY": KEY, "U": f"me:{KEY}@h"}, "without a user name"),
         ({"provider": "azure", "model": "$M"}, {}, "names `M`, which is not set in the environment: set it where"),
     ],

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from evalgate.config.schema.budget import Budget, Price, UsageMeter
+from evalgate.config.schema.budgets import Budget
 from evalgate.config.schema.judge import CacheMode, JudgeConfig
+from evalgate.config.schema.prices import Price
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Usage
+from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.client import ModelAnswer, build_model_request
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.judge_resolver import LlmContext, ModelPool

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evalgate.config.schema.budget import Tokens
 from evalgate.config.schema.judge import JudgeConfig
+from evalgate.config.schema.prices import Tokens
 from evalgate.llm.client import (
     AnswerSchema,
     ChatMessage,

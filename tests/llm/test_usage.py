@@ -2,9 +2,9 @@
 
 import asyncio
 
-from evalgate.config.schema.budget import MeteredUsage, Tokens
+from evalgate.config.schema.prices import Tokens
 from evalgate.core.types import ModelUsage, Usage
-from evalgate.llm.usage import UsageTally, count_model_usage
+from evalgate.llm.usage import MeteredUsage, UsageTally, count_model_usage
 
 
 async def asked(times: int) -> ModelUsage | None:

@@ -12,7 +12,7 @@ from evalgate.config.cli_overrides import Overrides
 from evalgate.core import registry
 from evalgate.core.protocols import MetricCode
 from evalgate.core.types import CaseRun, MetricFailure, MetricScore, Reply
-from evalgate.metrics import custom, metric_code
+from evalgate.metrics import custom_metric, custom_metric_code
 from evalgate.runner.plan import Plan, build_plan
 from tests.builders import a_case, a_reply, a_turn
 from tests.forbidden_folders import make_forbidden_folder
@@ -318,14 +318,14 @@ async def test_a_copy_that_an_agent_rewrites_gives_no_score(
 ) -> None:
     """Gate and agent are the same user here, so that no mode of a file stands between them."""
     write(desk, {"evalgate.json": rules(entry)})
-    plan, written = plan_in(desk), metric_code.write_metric_code
+    plan, written = plan_in(desk), custom_metric_code.write_metric_code
 
     def write_and_lose(code: MetricCode, folder: Path) -> str:
         digest = written(code, folder)
         rewrite(folder, path, content)
         return digest
 
-    monkeypatch.setattr(custom, "write_metric_code", write_and_lose)
+    monkeypatch.setattr(custom_metric, "write_metric_code", write_and_lose)
     value, reason = await score(plan)
     assert value == "failed"
     assert f"{path} in the copy that it runs from is not what the gate read" in reason
@@ -355,7 +355,7 @@ async def test_compiled_code_that_an_agent_puts_into_the_copy_is_not_run(
     desk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(desk, {"evalgate.json": rules("pkg.metric:score")})
-    plan, written = plan_in(desk), metric_code.write_metric_code
+    plan, written = plan_in(desk), custom_metric_code.write_metric_code
 
     def write_and_compile(code: MetricCode, folder: Path) -> str:
         digest = written(code, folder)
@@ -370,5 +370,5 @@ async def test_compiled_code_that_an_agent_puts_into_the_copy_is_not_run(
         os.utime(folder / "pkg/metric.py", ns=(own.st_atime_ns, own.st_mtime_ns))
         return digest
 
-    monkeypatch.setattr(custom, "write_metric_code", write_and_compile)
+    monkeypatch.setattr(custom_metric, "write_metric_code", write_and_compile)
     assert await score(plan) == (0.0, "")

@@ -134,6 +134,8 @@ def test_a_name_of_a_column_is_hidden_unless_the_variable_is_a_bare_key(
 
 PEM = "-----BEGIN KEY-----\nMIIEowIBAAKCAQEA\nQyNTUxOQAAACB7\n-----END KEY-----"
 
+AWS_PROFILE = "[default]\naws_secret_access_key = wJalrXUtnFEMI/K7MDENG\nregion = eu-west-1"
+
 
 @pytest.mark.parametrize(
     ("environ", "secrets"),
@@ -176,6 +178,28 @@ PEM = "-----BEGIN KEY-----\nMIIEowIBAAKCAQEA\nQyNTUxOQAAACB7\n-----END KEY-----"
             ["hunter2!x9", "s3cret-value"],
         ),
         ({"CONF": '["s3cret-value"]', "MARK": "[", "EMPTY": ""}, []),
+        (
+            {"API_TOKENS": '["canary-1-one", ["canary-2-two"], "short", "postgres", 12345678]'},
+            [
+                '["canary-1-one", ["canary-2-two"], "short", "postgres", 12345678]',
+                "canary-2-two",
+                "canary-1-one",
+            ],
+        ),
+        ({"SORT_KEYS": '["shipment_ref_id", "customer"]'}, ['["shipment_ref_id", "customer"]']),
+        ({"API_TOKENS": '[{"user": "canary-1-one", "n": 1}]'}, ['[{"user": "canary-1-one", "n": 1}]']),
+        ({"API_TOKEN": '"canary-1-one"'}, ['"canary-1-one"', "canary-1-one"]),
+        (
+            {"AWS_CREDENTIALS": AWS_PROFILE},
+            [
+                AWS_PROFILE,
+                "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG",
+                "region = eu-west-1",
+                "wJalrXUtnFEMI/K7MDENG",
+            ],
+        ),
+        ({"AWS_PROFILE_TEXT": AWS_PROFILE}, ["wJalrXUtnFEMI/K7MDENG"]),
+        ({"NOTES": "Auth: uses sessions, not tokens\nKey: shift-f10"}, []),
         ({"DEEP_SECRET": "[" * 100_000}, []),
     ],
 )

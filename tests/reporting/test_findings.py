@@ -1,6 +1,9 @@
+import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evalgate.core.score_ranges import BUDGET_RANGE, UNIT_RANGE, Range
 from evalgate.core.types import (
@@ -39,6 +42,7 @@ from evalgate.reporting.findings import (
 from evalgate.reporting.repro_command import build_group_command, build_repro_command
 from evalgate.reporting.summary_lines import (
     build_headline,
+    build_metric_line,
     describe_run_totals,
     list_changed_cases,
     list_exempt_cases,
@@ -158,6 +162,55 @@ def test_a_figure_and_its_limit_differ_visibly() -> None:
     assert format_score_and_threshold(metric) == "0.01258 > 0.01256"
     summary = replace(a_summary("budget/cost_usd", 0.01258, 0.01256), range=BUDGET_RANGE)
     assert (format_mean(summary), format_minimum(summary)) == ("0.01258", "0.01256")
+
+
+@pytest.mark.parametrize(
+    ("threshold", "min_mean", "texts"),
+    [
+        (0.675, None, ("0.6746", "0.675")),
+        (0.5, 0.675, ("0.6746", "0.675 (0.50 a case)")),
+        (0.675, 0.5, ("0.6746", "0.50 (0.675 a case)")),
+    ],
+)
+def test_a_mean_differs_from_its_limits_and_from_the_baseline(
+    threshold: float, min_mean: float | None, texts: tuple[str, str]
+) -> None:
+    summary = replace(a_summary("m", 0.67463, threshold, baseline=0.67, delta=0.00463), min_mean=min_mean)
+    assert (format_mean(summary), format_minimum(summary)) == texts
+
+
+rounded = st.builds(round, st.floats(-5, 5), st.integers(0, 8))
+near = st.one_of(st.sampled_from([0.0, 1e-13, 1e-9, 1e-7, 0.0004]), st.floats(-0.02, 0.02)).map(
+    lambda distance: round(distance, 13)
+)
+
+
+def read_number(text: str) -> float:
+    """Return the number that a text says; digits behind "…" make it a bit larger, apart from its sign."""
+    value = float(text.rstrip("…").replace(",", ""))
+    return value + (math.copysign(1e-8, -1 if text[0] == "-" else 1) if text.endswith("…") else 0)
+
+
+@given(rounded, near, near, near)
+def test_a_mean_compares_with_the_printed_limits_as_the_numbers_do(
+    threshold: float, to_minimum: float, to_mean: float, to_baseline: float
+) -> None:
+    mean, min_mean, baseline = threshold + to_mean, threshold + to_minimum, threshold + to_baseline
+    metric = replace(
+        a_summary("m", mean, threshold, baseline=baseline, delta=mean - baseline), min_mean=min_mean
+    )
+    line = build_metric_line(metric)
+    minimum, own = line.threshold.removesuffix(" a case)").split(" (")
+    numbers = {
+        "mean": (mean, read_number(line.score)),
+        "minimum": (min_mean, read_number(minimum)),
+        "threshold": (threshold, read_number(own)),
+    }
+    if metric.delta:
+        numbers["baseline"] = (baseline, read_number(line.baseline))
+    for exact, printed in numbers.values():
+        value, shown = numbers["mean"]
+        assert (value > exact, value < exact) == (shown > printed, shown < printed)
 
 
 @pytest.mark.parametrize(

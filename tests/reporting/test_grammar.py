@@ -25,7 +25,7 @@ from evalgate.core.types import (
     Verdict,
 )
 from evalgate.gating.verdict import decide_verdict
-from evalgate.llm.usage import describe_budget_shortfall
+from evalgate.llm.budget_guard import describe_budget_shortfall
 from evalgate.metrics.aggregation import describe_inconsistent_cases
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.findings import (

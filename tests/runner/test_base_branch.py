@@ -12,7 +12,7 @@ from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import LlmJudged
 from evalgate.core.types import BaselineSource
-from evalgate.llm.prompting import Prompt
+from evalgate.llm.prompt_templates import Prompt
 from evalgate.runner.base_branch import Policy, RuleFiles
 from evalgate.runner.plan import Plan, build_plan
 from tests.builders import a_case_result, a_record

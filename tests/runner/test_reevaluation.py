@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.baselines.failing_since import BaselineLimits
+from evalgate.baselines.flakiness import BaselineLimits
 from evalgate.baselines.history import add_run, select_earlier_runs
 from evalgate.baselines.serialization import dump_baseline
 from evalgate.cli.aa import format_aa_result as aa_text
@@ -231,7 +231,7 @@ STORE_MORE = "Store more with `evalgate run --runs 10` and then `evalgate baseli
         pytest.param(
             [case("a", *[1.0] * 10), case("b", 1.0)],
             "0 of 1 case flip; 1 always ended the same way.\n"
-            f"1 case left out: one run does not show whether a case is flaky. {STORE_MORE}",
+            f"1 case left out: fewer than two scored runs do not show whether a case is flaky. {STORE_MORE}",
             id="one run of one",
         ),
         pytest.param(
@@ -361,7 +361,7 @@ def test_against_itself_needs_something_to_draw_from(tmp_path: Path) -> None:
         measure_false_alarms("r.json", rounds=None, repeats=10, thresholds_file=None, folder=tmp_path)
 
 
-@pytest.mark.parametrize(("runs", "said"), [(1, "1 stored run,"), (2, "2 stored runs,")])
+@pytest.mark.parametrize(("runs", "said"), [(1, "1 scored run,"), (2, "2 scored runs,")])
 def test_too_few_stored_runs_are_no_measure_of_luck(tmp_path: Path, runs: int, said: str) -> None:
     write(tmp_path, "r.json", a_result(*suite(runs=runs)))
     config(tmp_path, criteria={RESPONSE: 0.5})
@@ -371,11 +371,56 @@ def test_too_few_stored_runs_are_no_measure_of_luck(tmp_path: Path, runs: int, s
     assert "evalgate aa --rounds 10" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("cases", "gate", "said"),
+    [
+        (
+            [case(f"c{at}", *[1.0] * 10) for at in range(5)],
+            {"max_regression": 1},
+            "  No drop of a mean closes the gate: `max_regression` allows every drop.\n",
+        ),
+        (
+            [case(f"c{at}", *[0.0] * 10) for at in range(5)],
+            {},
+            "  No drop is possible: all stored scores are the lowest.\n",
+        ),
+        (
+            [case(f"c{at}", *[1.4] * 10) for at in range(5)],
+            {},
+            "  The smallest drop is not measured: no metric has all of its scores within its range.\n",
+        ),
+    ],
+)
+def test_aa_says_why_no_drop_is_measured(
+    tmp_path: Path, cases: list[CaseResult], gate: dict[str, object], said: str
+) -> None:
+    write(tmp_path, "r.json", a_result(*cases))
+    config(tmp_path, criteria={RESPONSE: 0.5}, gate=gate)
+    found = measure_false_alarms("r.json", rounds=None, repeats=10, thresholds_file=None, folder=tmp_path)
+    text = aa_text(found)
+    assert said in text
+    assert "No drop is caught reliably" not in text
+
+
+def test_aa_counts_only_runs_with_a_score(tmp_path: Path) -> None:
+    unscored = a_run_result(metrics=(RunMetric(RESPONSE, None, "errored"),))
+    lost = replace(case("lost", 1.0), runs=tuple(replace(unscored, run=at) for at in range(1, 21)))
+    config(tmp_path, criteria={RESPONSE: 0.5})
+    write(tmp_path, "r.json", a_result(*suite(cases=4, runs=3), lost))
+    found = measure_false_alarms("r.json", rounds=None, repeats=10, thresholds_file=None, folder=tmp_path)
+    assert (found.cases, found.runs, found.left_out) == (4, (3, 3), 1)
+    write(tmp_path, "r.json", a_result(lost))
+    with pytest.raises(
+        InvalidInputError, match="no case has a stored run with a score, and aa draws from at least 3"
+    ):
+        measure_false_alarms("r.json", rounds=None, repeats=10, thresholds_file=None, folder=tmp_path)
+
+
 def test_cases_with_too_few_stored_runs_are_left_out_and_counted(tmp_path: Path) -> None:
     write(tmp_path, "r.json", a_result(*suite(cases=4, runs=3), case("new", 1.0)))
     config(tmp_path, criteria={RESPONSE: 0.5})
     found = measure_false_alarms("r.json", rounds=None, repeats=10, thresholds_file=None, folder=tmp_path)
     assert (found.cases, found.runs, found.left_out) == (4, (3, 3), 1)
-    assert "may still fail up to 63% of the time.\n  1 case left out: fewer than 3 stored runs.\n" in aa_text(
+    assert "may still fail up to 63% of the time.\n  1 case left out: fewer than 3 scored runs.\n" in aa_text(
         found
     )

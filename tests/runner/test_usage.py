@@ -7,7 +7,7 @@ import pytest
 
 from evalgate.agents.workers.protocol import parse_usage
 from evalgate.baselines.serialization import dump_baseline, load_baseline
-from evalgate.config.schema.budget import MeteredUsage, Tokens
+from evalgate.config.schema.prices import Tokens
 from evalgate.core.types import (
     Attempt,
     Baseline,
@@ -24,7 +24,7 @@ from evalgate.core.types import (
 from evalgate.datasets.results_io import dump_record, load_record
 from evalgate.documents.strict_json import parse_json
 from evalgate.gating.case_changes import compare_usage
-from evalgate.llm.usage import RunUsage
+from evalgate.llm.usage import MeteredUsage, RunUsage
 from evalgate.metrics.aggregation import compute_totals
 from evalgate.reporting.findings import describe_run_costs, format_total_cost
 from evalgate.reporting.summary_lines import describe_run_totals

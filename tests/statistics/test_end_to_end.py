@@ -20,6 +20,9 @@ import json, pathlib, time
 SCRIPT = json.loads(pathlib.Path("script.json").read_text())
 COUNTS = pathlib.Path("counts")
 
+class Busy(Exception):
+    status_code = 503
+
 def answer(text):
     COUNTS.mkdir(exist_ok=True)
     counter = COUNTS / text
@@ -33,6 +36,8 @@ def answer(text):
     step = script[min(number, len(script) - 1)]
     if step == "!":
         raise ValueError("no such order")
+    if step == "~":
+        raise Busy("come back later")
     return text if step == "+" else "something else entirely"
 """
 CASES = 20
@@ -333,6 +338,23 @@ def test_shards_follow_up_their_own_cases_and_merge_to_the_same(steady: Path) ->
     assert (merged.code, whole.code) == (1, 1), merged.out
     assert found["verdict"] == expected["verdict"]
     assert runs_of(found) == runs_of(expected)
+
+
+def test_a_resumed_run_makes_the_run_again_for_which_a_service_was_busy(tmp_path: Path) -> None:
+    """Run 2 of a case says nothing about the agent, and the journal has runs 1 and 3: one run is missing."""
+    lucky = {text: ("+-++-" * 4)[at % 5 :] for at, text in enumerate(texts())}
+    prepare(tmp_path, script=lucky)
+    worse = {text: "-" * (at % 3 == 1) + lucky[text] for at, text in enumerate(texts())}
+    busy = {**worse, "order00": "+~~" + lucky["order00"]}
+    stopped = play(tmp_path, busy)
+    assert outcomes(record(tmp_path), "case_0")[:3] == ["answered", "faulted", "answered"], stopped.out
+
+    done = evalgate("run", "--resume", cwd=tmp_path)
+
+    assert done.code in {0, 1}, done.out
+    numbers = [run["run"] for run in record(tmp_path)["cases"][0]["runs"]]
+    assert sorted(numbers) == list(range(1, len(numbers) + 1))
+    assert set(outcomes(record(tmp_path), "case_0")) == {"answered"}
 
 
 @pytest.mark.parametrize(

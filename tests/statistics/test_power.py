@@ -1,7 +1,5 @@
 """The simulated gate, detectable drops, and flakiness."""
 
-import pytest
-
 from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.power import (
     StoredRun,
@@ -9,7 +7,6 @@ from evalgate.statistics.power import (
     simulate_procedure,
     simulate_trials,
 )
-from evalgate.statistics.threshold_test import Flakiness, measure_flakiness
 from tests.statistics.suites import runs
 
 RULES = {"m": MetricRule()}
@@ -83,22 +80,3 @@ def test_cases_without_stored_runs_are_left_out() -> None:
     found = measure_gate_sensitivity(history(5, "1" * 10) | {"new": []}, RULES, Parameters(), repeats=5)
 
     assert found.unchanged.runs_per_case == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("1111", Flakiness(4, 4, 0.0, 4)),
-        ("0000", Flakiness(4, 0, 0.0, 0)),
-        ("1010", Flakiness(4, 2, 2 / 3, 0)),
-        ("0011", Flakiness(4, 2, 2 / 3, 2)),
-        ("x1x", Flakiness(1, 1, None, 1)),
-        ("", Flakiness(0, 0, None, 0)),
-    ],
-)
-def test_the_flip_rate_of_a_case(text: str, expected: Flakiness) -> None:
-    assert measure_flakiness({"c": runs(text)}) == {"c": expected}
-
-
-def test_what_passes_is_a_matter_of_the_score() -> None:
-    assert measure_flakiness({"c": (0.8, 0.7)}, pass_score=0.75)["c"].passed == 1

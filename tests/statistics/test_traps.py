@@ -3,7 +3,7 @@
 import pytest
 
 from evalgate.core.errors import InvalidInputError
-from evalgate.statistics.adaptive_runs import NextRuns, Step, plan_next_step
+from evalgate.statistics.auto_runs import NextRuns, Step, plan_next_step
 from evalgate.statistics.case_regression import classify_case
 from evalgate.statistics.gate_decision import Decision, decide_fixed_runs
 from evalgate.statistics.mean_difference import compare_means

@@ -2,11 +2,14 @@
 
 import base64
 import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
-from evalgate.system.private_git import open_private_repository
+from evalgate.system.private_git import GitError, open_private_repository
 
 PATHS = {"PATH": "/usr/bin:/bin"}
 
@@ -40,3 +43,36 @@ def test_an_address_with_a_plain_user_stays_as_it_is(account: str, tmp_path: Pat
     with open_private_repository(tmp_path, "origin", PATHS) as repository:
         assert repository.fetch_url == repository.push_url == address
         assert not repository.run_git("config", "--get-regexp", "extraheader", missing=1)
+
+
+class _Refusal(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(401)
+        self.send_header("WWW-Authenticate", "Basic realm=git")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def refusing_server() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), _Refusal) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("user", ["canary1", "canaryofmorethantwentyletters", "canary%40firm"])
+def test_an_error_of_git_names_no_user(user: str, tmp_path: Path, refusing_server: str) -> None:
+    """A token that looks like a plain user stays in the address, and git prints it if no helper knows it."""
+    add_remote(tmp_path, f"http://{user}@{refusing_server}/o/r")
+    with (
+        open_private_repository(tmp_path, "origin", PATHS) as repository,
+        pytest.raises(GitError, match="could not read Password") as caught,
+    ):
+        repository.run_git("ls-remote", repository.fetch_url)
+    assert f"'http://***@{refusing_server}'" in str(caught.value)
+    assert "canary" not in str(caught.value)

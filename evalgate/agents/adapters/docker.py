@@ -27,7 +27,7 @@ from evalgate.agents.workers.pool import PoolOptions
 from evalgate.config.schema.field_types import Command
 from evalgate.core.protocols import Agent, AgentContext
 from evalgate.documents.env_expansion import PlaceholderExpander
-from evalgate.system.workspace import build_agent_environment
+from evalgate.system.agent_environment import build_agent_environment
 
 _IMAGE_OPTIONS = frozenset({"image", "build_from", "network"})
 _WORKER = Path(__file__).resolve().parent.parent / "host"

@@ -288,9 +288,9 @@ class InProcessAgent:
     async def open_session(self, case: EvalCase, run: int, *, alone: bool) -> AsyncIterator[WorkerSession]:
         """Open a conversation.
 
-        The agent sees the case's session id; a UUID if the case has none, or if an open conversation has the
-        same. With `alone`, wait until no other conversation is open, and let no other begin before this one
-        ends.
+        The agent sees the case's session id; a UUID if the case has none. Wait until no other conversation of
+        this id is open: an agent that keeps its memory by the id would mix the two. With `alone`, wait until
+        no other conversation is open, and let no other begin before this one ends.
 
         Raises:
             AgentUnreachableError: the agent was not started, or could not be created.
@@ -298,14 +298,14 @@ class InProcessAgent:
         del run
         if self._host is None:
             raise AgentUnreachableError(self._failure or Failure("start", "the agent was not started"))
+        given = case.session.session_id
         worker = self._choose_worker(self._host)
-        while self._is_reserved or (alone and worker.sessions):
+        while self._is_reserved or (alone and worker.sessions) or given in worker.sessions:
             self._changed.clear()
             await self._changed.wait()
             worker = self._choose_worker(self._host)
         self._is_reserved = alone
-        given = case.session.session_id
-        key = given if given and given not in worker.sessions else str(uuid.uuid4())
+        key = given or str(uuid.uuid4())
         session = worker.sessions[key] = WorkerSession(worker, key, case, self._timeout_s)
         try:
             yield session

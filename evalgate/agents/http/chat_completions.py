@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from evalgate.agents.host.streamed_calls import StreamedCalls
 from evalgate.agents.http.connection import AgentConnection
 from evalgate.agents.http.dialect import Attachment, TurnAnswer, read_attachments
 from evalgate.agents.http.errors import build_format_error, build_unsupported_error
@@ -247,9 +248,7 @@ class CompletionAssembler:
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {"content": [], "refusal": []}
-        self._calls: list[tuple[int, dict[str, str]]] = []
-        self._open: dict[int, dict[str, str]] = {}
-        """Calls by index: the next piece with that index continues the call."""
+        self._calls = StreamedCalls()
         self._usage: Usage | None = None
         self._is_over = False
         self.is_done = False
@@ -284,15 +283,11 @@ class CompletionAssembler:
             raise build_format_error("the agent's stream ended before its answer did")
         texts = {name: "".join(parts) for name, parts in self._texts.items() if parts}
         message: dict[str, object] = {"role": "assistant", "content": None, **texts}
-        if self._calls:
-            in_order = sorted(self._calls, key=lambda each: each[0])
+        if calls := self._calls.calls:
+            unnamed = {"name": "", "arguments": ""}
             message["tool_calls"] = [
-                {
-                    "id": call.get("id", ""),
-                    "type": "function",
-                    "function": {"name": call.get("name", ""), "arguments": call.get("arguments", "")},
-                }
-                for _, call in in_order
+                {"id": call["id"] or "", "type": "function", "function": call.get("function", unnamed)}
+                for call in calls
             ]
         return Completion(message, self._usage)
 
@@ -301,31 +296,7 @@ class CompletionAssembler:
             if isinstance(piece := delta.get(name), str):
                 parts.append(piece)
         for position, piece in enumerate(filter_objects(delta.get("tool_calls"))):
-            call = self._find_call(piece, position)
-            function = piece.get("function")
-            for name in ("name", "arguments"):
-                if isinstance(function, dict) and isinstance(part := function.get(name), str):
-                    call[name] = call.get(name, "") + part
-
-    def _find_call(self, piece: JsonObject, position: int) -> dict[str, str]:
-        """Return the call that a piece continues; return a new call if there is none, or if this is another.
-
-        The index alone does not identify a call: some servers send each call as a whole, all with the
-        index 0 or without an index. Nor does the id: some send a new one with each piece. A new call has a
-        name.
-        """
-        index, id_ = piece.get("index"), piece.get("id")
-        key = index if isinstance(index, int) else position
-        call = self._open.get(key)
-        function = piece.get("function")
-        has_name = isinstance(function, dict) and bool(function.get("name"))
-        is_other = isinstance(id_, str) and id_ and call is not None and call.get("id", id_) != id_
-        if call is None or (is_other and has_name):
-            call = self._open[key] = {}
-            self._calls.append((key, call))
-        if isinstance(id_, str) and id_:
-            call.setdefault("id", id_)
-        return call
+            self._calls.add_piece(piece, position)
 
 
 def _parse_usage(found: object) -> Usage | None:

@@ -31,7 +31,8 @@ from evalgate.core.protocols import (
     get_session_ids,
 )
 from evalgate.core.types import EvalCase, Failure, Outcome, Reply, TraceSpan, Usage, UserMessage
-from evalgate.system.workspace import Workspace, build_agent_environment
+from evalgate.system.agent_environment import build_agent_environment
+from evalgate.system.workspace import Workspace
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -28,7 +28,8 @@ from evalgate.config.schema.agent import AgentConfig, ExecutorConfig
 from evalgate.core.protocols import AgentError, AgentUnreachableError, SessionLostError, SessionResult
 from evalgate.core.types import EvalCase, Failure, Reply, TraceSpan, UserMessage
 from evalgate.documents.env_expansion import list_placeholders
-from evalgate.system.workspace import Workspace, build_agent_environment
+from evalgate.system.agent_environment import build_agent_environment
+from evalgate.system.workspace import Workspace
 
 
 @dataclass(eq=False, slots=True)

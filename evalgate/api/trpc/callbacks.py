@@ -182,6 +182,8 @@ _POINTS = {name: "".join(map(str.title, name.split("_"))) for name in Callback._
 class Callbacks:
     """The callbacks of an evaluation, called at each point in the order in which they were registered.
 
+    Errors of a callback show its `name`. Each function gets a context and the arguments of its point.
+
     >>> callbacks = Callbacks()
     >>> callbacks.register_before_inference_set("log", lambda context, args: print(args.request.eval_set_id))
     >>> callbacks.register("trace", Callback(after_evaluate_set=lambda context, args: None))
@@ -191,42 +193,42 @@ class Callbacks:
         self._hooks: dict[str, list[tuple[str, Hook]]] = {point: [] for point in _POINTS}
 
     def register(self, name: str, callback: Callback) -> None:
-        """Add every function of a callback at its point; errors show `name`."""
+        """Add every function of a callback at its point."""
         for point in _POINTS:
             hook: Hook | None = getattr(callback, point)
             if hook is not None:
                 self._hooks[point].append((name, hook))
 
     def register_before_inference_set(self, name: str, hook: Hook) -> None:
-        """Add a function that is called with a context and `BeforeInferenceSetArgs`; errors show `name`."""
+        """Add a function to call before the inference of an eval set, with `BeforeInferenceSetArgs`."""
         self._hooks["before_inference_set"].append((name, hook))
 
     def register_after_inference_set(self, name: str, hook: Hook) -> None:
-        """Add a function that is called with a context and `AfterInferenceSetArgs`; errors show `name`."""
+        """Add a function to call after the inference of an eval set, with `AfterInferenceSetArgs`."""
         self._hooks["after_inference_set"].append((name, hook))
 
     def register_before_inference_case(self, name: str, hook: Hook) -> None:
-        """Add a function that is called with a context and `BeforeInferenceCaseArgs`; errors show `name`."""
+        """Add a function to call before the inference of a case, with `BeforeInferenceCaseArgs`."""
         self._hooks["before_inference_case"].append((name, hook))
 
     def register_after_inference_case(self, name: str, hook: Hook) -> None:
-        """Add a function that is called with a context and `AfterInferenceCaseArgs`; errors show `name`."""
+        """Add a function to call after the inference of a case, with `AfterInferenceCaseArgs`."""
         self._hooks["after_inference_case"].append((name, hook))
 
     def register_before_evaluate_set(self, name: str, hook: Hook) -> None:
-        """Add a function that is called with a context and `BeforeEvaluateSetArgs`; errors show `name`."""
+        """Add a function to call before an eval set is scored, with `BeforeEvaluateSetArgs`."""
         self._hooks["before_evaluate_set"].append((name, hook))
 
     def register_after_evaluate_set(self, name: str, hook: Hook) -> None:
-        """Add a function that is called with a context and `AfterEvaluateSetArgs`; errors show `name`."""
+        """Add a function to call after an eval set was scored, with `AfterEvaluateSetArgs`."""
         self._hooks["after_evaluate_set"].append((name, hook))
 
     def register_before_evaluate_case(self, name: str, hook: Hook) -> None:
-        """Add a function that is called with a context and `BeforeEvaluateCaseArgs`; errors show `name`."""
+        """Add a function to call before a case is scored, with `BeforeEvaluateCaseArgs`."""
         self._hooks["before_evaluate_case"].append((name, hook))
 
     def register_after_evaluate_case(self, name: str, hook: Hook) -> None:
-        """Add a function that is called with a context and `AfterEvaluateCaseArgs`; errors show `name`."""
+        """Add a function to call after a case was scored, with `AfterEvaluateCaseArgs`."""
         self._hooks["after_evaluate_case"].append((name, hook))
 
     async def run_point(self, point: str, context: Context, args: object, where: str) -> Context:

@@ -1,9 +1,9 @@
 """Store a baseline in an artifact of GitHub Actions: `artifact:[WORKFLOW.yml/]NAME[:FILE]`.
 
 The artifact is read from the newest successful run of a workflow on the default branch of this repository
-that still has the artifact. Anyone can upload an artifact of any name in a pull request, from a branch with
-the name of the default branch, so artifacts of pull requests are never read. Artifacts cannot be changed:
-an update writes the file, and the next step of the workflow uploads it.
+that still has the artifact. Artifacts of pull requests are never read: anyone can open one from a branch with
+the name of the default branch, and upload an artifact of any name. Artifacts cannot be changed: an update
+writes the file, and the next step of the workflow uploads it.
 """
 
 import hashlib
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
 
 class InvalidZipError(Exception):
-    """Error for a zip that cannot be used; the message gives the reason."""
+    """Error for a zip that cannot be used; its text is the rest of a sentence with the reason."""
 
 
 def read_zip_member(data: bytes, name: str, *, largest: int) -> bytes:
-    """Return the content of the file `name` in a zip; the content may have at most `largest` bytes.
+    """Return the content of the file `name` in a zip, at most `largest` bytes.
 
     The size that the zip states is not trusted: the bytes are counted while they are read.
 
@@ -85,13 +85,13 @@ def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, largest: int)
 
 DEFAULT_FILE = "baseline.json"
 EVENTS = ("push", "schedule", "workflow_dispatch")
-"""Events of the runs that are read: on the default branch they run only the code of this branch."""
+"""Events of the runs that are read: on the default branch, such runs run only code of this branch."""
 
 _TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "INPUT_TOKEN")
 _LARGEST_ZIP = 128 * 1024 * 1024
 _LARGEST_FILE = 256 * 1024 * 1024
 _MOST_RUNS = 30
-"""Runs of each event that are searched."""
+"""Most runs of each event that are searched."""
 _CHUNK = 64 * 1024
 _PATIENCE = PostTimeouts(total_s=90.0, request_s=20)
 
@@ -118,7 +118,7 @@ def build_artifact_store(name: str, context: StoreContext) -> "ArtifactStore":
 
 @dataclass(slots=True)
 class ArtifactStore:
-    """Baseline store in the file `file` of the artifact `name`, which runs of a workflow upload.
+    """Baseline store in the file `file` of the artifact `name` that the runs of a workflow upload.
 
     Only good runs are read: runs of `EVENTS` that succeeded on the default branch of this repository.
     """
@@ -129,11 +129,13 @@ class ArtifactStore:
     workflow: str = ""
     """File name of the workflow; "" for the workflow of the running job."""
     patience: PostTimeouts = field(default=_PATIENCE, repr=False)
+    """Time limits of the requests to GitHub."""
     absence: str = ""
+    """Reason why `read` returned None, as part of a sentence; "" otherwise."""
 
     @property
     def shown_as(self) -> str:
-        """Return the name that reports print."""
+        """Return the name of the store in reports."""
         return f"artifact:{self.workflow}{'/' if self.workflow else ''}{self.name}:{self.file}"
 
     @property
@@ -173,13 +175,13 @@ class ArtifactStore:
         return replace(found, path=self.shown_as, version=f"run {kept.run}")
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Write the result of `change` to the file to upload, and return it.
+        """Write the result of `change` to the file that is to be uploaded, and return the result.
 
-        `change` gets the baseline in this file if an earlier step wrote the file. Otherwise it gets the
-        baseline of the artifact, or None without one.
+        `change` gets the baseline in this file if an earlier step wrote the file. Otherwise `change` gets the
+        baseline of the artifact, or None without an artifact.
 
         Raises:
-            InvalidInputError: the file or the artifact cannot be read, or is no baseline.
+            InvalidInputError: the file or the artifact cannot be read, or holds no baseline.
             NoVerdictError: GitHub does not answer in time.
             OSError: the file cannot be written.
         """
@@ -205,10 +207,10 @@ class ArtifactStore:
         return load_baseline_or_results(data, shown_as)
 
     def find_workflow_file(self) -> str:
-        """Return the file name of the workflow that is searched.
+        """Return the file name of the workflow with the runs that are searched.
 
         Raises:
-            PostError: the workflow is neither configured nor known from the environment.
+            PostError: the store names no workflow, and no job of GitHub Actions is running.
         """
         running = _WORKFLOW_REF.fullmatch(self.context.environ.get("GITHUB_WORKFLOW_REF", ""))
         found = self.workflow or (running["workflow"] if running else "")
@@ -232,7 +234,7 @@ class ArtifactStore:
 
 @frozen
 class _StoredArtifact:
-    """Content of an artifact and the run that uploaded it."""
+    """Content of an artifact, and the id of the run that uploaded the artifact."""
 
     run: int
     content: bytes
@@ -241,7 +243,7 @@ class _StoredArtifact:
 
 @frozen
 class _ArtifactSearch:
-    """Search through the runs of a workflow."""
+    """Search for an artifact in the runs of a workflow."""
 
     wanted: ArtifactStore
     account: Account
@@ -250,12 +252,12 @@ class _ArtifactSearch:
     """Time of `time.monotonic()` after which no request is repeated."""
 
     def find_newest(self) -> _StoredArtifact | str:
-        """Download the artifact of the newest good run that still has it.
+        """Download the artifact from the newest good run that still has it.
 
-        Return a part of a sentence with the reason if no recent good run has the artifact.
+        If no recent good run has the artifact, return the reason as a part of a sentence.
 
         Raises:
-            PostError: GitHub refuses a request, or the artifact is too large or comes too slowly.
+            PostError: GitHub refuses a request, or the artifact is too large or arrives too slowly.
         """
         with self.connection.translate_errors():
             repository = self.connection.repository
@@ -265,7 +267,7 @@ class _ArtifactSearch:
                 expired = expired or any(each.expired for each in kept)
                 alive = [each for each in kept if not each.expired]
                 if alive:
-                    # A run that is repeated uploads the artifact again: the newest one counts.
+                    # A run that is started again uploads a second artifact: the newest counts.
                     return _StoredArtifact(
                         run.id, self._download_artifact(max(alive, key=lambda each: each.id))
                     )
@@ -293,7 +295,7 @@ class _ArtifactSearch:
         return content
 
     def _find_storage_url(self, number: int) -> str:
-        """Return the storage URL of the artifact, which needs no token and must not get one."""
+        """Return the storage URL of an artifact, to which the token must not be sent, and need not be."""
         import requests
         from github import GithubException
 
@@ -344,7 +346,7 @@ def _is_good_run(run: "WorkflowRun", repository: "Repository", branch: str) -> b
 
 
 def _ignore_netrc(request: "PreparedRequest") -> "PreparedRequest":
-    """Return the request as it is; used as `auth`, so that requests adds no password from a .netrc file."""
+    """Return the request unchanged; with this as `auth`, `requests` adds no password of a .netrc file."""
     return request
 
 

@@ -1,9 +1,8 @@
 """Store a baseline on a branch that holds nothing else: `branch:NAME` or `branch:NAME:FILE`.
 
 The branch is written with git alone, so the store works with every host. Each push names the commit that it
-replaces, and the host refuses the push if another job pushed first. Then the update is repeated on top of
-the newer commit. Git runs in a private repository: the one in the workspace, which the agent can write,
-stays as it is.
+replaces. The host refuses the push if another job pushed first; then the update is repeated on top of the
+newer commit. Git runs in a private repository, and not in that of the workspace, which the agent can change.
 """
 
 import os
@@ -27,7 +26,7 @@ from evalgate.system.private_git import GitError, PrivateRepository, open_privat
 DEFAULT_FILE = "baseline.json"
 
 _SHOWN_OF_COMMIT = 12
-_LATER_SAVES = 20  # saves after a release among which its own gate run is looked for
+_LATER_SAVES = 20  # first saves after a commit, among which one with a gate run of this commit is searched
 _ATTEMPTS = 30
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 3.0
@@ -48,7 +47,7 @@ _WHO = {
 
 
 def build_branch_store(name: str, context: StoreContext) -> "BranchStore":
-    """Build the store that `branch:WHAT` names, in the repository that the workspace belongs to.
+    """Build the store that `branch:WHAT` names, in the workspace's repository.
 
     Raises:
         InvalidInputError: `name` is no name of a branch, or no name of a file.
@@ -72,7 +71,7 @@ class BranchStore:
 
     @property
     def shown_as(self) -> str:
-        """Return the name that reports print."""
+        """Return the name of the store in reports."""
         return f"branch:{self.branch}:{self.file}"
 
     def read(self) -> Baseline | None:
@@ -95,15 +94,15 @@ class BranchStore:
     ) -> Baseline:
         """Read the baseline as it was at `time`, or the one that `when` names.
 
-        A save is a commit on the branch. With a `time`, the last save until then is read. Without it, `when`
-        names a save or a commit of the agent: of the 20 saves after this commit, the first with a gate run of
-        the commit is read, else the last save until the commit.
+        A save is a commit on the branch. With a `time`, the last save until then is read. Without a `time`,
+        `when` names a save, which is read, or a commit of the agent. Of the 20 saves after this commit the
+        first with a gate run of the commit is read, else the last save until the commit.
 
         Args:
-            when: name of a save or a commit in error messages.
+            when: date, or name of a save or a commit, for error messages.
             time: last moment that counts; None: `find_commit` decides.
-            find_commit: is given the hashes of all saves, the newest first, and returns hash and time (Unix
-                seconds) of the save or of the agent's commit that `when` names.
+            find_commit: function that gets the hashes of all saves, the newest first, and returns hash and
+                time (Unix seconds) of the save or of the agent's commit that `when` names.
 
         Raises:
             GitError: git cannot fetch the branch.
@@ -134,7 +133,7 @@ class BranchStore:
         return baseline
 
     def _list_saves(self, repository: PrivateRepository) -> list[tuple[str, int]]:
-        """Fetch the whole branch and return hash and time (Unix seconds) of each save, the newest first."""
+        """Fetch the whole branch, and return hash and time (Unix seconds) of each save, the newest first."""
         tip = self._fetch_tip(repository, whole=True)
         if not tip:
             return []
@@ -142,10 +141,9 @@ class BranchStore:
         return [(commit, int(seconds)) for commit, seconds in map(str.split, log.splitlines())]
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Push the result of `change` to the branch, and return it; without a change nothing is pushed.
+        """Push the result of `change` to the branch, if it differs from the old baseline, and return it.
 
-        If the push of another job comes first, the baseline is read, changed and pushed again; there are 30
-        attempts.
+        If another job pushes first, the baseline is read, changed and pushed again, in at most 30 attempts.
 
         Raises:
             InvalidInputError: the file on the branch is no baseline.
@@ -183,9 +181,9 @@ class BranchStore:
         raise lost
 
     def _fetch_tip(self, repository: PrivateRepository, *, whole: bool = False) -> str:
-        """Fetch the newest commit of the branch and return its hash; "" if there is no such branch.
+        """Fetch the newest commit of the branch, and return its hash; "" if there is no such branch.
 
-        If `whole` is True, the history of the branch is fetched, too.
+        If `whole` is True, the older commits of the branch are fetched, too.
         """
         listed = repository.run_git(
             "ls-remote", "--exit-code", repository.fetch_url, f"refs/heads/{self.branch}", missing=2
@@ -215,8 +213,8 @@ class BranchStore:
         return replace(baseline, path=self.shown_as, version=f"commit {tip[:_SHOWN_OF_COMMIT]}")
 
     def _commit_file(self, repository: PrivateRepository, tip: str, text: str) -> str:
-        """Commit `text` as the file on top of `tip`, without changing other files, and return the hash."""
-        # With git's plumbing there is no work tree, so that nothing of the branch is checked out.
+        """Commit `text` as the file on top of `tip`, keep its other files, and return the commit's hash."""
+        # Git's low-level commands need no work tree, so that nothing of the branch is checked out.
         blob = repository.run_git("hash-object", "-w", "--stdin", stdin=text).strip()
         index = {"GIT_INDEX_FILE": f"{repository.folder}/index-{blob}"}
         try:
@@ -234,7 +232,7 @@ class BranchStore:
 
     def _push_commit(self, repository: PrivateRepository, commit: str, tip: str) -> None:
         name = f"refs/heads/{self.branch}"
-        # With the lease the host refuses the push if another job pushed in between.
+        # `--force-with-lease` makes the host refuse the push if another job pushed in between.
         repository.run_git(
             "push", "--quiet", f"--force-with-lease={name}:{tip}", repository.push_url, f"{commit}:{name}"
         )

@@ -1,4 +1,4 @@
-"""Store a baseline in one file: written by `evalgate baseline save`, or any `results.json`."""
+"""Store a baseline in a file; a `results.json` can be read as a baseline, too."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ from evalgate.system.files import (
 
 @frozen
 class FileStore:
-    """Baseline store in the file at `path`; reports print it as `shown_as`."""
+    """Baseline store in the file at `path`; `shown_as` is the name of the file in reports."""
 
     path: Path
     shown_as: str
@@ -41,10 +41,10 @@ class FileStore:
         return load_baseline_or_results(data, self.shown_as) if data is not None else None
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Replace the baseline in the file by the result of `change`, and return it.
+        """Replace the baseline in the file by the result of `change`, and return this result.
 
-        Updates of other processes wait for this one. Missing folders are created. The file is replaced
-        atomically, and only if the baseline changed.
+        `change` gets None if there is no file yet. Updates of other processes wait for this one. Missing
+        folders are created. The file is replaced atomically, and only if the baseline changed.
 
         Raises:
             InvalidInputError: the file cannot be read, or is no baseline, such as a `results.json`.

@@ -1,9 +1,9 @@
 """Store a baseline anywhere that fsspec reaches: `s3://BUCKET/FOLDER`, `gs://…`, `az://…` and other URLs.
 
-The folder holds an object for each gate run, named by time and content. No object is ever overwritten: a
-writer adds the object of its run, and removes those that the newest runs replace. So any number of writers
-can save at once without losing a run. They need no lock and no conditional writes, which some services
-lack.
+The folder holds an object for each gate run, with a name made of the run's time and a hash of its content. No
+object is ever overwritten: a writer adds the object of its run, and removes the objects of runs that are not
+kept any more. So any number of writers can save at once without losing a run, and without locks and
+conditional writes, which some services lack.
 
 Credentials come from the environment, as the service expects them; the URL must not hold any.
 """
@@ -49,9 +49,9 @@ EXTRAS: Mapping[str, str] = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure", "fs
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s?#*\[\]{}\x00-\x1f\x7f]+")
 _WITH_ACCOUNT = frozenset({"abfs", "abfss", "sftp", "ssh"})
-"""Schemes of URLs in which a container or a user stands before an `@`, and not a secret."""
+"""URL schemes with a container or a user before the `@`; with other schemes this may be a secret."""
 _WITH_FOLDERS = frozenset({"file", "local", "sftp", "ssh", "ftp", "smb", "hdfs", "webhdfs"})
-"""Schemes in which a folder must be created, and in which a file is visible before it is complete."""
+"""URL schemes of services in which folders must be created, and incomplete files are visible."""
 _OBJECT = re.compile(r"[0-9A-Za-z]{1,20}-[0-9a-f]{16}\.json")
 _LARGEST = 256 * 1024 * 1024
 _MOST_OBJECTS = 2000
@@ -79,13 +79,13 @@ def build_fsspec_store(url: str, context: StoreContext) -> "FsspecStore":
 
 @frozen
 class FsspecStore:
-    """Baseline store in the folder `url`; if the URL names a `.json` file, that file is only read."""
+    """Baseline store in the folder at `url`; if the URL names a `.json` file, it can only be read."""
 
     url: str
     context: StoreContext = field(repr=False)
 
     def read(self) -> Baseline | None:
-        """Read all gate runs as one baseline, or return None if there is none.
+        """Read all gate runs as one baseline, or return None if there are none.
 
         Raises:
             InvalidInputError: the driver is missing, access is refused, or an object is no gate run.
@@ -100,7 +100,8 @@ class FsspecStore:
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Replace the stored gate runs by those of the result of `change`, and return this result.
 
-        New and changed gate runs are written before dropped ones are removed.
+        `change` gets None if there are no gate runs yet. New and changed gate runs are written before the
+        gate runs that are not in the result are removed.
 
         Raises:
             InvalidInputError: the baseline cannot be read, access is refused, or the URL names a file.
@@ -157,7 +158,7 @@ class FsspecStore:
 
 
 def _index_runs(part: Baseline) -> Mapping[tuple[str, str], object]:
-    """Return the fingerprint and the runs of each case; an object is replaced if these have changed."""
+    """Return fingerprint and runs of each case by key; an object is replaced only if these have changed."""
     return {case.key: (case.fingerprint, case.runs) for case in part.cases}
 
 
@@ -183,13 +184,16 @@ def _translate_errors(url: str, redactor: Redactor) -> Iterator[None]:
 
 @frozen
 class _ObjectFolder:
-    """Folder of objects, read and written through fsspec, which has no types."""
+    """Folder of objects, read and written through fsspec."""
 
     system: Any
+    """File system of fsspec, which has no types."""
     root: str
+    """Path of the folder in `system`."""
     url: str
     redactor: Redactor
     has_folders: bool
+    """True if the URL's scheme is one of `_WITH_FOLDERS`."""
 
     def read_single_file(self) -> bytes | None:
         """Return the content of the file at `root`; None unless `root` ends in `.json` and is a file.
@@ -207,7 +211,9 @@ class _ObjectFolder:
         return content
 
     def read_runs(self) -> dict[str, Baseline]:
-        """Return each object's name and the gate run in it, the oldest first; at most the newest 2,000.
+        """Return the gate run in each object by the object's name, the oldest first.
+
+        Only the newest 2,000 are returned.
 
         Raises:
             InvalidInputError: access is refused, or an object is no gate run.
@@ -225,9 +231,9 @@ class _ObjectFolder:
         raise NoVerdictError(f"{self.url}: the baseline changes faster than it can be read")
 
     def write_run(self, part: Baseline) -> str:
-        """Write a gate run and return the name of its object."""
+        """Write a gate run, and return the name of its object."""
         text = dump_baseline(part).encode()
-        # The name sorts by time, and differs if the content does.
+        # Names sort by time, and contents that differ have different names.
         made = re.sub(r"[^0-9A-Za-z]", "", part.sources[0].created_at or "")[:20] or "0"
         name = f"{made}-{hashlib.sha256(text).hexdigest()[:16]}.json"
         path = f"{self.root}/{name}"
@@ -243,14 +249,14 @@ class _ObjectFolder:
             return name
 
     def remove_objects(self, names: Iterable[str]) -> None:
-        """Remove objects; objects that another writer removed already are skipped."""
+        """Remove the objects with these names; skip objects that another writer has removed already."""
         for name in sorted(names):
             with suppress(FileNotFoundError), _translate_errors(self.url, self.redactor):
                 self.system.rm_file(f"{self.root}/{name}")
 
     def _list_names(self) -> list[str]:
         with _translate_errors(self.url, self.redactor):
-            # Drivers keep listings, and would not show the objects of other writers.
+            # Drivers cache listings, and would not show new objects of other writers.
             self.system.invalidate_cache()
             try:
                 listed = self.system.ls(self.root, detail=False)

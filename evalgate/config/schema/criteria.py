@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from evalgate.config.schema.budget_criteria import convert_case_limits
+from evalgate.config.schema.budgets import convert_case_limits
 from evalgate.config.schema.field_types import ConfigSection, Entry, Names, Unit
 from evalgate.core.errors import Problem
 from evalgate.core.score_ranges import UNIT_RANGE, Range, get_score_range

@@ -9,8 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, fie
 from pydantic.config import JsonDict
 
 from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig, SessionConfig
-from evalgate.config.schema.budget import NO_BUDGET, Budget, Price
-from evalgate.config.schema.budget_criteria import complete_budgets, is_budget
+from evalgate.config.schema.budgets import NO_BUDGET, Budget, complete_budgets, is_budget
 from evalgate.config.schema.criteria import (
     CHECK,
     CaseRule,
@@ -22,6 +21,7 @@ from evalgate.config.schema.criteria import (
 from evalgate.config.schema.field_types import CheckName, ConfigSection, Names, Runs
 from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.judge import JudgeConfig, UserConfig
+from evalgate.config.schema.prices import Price
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range, get_score_range
 from evalgate.core.types import Criterion

@@ -178,6 +178,10 @@ class FollowUp:
     """Stored runs that failed in the same way: by a crash, or by a missed threshold of the same metric."""
     crashed: bool = False
     """The agent crashed or timed out in a run that counts."""
+    baseline_otherwise: int = 0
+    """Number of the `baseline_runs` that failed in other ways only."""
+    baseline_unscored: int = 0
+    """Further stored runs, which say nothing about this failure: they have no score of the metric."""
 
 
 @frozen

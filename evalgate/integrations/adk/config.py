@@ -86,7 +86,7 @@ class _AdkUser(BaseModel):
     @field_validator("instructions")
     @classmethod
     def _require_placeholders(cls, value: str | None) -> str | None:
-        from evalgate.llm.prompting import find_template_variables
+        from evalgate.llm.prompt_templates import find_template_variables
 
         found = _PLACEHOLDERS if value is None else find_template_variables(value)
         missing = [f"{{{{ {name} }}}}" for name in _PLACEHOLDERS if name not in found]

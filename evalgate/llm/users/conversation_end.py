@@ -1,4 +1,4 @@
-"""The messages of a simulated user, and the rules that end its conversation.
+"""Parse the messages of a simulated user, and decide if they end the conversation.
 
 The rules follow the framework that the case comes from: Google ADK 2.3.0 and tRPC-Agent-Go for scenarios,
 and watsonx Orchestrate 1.6.9 for stories. docs/conformance.md lists the differences.
@@ -28,15 +28,15 @@ class SimulatedMessage:
 
     text: str
     goal: Literal["", "satisfied", "failed", "open"] = ""
-    """Status of the goal if the model answered with an object, else ""."""
+    """Status of the user's goal, if the model answered with a JSON object; else ""."""
 
 
 def parse_simulated_message(text: str) -> SimulatedMessage:
     """Parse an answer of the model: a text, or a JSON object with `content` and `goal_status`.
 
     Raises:
-        UnparsableAnswerError: the message is empty although the goal is neither satisfied nor failed, or
-            contains the agent's side of the conversation too.
+        UnparsableAnswerError: the message is empty, and the goal is neither satisfied nor failed; or the
+            message contains the agent's side of the conversation, too.
     """
     message = _parse_structured(text) or SimulatedMessage(text.strip())
     if not message.text and message.goal not in {"satisfied", "failed"}:
@@ -65,9 +65,9 @@ def _parse_structured(text: str) -> SimulatedMessage | None:
 
 
 def should_end(role: UserRole, message: SimulatedMessage, failures: int, earlier: Sequence[str]) -> bool:
-    """Return True if the conversation ends instead of sending `message`.
+    """Return True if the conversation ends, so that `message` is not sent.
 
-    `failures` is the number of consecutive messages, this one included, that report a failed goal. `earlier`
+    `failures` is the number of latest messages in a row, with this one, that report a failed goal. `earlier`
     are the user's previous messages.
     """
     if message.goal == "satisfied" or failures >= _MOST_FAILURES:
@@ -83,7 +83,7 @@ def should_end(role: UserRole, message: SimulatedMessage, failures: int, earlier
 
 
 def _is_similar(one: str, other: str) -> bool:
-    """Return True if the sets of words are nearly equal: their Jaccard index exceeds 0.98."""
+    """Return True if two texts are equal, or the Jaccard index of their sets of words exceeds 0.98."""
     if one == other:
         return True
     first, second = (set(_WORD.findall(text.lower())) for text in (one, other))

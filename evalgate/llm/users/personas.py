@@ -1,4 +1,4 @@
-"""Personas of simulated users: the built-in ones, those of a file, and those that a scenario describes."""
+"""Define the personas of simulated users: built-in ones, those in a file, and those in scenarios."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -14,7 +14,7 @@ from evalgate.documents.validation_errors import translate_validation_error
 
 
 class Behavior(BaseModel):
-    """A behavior as in Google ADK's `UserPersona`. Templates of ADK use its fields and methods by name."""
+    """A behavior of a persona, with the field and method names of Google ADK, which ADK's templates use."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -28,7 +28,7 @@ class Behavior(BaseModel):
         return _format_list(self.behavior_instructions)
 
     def get_violation_rubrics_str(self) -> str:
-        """Return the violations as a bulleted list."""
+        """Return the rubrics of violations as a bulleted list."""
         return _format_list(self.violation_rubrics)
 
 
@@ -38,7 +38,7 @@ def _format_list(lines: Sequence[str]) -> str:
 
 @frozen
 class Persona:
-    """A kind of user, described for the model."""
+    """A kind of user, described for the model that simulates it."""
 
     description: str
     habits: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Persona:
 
     @property
     def behaviors(self) -> tuple[Behavior, ...]:
-        """Return the written behaviors, else the habits as behaviors, for Google ADK's templates."""
+        """Return `own`, or a behavior for each habit if `own` is empty, for Google ADK's templates."""
         return self.own or tuple(
             Behavior(name=habit, description=habit, behavior_instructions=(habit,)) for habit in self.habits
         )
@@ -99,7 +99,7 @@ class _PersonaConfig(BaseModel):
     behaviors: tuple[Behavior, ...] = Field(default=(), strict=False)
 
     def to_persona(self) -> Persona:
-        """Return the persona, with the behaviors' sentences added to the habits."""
+        """Return the persona; the sentences of the behaviors are added to its habits."""
         habits = (*self.habits, *_list_sentences(self.behaviors))
         return Persona(self.description, habits, self.id, self.behaviors)
 
@@ -117,12 +117,12 @@ _FILE: TypeAdapter[dict[str, _PersonaConfig]] = TypeAdapter(dict[str, _PersonaCo
 
 
 def read_personas(path: Path, shown_as: str) -> Mapping[str, Persona]:
-    """Read the personas of a YAML, TOML or JSON file. Return them by name, with the built-in ones.
+    """Read the personas in a YAML, TOML or JSON file, and return them and the built-in ones by name.
 
     A persona of the file replaces the built-in one of the same name.
 
     Raises:
-        InvalidInputError: the file cannot be read, or is invalid. Lists every problem.
+        InvalidInputError: the file cannot be read, or is invalid. The error lists every problem.
     """
     document = read_config_document(path, shown_as)
     try:
@@ -139,7 +139,9 @@ class UnknownPersonaError(ValueError):
 
 
 def resolve_persona(value: str | Mapping[str, Any] | None, known: Mapping[str, Persona]) -> Persona | None:
-    """Return the persona that a scenario names or describes; None for a scenario without a persona.
+    """Return the persona that a scenario names or describes; None if `value` is None.
+
+    `value` is a name in `known`, or an object that describes the persona.
 
     Raises:
         UnknownPersonaError: the name is unknown, or the description is invalid.

@@ -1,4 +1,4 @@
-"""The role of a simulated user in one case: its plan, its persona, and what ends its conversation."""
+"""Build the role of a simulated user in a case: its plan, its persona, and the end of its conversation."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,26 +18,28 @@ class UserRole:
     """Instructions for a simulated user, and the conditions that end the conversation."""
 
     plan: str
+    """Description of the user's goals, for the model."""
     prompt: Literal["user_scenario", "user_story"]
+    """Name of evalgate's prompt for this role."""
     opening: str = ""
     """First message; "" if the model writes it."""
     signal: str = ADK_SIGNAL
-    """Text with which the model ends the conversation; "" if there is none."""
+    """Text with which the model ends the conversation; "" if there is no such text."""
     is_over: Callable[[str, str], bool] = lambda text, signal: signal.lower() in text.lower()
-    """Predicate: True if a message (first argument) contains the signal (second argument)."""
+    """Function that gets a message and the signal, and returns True if the message ends the conversation."""
     ends_when_stuck: bool = False
-    """True if three similar messages in a row end the conversation."""
+    """True if the conversation ends after three similar messages in a row."""
     max_turns: int = 20
-    """Greatest number of the user's messages; -1 for no limit."""
+    """Largest number of the user's messages; -1 for no limit."""
     persona: Persona | None = None
     script: tuple[str, ...] | None = None
     """All messages after the opening; None if the model writes them."""
 
 
 def build_user_role(case: EvalCase, personas: Mapping[str, Persona], max_turns: int) -> UserRole | None:
-    """Return the role of a case's simulated user; None if the case has no scenario.
+    """Build the role of a case's simulated user; return None if the case has no scenario.
 
-    `max_turns` is the limit of the user's messages for a scenario without its own limit.
+    `max_turns` is the largest number of the user's messages if the scenario does not limit it.
 
     Raises:
         UnknownPersonaError: the scenario's persona is unknown or invalid.
@@ -65,9 +67,9 @@ def build_user_role(case: EvalCase, personas: Mapping[str, Persona], max_turns: 
 
 
 def apply_story(case: EvalCase) -> EvalCase:
-    """Return the case with its story as a scenario for a simulated user.
+    """Return the case with its story, a text of watsonx Orchestrate, as a scenario for a simulated user.
 
-    A case is returned as it is if it has no story, has not exactly one turn (the starting sentence), or has
+    Return the same case if it has no story, does not have exactly one turn (the starting sentence), or has
     written messages of the user (`user_prompts`).
     """
     journey = case.journey
@@ -79,7 +81,7 @@ def apply_story(case: EvalCase) -> EvalCase:
 
 
 def _contains_word(text: str, signal: str) -> bool:
-    """Return True if the signal is a whole word of the text, in the same case: SEND does not match END."""
+    """Return True if the text has the signal as a whole word in the same case: SEND does not match END."""
     return re.search(rf"(?<!\w){re.escape(signal)}(?!\w)", text) is not None
 
 

@@ -1,4 +1,4 @@
-"""The user of a case with written turns, which sends them one after the other."""
+"""Send the written messages of a case, one after the other, as its user."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
 
 
 class ScriptedUser:
-    """An `evalgate.core.protocols.User` that sends the messages of a case, with no regard to the replies."""
+    """An `evalgate.core.protocols.User` that sends given messages, no matter what the agent replies."""
 
     usage = None
 
@@ -15,12 +15,12 @@ class ScriptedUser:
         self._messages = messages
 
     async def get_next_message(self, replies: Sequence[Reply | None]) -> UserMessage | None:
-        """Return the next written message; None after the last one."""
+        """Return the message after as many replies; None after the last one."""
         return self._messages[len(replies)] if len(replies) < len(self._messages) else None
 
 
 def create_scripted_user(case: EvalCase, run: int) -> ScriptedUser:
-    """Return the user of a case with written turns; `run` is ignored.
+    """Create the user of a case with written turns; `run` is ignored.
 
     Raises:
         SimulatedUserError: the case has no written turns.

@@ -1,4 +1,4 @@
-"""Users that a model simulates, and the factory that creates the user of each run."""
+"""Simulate users by a model, and create the user of each run."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from evalgate.core.protocols import SimulatedUserError, User
 from evalgate.core.types import EvalCase, Failure, Message, Reply, ToolCall, Usage, UserMessage
 from evalgate.llm.client import ChatMessage, ModelAnswer, ModelClient, ModelRequest
 from evalgate.llm.errors import JudgeError
-from evalgate.llm.prompting import Prompt, indent_later_lines, load_prompt
+from evalgate.llm.prompt_templates import Prompt, indent_later_lines, load_prompt
 from evalgate.llm.sample_votes import ATTEMPTS, UnparsableAnswerError
 from evalgate.llm.users.conversation_end import SimulatedMessage, parse_simulated_message, should_end
 from evalgate.llm.users.personas import BUILT_IN, Persona, UnknownPersonaError
@@ -19,7 +19,7 @@ from evalgate.llm.users.scripted import create_scripted_user
 
 
 def get_unknown_cost(answer: ModelAnswer) -> None:
-    """Return None, the cost of an answer without a known price."""
+    """Return None, which stands for an unknown cost, for any answer."""
     del answer
 
 
@@ -29,7 +29,7 @@ class UserModel:
 
     client: ModelClient
     prompt: Prompt | None = None
-    """Prompt from a file of the gate's user; None for evalgate's own prompt."""
+    """Prompt that is configured in the thresholds file; None for evalgate's own prompt."""
     compute_cost: Callable[[ModelAnswer], float | None] = get_unknown_cost
     """Function that returns the cost of an answer in US dollars, or None if the cost is unknown."""
     sees_calls: bool = False
@@ -37,7 +37,7 @@ class UserModel:
 
 
 class SimulatedUser:
-    """A user that a model simulates in one run; an `evalgate.core.protocols.User`."""
+    """An `evalgate.core.protocols.User` that a model simulates in one run."""
 
     def __init__(self, role: UserRole, model: UserModel, run: int) -> None:
         self._role = role
@@ -49,13 +49,16 @@ class SimulatedUser:
 
     @property
     def usage(self) -> Usage | None:
-        """Return the usage of the model in this run; None before the first answer that was paid for."""
+        """Return the model's usage in this run; None before the first answer with known tokens.
+
+        Answers from the cache do not count.
+        """
         return self._usage
 
     async def get_next_message(self, replies: Sequence[Reply | None]) -> UserMessage | None:
         """Return the user's next message; None at the end of the conversation.
 
-        The conversation also ends if the agent's last reply is empty, unless the next message is written.
+        If the model would write the next message and the agent's last reply is empty, the conversation ends.
 
         Raises:
             SimulatedUserError: the model failed, or did not keep to its role.
@@ -90,7 +93,7 @@ class SimulatedUser:
             try:
                 return parse_simulated_message(answer.text)
             except UnparsableAnswerError as error:
-                # Cached answers do not count, as in `take_samples`: otherwise every repeated run would fail.
+                # Cached answers are no attempts, as in `take_samples`: else every repeated run would fail.
                 asked += not answer.cached
                 if asked == ATTEMPTS:
                     sentence = (
@@ -141,7 +144,7 @@ def _iter_history(
 
 
 def _iter_reply_lines(reply: Reply | None, *, with_calls: bool = False) -> Iterator[str]:
-    """Yield the lines of a reply in the conversation's history, with calls and results if `with_calls`."""
+    """Yield the lines of a reply for the conversation's history; `with_calls` adds tool calls and results."""
     for event in reply.events if reply else ():
         if not isinstance(event, Message):
             if not with_calls:
@@ -168,12 +171,13 @@ class UserFactory:
     """Factory of the users of a run: scripted users, and simulated users if a model is configured."""
 
     model: UserModel | None = None
-    """The model for simulated users; None if only written turns can be sent."""
+    """The model for simulated users; None if no model is configured, so that only scripted users work."""
     max_turns: int = 20
+    """Largest number of a simulated user's messages if the scenario does not limit it."""
     personas: Mapping[str, Persona] = field(default_factory=lambda: BUILT_IN)
 
     def create_user(self, case: EvalCase, run: int) -> User:
-        """Return the user of one run of a case; an `evalgate.core.protocols.CreateUser`.
+        """Create the user of one run of a case, as `evalgate.core.protocols.CreateUser` requires.
 
         Raises:
             SimulatedUserError: the case needs a simulated user that evalgate cannot provide.

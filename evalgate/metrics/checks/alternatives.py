@@ -1,4 +1,4 @@
-"""Conditions that must all hold, alternatives of which one must hold, and groups of which none may hold."""
+"""Join conditions: all must hold, one of several alternatives must hold, or no group may hold."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol
@@ -8,7 +8,7 @@ from evalgate.metrics.checks.values import NO_STATE
 
 
 class Condition(Protocol):
-    """A part of a check."""
+    """A condition of a check, or a group of conditions."""
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each reason why the condition does not hold.
@@ -23,7 +23,7 @@ class Condition(Protocol):
 def collect_faults(
     condition: Condition, transcript: Transcript
 ) -> tuple[list[str], DoesNotApplyError | None]:
-    """Return the faults of a condition, and the error if all or a part of it does not apply, else None."""
+    """Return the faults of a condition, and the error for a part that does not apply, or None."""
     faults: list[str] = []
     try:
         for fault in condition.find_faults(transcript):
@@ -34,7 +34,7 @@ def collect_faults(
 
 
 class ConditionGroup:
-    """Conditions that must all hold, of one turn or of the whole conversation."""
+    """Conditions on one turn, or on the whole conversation, that must all hold."""
 
     def __init__(self, conditions: Sequence[Condition], turn: int | Literal["last"] | None) -> None:
         self._conditions = conditions
@@ -44,8 +44,9 @@ class ConditionGroup:
         """Yield the faults of all conditions.
 
         Raises:
-            DoesNotApplyError: the turn does not exist, or a condition does not apply. In the second case it
-                is raised after the faults of the other conditions.
+            DoesNotApplyError: the turn does not exist, or a condition does not apply. In the second case the
+                faults of all other conditions are yielded first.
+            QuestionPendingError: a model has to be asked first.
         """
         chosen = transcript.select_turn(self._turn)
         lacking = None
@@ -59,19 +60,18 @@ class ConditionGroup:
 
 
 class AlternativesCondition:
-    """Groups of which one must hold; if none does, the fault is that of the group with the fewest faults."""
+    """Alternative groups of conditions: at least one group must hold."""
 
     def __init__(self, groups: Sequence[Condition]) -> None:
         self._groups = groups
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield one sentence, with the first fault of the alternative with the fewest faults.
-
-        Yield nothing if an alternative holds.
+        """Yield nothing if an alternative holds, else the first fault of the alternative with the fewest.
 
         Raises:
             DoesNotApplyError: no alternative applies.
-            NotKnownError: no alternative holds, and an alternative without a known fault cannot be judged.
+            NotKnownError: no alternative holds, but one has no known fault and a condition that cannot be
+                judged.
             QuestionPendingError: a model has to be asked first.
         """
         nearest: tuple[int, int, str] | None = None
@@ -96,7 +96,7 @@ class AlternativesCondition:
 
 
 class NoneOfCondition:
-    """Groups of which none may hold."""
+    """Forbidden groups of conditions: none of the groups may hold."""
 
     def __init__(self, groups: Sequence[Condition]) -> None:
         self._groups = groups
@@ -105,7 +105,7 @@ class NoneOfCondition:
         """Yield a sentence for each group that holds, or that fails only because the state is unknown.
 
         Raises:
-            DoesNotApplyError: a group does not apply. It is raised after the other groups' sentences.
+            DoesNotApplyError: a group does not apply. The sentences about the other groups are yielded first.
             QuestionPendingError: a model has to be asked first.
         """
         lacking = None

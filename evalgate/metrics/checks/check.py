@@ -1,4 +1,4 @@
-"""The metric of a check: 1.0 if all of its conditions hold for a run, else 0.0 with a reason."""
+"""Score a check: 1.0 if all of its conditions hold for a run, else 0.0 with a reason."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -50,11 +50,11 @@ class Check:
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Metric:
-        """Build the check, with a judge if a condition needs one.
+        """Build the check that `criterion` describes: a `Check`, or a `JudgedCheck` if a model is needed.
 
         Raises:
             ValidationError: a condition is unknown or wrong, or names a file that cannot be used.
-            JudgeNotConfiguredError: a condition needs a judge, and there is none.
+            JudgeNotConfiguredError: a condition needs a judge, and none is configured.
         """
 
         def read_schema(path: str) -> object:
@@ -69,19 +69,19 @@ class Check:
         return JudgedCheck.build_judged(check, conditions, context)
 
     def describe_options(self) -> JsonObject:
-        """Return the conditions, with the content of files that they name."""
+        """Return the conditions as JSON, with the contents of the files that they name."""
         return self._options
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return 0.0 or 1.0; not applicable if no fault is found but a condition does not apply.
+        """Return the score of a run, 0.0 or 1.0, with the first fault as the reason.
 
-        A run without a reply to a turn scores 0.0. Arguments that are nested too deep are a
-        `MetricFailure`.
+        A run without a reply to a turn scores 0.0. Return `NotApplicable` if no fault is found, and a
+        condition does not apply. Return `MetricFailure` if arguments are nested too deep.
         """
         return self.score_transcript(LATEST.get_transcript(case, run))
 
     def score_transcript(self, transcript: Transcript) -> MetricResult:
-        """Return the score of the run of a transcript.
+        """Return the score of a transcript's run, as `score` does.
 
         Raises:
             QuestionPendingError: a model has to be asked first.
@@ -139,6 +139,6 @@ def _read_schema(path: str, context: MetricContext) -> object:
     except OSError as error:
         raise ValueError(f"names the file {path!r}, which cannot be read: {error.strerror}") from None
     except InvalidInputError as error:
-        # As a ValueError, so that the other problems of the check are found, too.
+        # A ValueError, because pydantic collects it with the other problems of the check.
         problems = "; ".join(map(str, error.problems[:_LISTED]))
         raise ValueError(f"names a file that cannot be used: {problems}") from None

@@ -1,4 +1,4 @@
-"""Conditions on files that the agent should have written."""
+"""Check the files that an agent should or must not have written."""
 
 import glob
 from collections.abc import Iterator, Mapping
@@ -11,11 +11,11 @@ from evalgate.system.files import read_file
 
 _LARGEST = 10 * 1024 * 1024
 _CLOCK_STEP_S = 0.05
-"""Most seconds by which the time of a file may be too early: it is the time of the kernel's last tick."""
+"""Most seconds by which a file's time may be before the write: the kernel takes the time of its last tick."""
 
 
 class FilesCondition:
-    """The conditions of `files`.
+    """The conditions under the key `files` of a check.
 
     A file counts only if it was written at `since` or later, so files of earlier evaluations do not count.
     """
@@ -26,16 +26,17 @@ class FilesCondition:
         """Keep the rules, and remember matching files that were written just before `since`.
 
         Args:
-            rules: Path below `folder`, a glob, to the conditions.
+            rules: Glob of paths below `folder`, to the conditions on the files that it matches. `{case}` in
+                the glob stands for the id of the case.
             folder: Folder that the agent works in.
-            since: Time in seconds since the epoch from which on files count.
+            since: Time in seconds since the epoch; files that were written before do not count.
             is_recording: True if the agent is a recording, which writes no files.
         """
         self._is_recording = is_recording
         self._rules = [(path, rule, TextCondition(rule)) for path, rule in rules.items()]
         self._folder = folder
         self._since = since - _CLOCK_STEP_S
-        # Files of an evaluation that ended a moment ago, in the same process, are within that step.
+        # An earlier evaluation in this process may have written files within the step before `since`.
         found = (each for path in rules for each in self._find_files(path.replace("{case}", "*"), False))
         self._leftovers = {
             each: sign for each in found if (sign := _sign(each)) and self._since <= sign[0] / 1e9 <= since
@@ -45,7 +46,7 @@ class FilesCondition:
         """Yield a sentence for each missing or forbidden file, and for each fault in the content of a file.
 
         Raises:
-            NotKnownError: the run is a recorded one.
+            NotKnownError: the run is recorded, and writes no files.
         """
         if self._is_recording or transcript.case.recorded is not None:
             raise NotKnownError("a recorded run writes no files")
@@ -69,12 +70,13 @@ class FilesCondition:
     def _find_files(self, pattern: str, is_filled_in: bool) -> list[Path]:
         """Return the matching files below the folder, sorted; links are followed unless they lead outside.
 
-        `is_filled_in` says that the pattern holds the id of a case: then `..` in it matches nothing.
+        If `is_filled_in` is True, the pattern holds the id of a case, and a pattern with `..` matches
+        nothing.
         """
         root = self._folder.resolve()
         if is_filled_in and ".." in Path(pattern).parts:
             return []
-        # Not `Path.glob`, which raises for some patterns, and a pattern may hold the id of a case.
+        # Not `Path.glob`, which raises for some patterns: the id of a case in the pattern may be any text.
         names = glob.glob(pattern, root_dir=self._folder, recursive=True)  # noqa: PTH207
         paths = (self._folder / each for each in names)
         return sorted(each for each in paths if each.is_file() and each.resolve().is_relative_to(root))
@@ -84,9 +86,9 @@ class FilesCondition:
 
 
 def _sign(path: Path) -> tuple[int, int, int] | None:
-    """Return modification time, inode and size, to tell versions of a file apart; None if there is no file.
+    """Return (modification time in ns, inode, size), which changes with each version of a file.
 
-    The time is in nanoseconds.
+    Return None if there is no file.
     """
     try:
         status = path.stat()

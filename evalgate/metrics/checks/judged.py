@@ -1,4 +1,4 @@
-"""A check with conditions that only a model can evaluate: statements, and the likeness of embeddings."""
+"""Score checks with conditions that only a model can evaluate: statements, and likeness of embeddings."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from evalgate.core.types import CaseRun, EvalCase, JsonObject, MetricResult, Met
 from evalgate.llm.client import ChatMessage, ModelRequest
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.judge_resolver import Judge, get_judge_resolver
-from evalgate.llm.prompting import load_prompt
+from evalgate.llm.prompt_templates import load_prompt
 from evalgate.llm.sample_votes import take_samples
 from evalgate.llm.verdicts import VERDICT_SCHEMA, parse_verdict
 from evalgate.metrics.checks.transcript import (
@@ -35,15 +35,17 @@ _PROMPT = "check_statement"
 class JudgedCheck:
     """A check that asks a judge or an embedding model.
 
-    A question is asked when the evaluation of the check reaches its condition. Two kinds are never reached:
-    alternatives after an alternative that holds, and a statement about an argument or state value if another
-    condition on this value fails.
+    A condition's question is asked only when the evaluation of the check reaches the condition. Not reached
+    are alternatives after an alternative that holds, and a statement about an argument or a state value if
+    another condition on this value fails.
     """
 
     check: "Check"
     judge: Judge
     embedding_models: tuple[str, ...]
+    """Models of the judge's provider that compute embeddings."""
     asks_judge: bool
+    """True: the check has a statement, so the judge is asked; False: it needs only embeddings."""
 
     @classmethod
     def build_judged(cls, check: "Check", conditions: CheckConditions, context: MetricContext) -> Self:
@@ -59,7 +61,10 @@ class JudgedCheck:
 
     @property
     def judged_by(self) -> JsonObject:
-        """Return the provider and its embedding models; for statements also the judge and its prompt."""
+        """Return the identity of the models that decide: the judge with its prompt, and embedding models.
+
+        Without a statement in the check, only the provider and its embedding models are in the result.
+        """
         if not self.asks_judge:
             return {"provider": self.judge.identity["provider"], "embeddings": list(self.embedding_models)}
         prompt = {"prompt": load_prompt(_PROMPT).version}
@@ -67,11 +72,11 @@ class JudgedCheck:
         return {**self.judge.identity, **prompt, **more}
 
     def describe_options(self) -> JsonObject:
-        """Return the conditions, with the content of files that they name."""
+        """Return the conditions as JSON, with the contents of the files that they name."""
         return self.check.describe_options()
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the result as `Check.score` does; a score has the answers of the models in its details.
+        """Return the result as `Check.score` does, with the answers of the models in the details of a score.
 
         Raises:
             JudgeError: a model gives no answer, or one that cannot be read.
@@ -117,9 +122,9 @@ class JudgedCheck:
 
 
 def compute_cosine(one: list[float], other: list[float]) -> float:
-    """Return the cosine of two vectors, from 0 to 1.
+    """Return the cosine of the angle between two vectors, from 0 to 1.
 
-    Return 0.0 if the cosine is negative, a vector is zero, or the numbers of dimensions differ.
+    Return 0.0 if the cosine is negative, a vector is zero, or the vectors have different lengths.
     """
     size = math.hypot(*one) * math.hypot(*other)
     if len(one) != len(other) or not size:

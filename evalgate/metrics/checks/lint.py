@@ -1,4 +1,4 @@
-"""Warnings about checks that an agent passes by doing nothing, and about names of unknown tools."""
+"""Warn of checks that an agent passes by doing nothing, and of names of unknown tools in checks."""
 
 from collections.abc import Container, Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -16,9 +16,9 @@ _NEGATIVE = {"not_contains", "max_words", "ignore_case"}
 def lint_checks(
     files: Iterable[Thresholds], names: Container[str], eval_sets: Iterable[EvalSet]
 ) -> Iterator[str]:
-    """Yield a sentence, with the place in the thresholds file, for each doubt about a check.
+    """Yield a sentence, with the place in the thresholds file, for each likely mistake in a check.
 
-    `names` are the checks of the selected cases, as `check/name`; other checks are left out.
+    `names` are the names of the checks of the selected cases, as `check/name`; other checks are left out.
     """
     tools = _KnownTools(eval_sets)
     checks = ((rules, each) for rules in files for each in rules.checks if each.metric in names)
@@ -66,7 +66,7 @@ def _is_negative(rule: ResponseRule) -> bool:
 
 
 def _asks_for_action(group: Conditions) -> bool:
-    """Return True if the agent must do something to pass: call a tool, say a text, or set state or files."""
+    """Return True if an agent must act to pass: call a tool, say a text, set state or write a file."""
     tools, response = group.tools, group.response
     return bool(
         (tools and (tools.require or tools.order or tools.min))
@@ -78,7 +78,7 @@ def _asks_for_action(group: Conditions) -> bool:
 
 
 class _KnownTools:
-    """The tools that eval sets name: declared, expected, recorded, mocked, or part of a journey's goal."""
+    """The tools that eval sets name: as declared, expected, recorded or mocked, or in a journey's goal."""
 
     def __init__(self, eval_sets: Iterable[EvalSet]) -> None:
         self._declared: set[str] = set()
@@ -90,10 +90,10 @@ class _KnownTools:
         self._named |= self._declared
 
     def find_unknown(self, check: CheckConditions) -> Iterator[str]:
-        """Yield a sentence for each tool of a check that is not among the eval sets' tools.
+        """Yield a sentence for each tool of a check that no eval set names.
 
-        A forbidden tool must be among the declared tools, because no case expects a forbidden tool. If no
-        tool is declared, forbidden tools are not checked.
+        A forbidden tool must be among the declared tools, because no case expects or records it. If no tool
+        is declared, forbidden tools are not checked.
         """
         for glob, is_wanted in dict.fromkeys(_iter_tools(check)):
             known = self._named if is_wanted else self._declared
@@ -115,7 +115,7 @@ def _iter_named_tools(case: EvalCase) -> Iterator[str]:
 
 
 def _iter_tools(check: CheckConditions) -> Iterator[tuple[str, bool]]:
-    """Yield the tools that a check names, and whether the agent is to call them."""
+    """Yield (glob, wanted) for each tool that a check names; `wanted` is True if the agent should call it."""
     right_ways = (check, *(check.alternatives or ()))
     for number, group in enumerate((*right_ways, *(check.none_of or ()))):
         is_right = number < len(right_ways)
@@ -124,7 +124,7 @@ def _iter_tools(check: CheckConditions) -> Iterator[tuple[str, bool]]:
             for names in (tools.require, tools.order, tools.min, tools.only if is_right else ()):
                 yield from ((name, is_right) for name in names or ())
             required = tuple(tools.require or ())
-            # A group of `none_of` that forbids a call demands it.
+            # In `none_of`, what a group forbids is what the agent should call.
             yield from ((name, not is_right or is_covered(name, required)) for name in tools.max or ())
             yield from ((name, not is_right) for name in tools.forbid or ())
         yield from ((name, is_right and group.calls != "if_any") for name in group.args or ())

@@ -1,4 +1,4 @@
-"""Conditions on the final responses of the turns."""
+"""Check the final responses of a run's turns."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -25,7 +25,7 @@ _NAMES = {"rouge": "ROUGE-1", "edit_distance": "edit distance", "embeddings": "e
 
 
 class ResponseCondition:
-    """The conditions of `response`.
+    """The conditions under the key `response` of a check.
 
     Each required text must be in at least one response. No response may have a forbidden text or too many
     words. A JSON Schema and a statement for the judge are about the last response.
@@ -38,12 +38,12 @@ class ResponseCondition:
         self._has_more = any(each is not None for each in (rule.json_schema, rule.similar, rule.semantic))
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield a sentence for each condition that does not hold; none for a conversation without turns.
+        """Yield a sentence for each condition that does not hold; nothing for a conversation without turns.
 
         If a turn has no final response, yield only a sentence about the first such turn.
 
         Raises:
-            DoesNotApplyError: responses are compared with expected ones, and the case expects none.
+            DoesNotApplyError: a response is compared with the expected one, but the case expects none.
             QuestionPendingError: a model has to be asked first.
         """
         responses = []
@@ -89,10 +89,11 @@ def _find_differences(
 ) -> Iterator[str]:
     """Yield a sentence for each response that is not similar enough to the expected response of its turn.
 
-    With a text in `rule.to`, yield one sentence, and only if no response is similar enough to this text.
+    If `rule.to` is a text, yield one sentence instead, if no response is similar enough to this text.
 
     Raises:
         DoesNotApplyError: `rule.to` is None, and the case expects no response.
+        QuestionPendingError: an embedding model has to be asked first.
     """
     if rule.to is not None:
         if rule.max_edits is not None:

@@ -1,20 +1,20 @@
-"""Likeness of two texts, from 0 to 1."""
+"""Compute the likeness of two texts, from 0 to 1, and their edit distance."""
 
 from evalgate.metrics.rouge import compute_rouge_1
 
 _LONGEST = 2_000
-"""Characters of each text that `compute_edit_likeness` compares: the time grows with the square."""
+"""Most characters of a text that `compute_edit_likeness` compares: the time grows with their square."""
 
 
 def compute_rouge_likeness(one: str, other: str) -> float:
-    """Return the F-measure of ROUGE-1, as `response_match_score` does."""
+    """Return the F-measure of ROUGE-1 of two texts, from 0 to 1, as `response_match_score` does."""
     return compute_rouge_1(one, other).f_measure
 
 
 def compute_edit_likeness(one: str, other: str) -> float:
-    """Return 1 − d / n, with the Levenshtein distance d and the length n of the longer text; 1.0 if n is 0.
+    """Return 1 − d / n, from 0 to 1: d is the Levenshtein distance, n the length of the longer text.
 
-    Only the first 2,000 characters of each text count.
+    Return 1.0 if both texts are empty. Only the first 2,000 characters of each text count.
     """
     one, other = one[:_LONGEST], other[:_LONGEST]
     longest = max(len(one), len(other))
@@ -25,7 +25,7 @@ def is_within_edits(one: str, other: str, most: int) -> bool:
     """Return True if the Levenshtein distance of two texts, of any length, is at most `most`."""
     if abs(len(one) - len(other)) > most:
         return False
-    # Cells further from the diagonal than `most` cannot lead to a distance that small.
+    # Only cells within `most` of the diagonal are computed: all others are larger than `most`.
     far = most + 1
     row = {at: at for at in range(min(most, len(other)) + 1)}
     for number, character in enumerate(one, 1):
@@ -38,7 +38,7 @@ def is_within_edits(one: str, other: str, most: int) -> bool:
 
 
 def compute_edit_distance(one: str, other: str) -> int:
-    """Return the Levenshtein distance: the fewest characters to insert, remove or replace in `one`."""
+    """Return the Levenshtein distance: the fewest characters to insert, remove or replace to get `other`."""
     row = list(range(len(other) + 1))
     for number, character in enumerate(one, 1):
         diagonal, row[0] = row[0], number

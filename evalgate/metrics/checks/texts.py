@@ -1,4 +1,4 @@
-"""Conditions on one text: a response, or the content of a file."""
+"""Check one text, such as a response or the content of a file."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ def _describe_texts(texts: Sequence[str]) -> str:
 
 
 class TextCondition:
-    """The conditions that a text can meet by itself."""
+    """The conditions on a text that need neither a model nor another text."""
 
     def __init__(self, rule: TextRule) -> None:
         self._fold = rule.ignore_case
@@ -36,23 +36,23 @@ class TextCondition:
         self.wants = bool(
             self._contains or rule.matches is not None or rule.equals is not None or rule.starts_with
         )
-        """True if the text must have something."""
+        """True if a text or pattern is required."""
         self.limits = bool(self._not_contains or self._max_words)
-        """True if the text must not have something."""
+        """True if a text is forbidden, or the number of words is limited."""
         self._complain = build_schema_check(rule.json_schema) if rule.json_schema is not None else None
 
     def _normalize(self, text: str) -> str:
         return text.lower() if self._fold else text
 
     def find_faults(self, text: str) -> Iterator[str]:
-        """Yield a sentence part for each condition that does not hold."""
+        """Yield a part of a sentence, such as "should contain …", for each condition that does not hold."""
         yield from self.find_lacking([text])
         yield from self.find_excess(text)
         if self._complain is not None and (fault := self.find_schema_fault(text)):
             yield fault
 
     def find_lacking(self, texts: Sequence[str]) -> Iterator[str]:
-        """Yield a sentence part for each required text or pattern that none of the texts has."""
+        """Yield a part of a sentence for each required text or pattern that none of the texts has."""
         if self._contains:
             normalized = [self._normalize(text) for text in texts] if self._fold else texts
             for shown, part in self._contains:
@@ -72,7 +72,7 @@ class TextCondition:
             yield f"should match `{self._pattern}`, found {_describe_texts(texts)}"
 
     def find_excess(self, text: str) -> Iterator[str]:
-        """Yield a sentence part for each forbidden text in the text, and one if it has too many words."""
+        """Yield a part of a sentence for each forbidden text in `text`, and one for too many words."""
         if self._not_contains:
             normalized = self._normalize(text)
             for shown, part in self._not_contains:
@@ -83,7 +83,10 @@ class TextCondition:
             yield f"should have at most {pluralize(self._max_words, 'word')}, found {words}"
 
     def find_schema_fault(self, text: str) -> str:
-        """Return why the text, read as JSON, does not fit the schema; "" if it does or no schema is set."""
+        """Return a part of a sentence if the text is no JSON that fits the schema; "" if it is.
+
+        Return "" if the rule has no schema, too.
+        """
         if self._complain is None:
             return ""
         try:

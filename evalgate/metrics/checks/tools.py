@@ -1,4 +1,4 @@
-"""Conditions on tool calls: which, how often, in which order, with which success and arguments."""
+"""Check the tool calls of a run: names, numbers, order, success and arguments."""
 
 import json
 import re
@@ -21,7 +21,7 @@ _ERROR_TEXT = re.compile(r"\s*(?:error\b|traceback \(most recent call last\))", 
 
 
 def build_matcher(glob: str) -> Callable[[str], object]:
-    """Return a function that returns a true value for the names that a glob matches."""
+    """Return a function that gets a name, and returns a true value if the glob matches it."""
     if not set(glob) & set("*?["):
         return glob.__eq__
     if glob == "*":
@@ -30,7 +30,7 @@ def build_matcher(glob: str) -> Callable[[str], object]:
 
 
 class ToolsCondition:
-    """The conditions of `tools`."""
+    """The conditions under the key `tools` of a check."""
 
     def __init__(self, rule: ToolsRule) -> None:
         self._require = _build_matchers(rule.require)
@@ -46,7 +46,7 @@ class ToolsCondition:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each condition that does not hold."""
         calls, names = transcript.calls, transcript.names
-        # `map` stays in C: conditions hold nearly always, and only then nothing has to be described.
+        # `map` runs in C. Conditions hold nearly always, and then no call has to be described.
         for glob, matches in self._forbid:
             if any(map(matches, names)):
                 yield from (
@@ -117,10 +117,10 @@ def describe_calls(calls: Sequence[MadeCall]) -> str:
 def is_error_result(result: object) -> bool:
     """Return True if the result of a tool says that the call failed.
 
-    An object is an error if `error` is truthy in Python, such as a text that is not empty. It is also an
-    error if `isError` or `is_error` is true, or `status` is error, errored, failed or failure in any case.
-    A text is an error if it begins with the word "error" in any case, or with a Python traceback. The
-    object or text at the key `result` of an object is judged in the same way.
+    An object is an error if the value of `error` is truthy in Python, such as a text that is not empty; if
+    `isError` or `is_error` is true; or if `status` is error, errored, failed or failure, in upper or lower
+    case. A text is an error if it begins with the word "error", in upper or lower case, or with a Python
+    traceback. An object is also an error if the object or text at its key `result` is one.
     """
     if isinstance(result, Mapping):
         status = result.get("status")
@@ -156,7 +156,7 @@ def _find_repeats(calls: Sequence[MadeCall]) -> Iterator[str]:
 
 
 def _unify_numbers(value: object) -> object:
-    """Return the value with whole floats as integers (1.0 as 1), because both are equal in JSON."""
+    """Return the value with an int for each whole float (1 for 1.0), because both are equal in JSON."""
     if isinstance(value, Mapping):
         return {key: _unify_numbers(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -165,7 +165,7 @@ def _unify_numbers(value: object) -> object:
 
 
 class ArgumentsCondition:
-    """The conditions of `args` for one tool."""
+    """The conditions under the key `args` of a check, for one tool."""
 
     def __init__(
         self, tool: str, rules: Mapping[str, ValueRule], calls: Literal["every", "some", "if_any"]
@@ -176,9 +176,13 @@ class ArgumentsCondition:
         self._calls = calls
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield a sentence for each argument that is wrong, or one if a required call is missing.
+        """Yield a sentence for each wrong argument, or one sentence if a required call is missing.
 
-        If `calls` is "some", yield nothing if one call is right, else the faults of the call with the fewest.
+        If `calls` is "some", one right call suffices; without one, yield the faults of the call with the
+        fewest.
+
+        Raises:
+            QuestionPendingError: a model has to be asked first.
         """
         matches = self._matches
         calls = [made for made in transcript.calls if matches(made.call.name)]

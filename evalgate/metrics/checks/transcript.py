@@ -1,4 +1,4 @@
-"""The view of a run that the conditions of a check read, and the questions that only a model can answer."""
+"""Prepare a run for the conditions of a check, with questions that only a model can answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,19 +13,22 @@ NO_REPLY = "the agent gave no reply"
 
 @frozen
 class StatementQuestion:
-    """Question whether a statement about a value is true."""
+    """Question to a judge if a statement about a value is true."""
 
     statement: str
     value: str
+    """The text, or another value as JSON."""
 
 
 @frozen
 class LikenessQuestion:
-    """Question how alike two texts are, from 0 to 1, by their embeddings."""
+    """Question to an embedding model how alike two texts are, from 0 to 1."""
 
     text: str
+    """The expected text."""
     other: str
     model: str
+    """Name of the embedding model."""
 
 
 Question: TypeAlias = StatementQuestion | LikenessQuestion
@@ -41,7 +44,7 @@ class Answer:
 
 
 class QuestionPendingError(Exception):
-    """A condition needs an answer of a model that is not known yet."""
+    """Error for a condition that needs the answer of a model to `question` first."""
 
     def __init__(self, question: Question) -> None:
         super().__init__(str(question))
@@ -49,16 +52,16 @@ class QuestionPendingError(Exception):
 
 
 class DoesNotApplyError(Exception):
-    """A check does not apply to a case, for example because its turn does not exist. The text says why."""
+    """Error for a condition that does not apply, for example to a missing turn; the text says why."""
 
 
 class NotKnownError(DoesNotApplyError):
-    """A condition cannot be judged, such as the files of a recorded run."""
+    """Error for a condition that cannot be judged, for example on the files of a recorded run."""
 
 
 @dataclass(slots=True)
 class MadeCall:
-    """A call of a tool, and its place."""
+    """A call of a tool, and its place in the conversation."""
 
     turn: int
     """1-based."""
@@ -81,24 +84,25 @@ class Transcript:
     """1-based number and reply of each turn that has a reply."""
     calls: Sequence[MadeCall]
     answers: Mapping[Question, Answer] = field(default_factory=dict)
-    """Answers that are known already."""
+    """Answers of models that are known so far."""
     names: Sequence[str] = ()
     """Name of the tool of each call, in the order of `calls`."""
     missing: str = ""
-    """Sentence about the first turn without a reply; "" if all have one, and for a selected turn."""
+    """Sentence about the first turn without a reply; "" if all turns have one, and after `select_turn`."""
 
     def ask(self, question: Question) -> Answer:
-        """Return the answer of a model.
+        """Return the known answer to a question.
 
         Raises:
-            QuestionPendingError: the answer is not known yet. Ask, add it to `answers`, and evaluate again.
+            QuestionPendingError: the answer is not known yet. The caller asks the model, adds the answer to
+                `answers`, and evaluates the check again.
         """
         if question not in self.answers:
             raise QuestionPendingError(question)
         return self.answers[question]
 
     def select_turn(self, turn: int | str | None) -> "Transcript":
-        """Return the transcript of one turn, by its 1-based number or as "last", or of all turns for None.
+        """Return the transcript of one turn, a 1-based number or "last"; this object if `turn` is None.
 
         Raises:
             DoesNotApplyError: the turn does not exist.
@@ -136,7 +140,7 @@ def build_transcript(case: EvalCase, run: CaseRun) -> Transcript:
 
 @dataclass(slots=True)
 class TranscriptCache:
-    """The transcript of the latest run: all checks of a run are evaluated one after the other."""
+    """Cache of the latest run's transcript: all checks of a run are evaluated one after the other."""
 
     _latest: Transcript | None = None
 

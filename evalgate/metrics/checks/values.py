@@ -1,4 +1,4 @@
-"""Conditions on one value and on the session's final state, and the paths by which values are found."""
+"""Check single values and the session's final state, and find values by their paths."""
 
 import json
 import re
@@ -20,14 +20,14 @@ _SCALARS = frozenset({str, int, float, bool})
 
 
 class _Missing:
-    """Type of the value of a path that leads nowhere."""
+    """Type of `MISSING`, which stands for the value at a path that leads nowhere."""
 
 
 MISSING: Final = _Missing()
 
 
 def format_value(value: object) -> str:
-    """Return the value as JSON, with at most 80 characters; "nothing" if it is missing."""
+    """Return the value as JSON, with at most 80 characters; "nothing" for `MISSING`."""
     if value is MISSING:
         return "nothing"
     text = json.dumps(value, ensure_ascii=False, default=str)
@@ -35,10 +35,11 @@ def format_value(value: object) -> str:
 
 
 def find_values(root: object, path: str) -> Iterator[tuple[str, object]]:
-    """Yield path and value of everything that a path selects; `MISSING` for what is not there.
+    """Yield (path, value) for each value that a path selects; the value is `MISSING` if there is none.
 
-    `order.items[0].sku` selects by keys and indices, `items[*].sku` in every item. If `root` has a key
-    that equals the whole path, that key is taken. A text that is no path, such as `ids[]`, is only a key.
+    `order.items[0].sku` selects by keys and indices, `items[*].sku` in every item. If `root` has a key that
+    equals the whole path, only the value of this key is selected. A text that is no path, such as `ids[]`,
+    can only be such a key.
     """
     if isinstance(root, Mapping) and path in root:
         yield path, root[path]
@@ -75,9 +76,9 @@ def _walk(value: object, parts: tuple[str, ...], shown: str, path: str) -> Itera
 
 
 def is_equal(one: object, other: object, *, ignore_case: bool = False) -> bool:
-    """Return True if two JSON values are equal: 1 equals 1.0, and neither equals true or "1".
+    """Return True if two JSON values are equal: 1 equals 1.0, but not true or "1".
 
-    `ignore_case` is about texts in the values, not about the keys of objects.
+    `ignore_case` ignores the case of texts in the values, but not of the keys of objects.
     """
     if type(one) is type(other) and type(one) in _SCALARS and not ignore_case:
         return one == other  # as most values are
@@ -99,8 +100,8 @@ def is_equal(one: object, other: object, *, ignore_case: bool = False) -> bool:
 def contains_value(whole: object, part: object, *, ignore_case: bool = False) -> bool:
     """Return True if a text contains the text `part`, a list the item `part`, or an object all of `part`.
 
-    An object contains all of `part` if it has each key of `part` with an equal value. If the value in `part`
-    is an object, it is enough that the value in `whole` contains it.
+    An object contains all of `part` if it has each key of `part` with an equal value. Where the value in
+    `part` is an object, the value in `whole` need only contain it, by the same rule.
     """
     if isinstance(whole, str):
         return isinstance(part, str) and (part.lower() in whole.lower() if ignore_case else part in whole)
@@ -122,8 +123,8 @@ def is_near(one: float, other: float, within: float | str | None) -> bool:
     """Return True if two numbers differ by at most `within`.
 
     `within` is a number, a share such as "5%" of the larger absolute value, or None for 0. Rounding errors
-    of floats are tolerated, so that 0.3 is 0.1 away from 0.2. Two whole numbers are compared exactly,
-    except with a share.
+    of floats are tolerated, so that 0.3 and 0.2 differ by at most 0.1. Two whole numbers are compared
+    exactly, except with a share. Numbers too large for a float are near only if they are equal.
     """
     try:
         if not isinstance(within, str) and float(one).is_integer() and float(other).is_integer():
@@ -137,7 +138,7 @@ def is_near(one: float, other: float, within: float | str | None) -> bool:
 
 
 class ValueCondition:
-    """The conditions of a rule on one value."""
+    """The conditions of a `ValueRule` on one value."""
 
     def __init__(self, rule: ValueRule) -> None:
         self._rule = rule
@@ -167,7 +168,7 @@ class ValueCondition:
         return ""
 
     def describe(self) -> str:
-        """Describe the value that is wanted, for the message about a missing value."""
+        """Return a description of the wanted value, such as "present", for messages about missing values."""
         rule = self._rule
         if "equals" in rule.model_fields_set:
             return format_value(rule.equals)
@@ -175,13 +176,17 @@ class ValueCondition:
 
 
 class StateCondition:
-    """The conditions of `state`."""
+    """The conditions under the key `state` of a check."""
 
     def __init__(self, rules: Mapping[str, ValueRule]) -> None:
         self._conditions = [(path, ValueCondition(rule)) for path, rule in rules.items()]
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield a sentence for each wrong value; only `NO_STATE` if the run has no final state."""
+        """Yield a sentence for each wrong value; only `NO_STATE` if the run has no final state.
+
+        Raises:
+            QuestionPendingError: the judge has to be asked about a value first.
+        """
         state = transcript.run.final_state
         if state is None:
             yield NO_STATE
@@ -196,7 +201,11 @@ _Test = tuple[Callable[[object], bool], Callable[[object], str]]
 
 
 def _build_tests(rule: ValueRule) -> Iterator[_Test]:
-    """Yield (test, description) for each condition, both functions of the value."""
+    """Yield (test, describe) for each condition of a rule.
+
+    Both are functions of a value. `test` returns True if the condition holds, `describe` returns the rest of
+    a sentence that begins with "should".
+    """
     fold = rule.ignore_case
     if "equals" in rule.model_fields_set:
         yield (

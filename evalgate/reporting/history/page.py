@@ -8,7 +8,7 @@ from datetime import datetime
 
 from evalgate import __version__
 from evalgate.baselines.failing_since import format_failing_since
-from evalgate.core.formatting import format_score, pluralize
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import BaselineSource
 from evalgate.reporting.history.series import (
@@ -75,7 +75,7 @@ def render_history(history: GateRunHistory, label: str, repository: str, now: da
         style_source=compute_digest(style),
         status="pass" if history.passing == history.cases else "fail",
         label=label,
-        headline=f"{history.passing:,} of {pluralize(history.cases, 'case')} passed in the newest gate run",
+        headline=f"{history.passing:,} of {pluralize(history.cases, 'case')} passed in their newest gate run",
         facts=facts,
         sentences=list_change_sentences(history.sources, history.series),
         charts=[_build_chart(each, history.sources) for each in history.series],
@@ -102,7 +102,7 @@ def _build_chart(series: MetricSeries, sources: Sequence[BaselineSource]) -> _Ch
         return round(x, 1), round(_HEIGHT - _MARGIN - share * (_HEIGHT - 2 * _MARGIN), 1)
 
     points = tuple(
-        _Point(*place(at, value), f"{name_source(source)}: {format_score(value)}")
+        _Point(*place(at, value), f"{name_source(source)}: {series.format(value)}")
         for at, (value, source) in enumerate(zip(series.values, sources, strict=True))
     )
     changes = tuple(
@@ -110,8 +110,8 @@ def _build_chart(series: MetricSeries, sources: Sequence[BaselineSource]) -> _Ch
         for change in series.changes
     )
     line = " ".join(f"{point.x},{point.y}" for point in points)
-    newest = format_score(series.values[-1])
-    return _Chart(series.name, newest, format_score(low), format_score(high), line, points, changes)
+    newest = series.format(series.values[-1])
+    return _Chart(series.name, newest, series.format(low), series.format(high), line, points, changes)
 
 
 def _iter_rows(history: GateRunHistory, repository: str) -> Iterator[_Row]:
@@ -132,7 +132,7 @@ def _iter_rows(history: GateRunHistory, repository: str) -> Iterator[_Row]:
             source.branch or "",
             source.accepted or "",
             f"{passed:,} of {runs:,}",
-            tuple(format_score(each.values[at]) for each in history.series),
+            tuple(each.format(each.values[at]) for each in history.series),
             ", ".join(changes),
         )
 

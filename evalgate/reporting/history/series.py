@@ -3,12 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
-from evalgate.baselines.failing_since import (
-    BaselineLimits,
-    describe_assumed_limits,
-    find_break,
-    score_run_pass,
-)
+from evalgate.baselines.failing_since import find_break
+from evalgate.baselines.flakiness import BaselineLimits, describe_assumed_limits, score_run_pass
 from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range, get_score_range
@@ -35,6 +31,14 @@ class MetricSeries:
     values: tuple[float, ...]
     """Mean scores. A case without a score in a gate run counts with its average over the other gate runs."""
     changes: tuple[ChangePoint, ...]
+
+    def format(self, value: float) -> str:
+        """Format a value with as many digits as tell the highest from the lowest."""
+        low, high = min(self.values), max(self.values)
+        if self.range.lower_is_better:
+            return self.range.format(value, beside=(low, high))
+        _, _, decimals = format_score(high, beside=low).rstrip("…").partition(".")
+        return format_score(value, digits=len(decimals))
 
 
 @frozen
@@ -94,12 +98,16 @@ def list_change_sentences(sources: Sequence[BaselineSource], series: Iterable[Me
     for each in series:
         ends = [0, *(change.at for change in each.changes), len(each.values)]
         for change, start, end in zip(each.changes, ends, ends[2:], strict=False):
-            numbers = f"{format_score(change.before)} to {format_score(change.after)}"
+            before, after = (
+                each.range.format(level, beside=(change.before, change.after))
+                for level in (change.before, change.after)
+            )
             moved = "fell" if change.after < change.before else "rose"
-            before = f"{pluralize(change.at - start, 'gate run')} before, {end - change.at} after"
+            runs = f"{pluralize(change.at - start, 'gate run')} before, {end - change.at} after"
             last = f"the run before was {name_source(sources[change.at - 1])}"
             text = (
-                f"{each.name} {moved} from {numbers} at {name_source(sources[change.at])}: {before}; {last}"
+                f"{each.name} {moved} from {before} to {after} at {name_source(sources[change.at])}: "
+                f"{runs}; {last}"
             )
             sentences.append((change.at, f"{text} (p = {change.p:.4f})."))
     return [text for _, text in sorted(sentences)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from evalgate.config.schema.budget import MeteredUsage, Tokens
+from evalgate.config.schema.prices import Tokens
 from evalgate.core.sanitize import replace_lone_surrogates
 from evalgate.core.types import (
     Attempt,
@@ -33,7 +33,7 @@ from evalgate.core.types import (
     Usage,
 )
 from evalgate.datasets.results_encoder import list_written_fields, replace_unserializable
-from evalgate.llm.usage import RunUsage
+from evalgate.llm.usage import MeteredUsage, RunUsage
 
 if TYPE_CHECKING:
     from evalgate.datasets.large.stored_results import JournalRun

@@ -9,22 +9,33 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from string import Template
 
 from evalgate.agents.factory import AgentSpec
 from evalgate.gating.environment_files import JOB_FILES, PACKAGE_FILES, matches_pattern
 from evalgate.runner.control.base_commit import ControlUnavailableError
+from evalgate.runner.control.programs import (
+    PythonProgram,
+    find_program,
+    find_python,
+    iter_shell_texts,
+    may_be_shared,
+)
 from evalgate.system import git
+from evalgate.system.agent_environment import build_agent_environment
 from evalgate.system.git_checkout import CommitCheckout
 from evalgate.system.pull_requests import is_known_service
-from evalgate.system.workspace import Workspace, build_agent_environment
+from evalgate.system.workspace import Workspace
 
 _SHARED = frozenset({"PATH", "VIRTUAL_ENV", "HOME", "TMPDIR", "TEMP", "TMP", "PWD"})
 """Variables that may name the folder of the change: the code in these places is checked in other ways."""
+
+_PATH = re.compile(r"""/[^\s\0'"`;:,&|<>()=]+""")
+_HOME = re.compile(r"""(?<![^\s'"=:])~(?=/|$)""")
 
 _NOT_THE_AGENT = frozenset({"conftest", "docs", "examples", "setup", "test", "tests"})
 """Names of a repository's modules that modules of other packages often have, too."""
@@ -45,8 +56,7 @@ for each in distributions():
     if url.scheme == "file" and is_inside(unquote(url.path), top):
         found.append("the package " + each.metadata["Name"] + " from the folder of the change")
 given = json.load(sys.stdin)
-if not given["from_folder"]:
-    sys.path = list(filter(None, sys.path))
+sys.path = given["first"] + list(filter(None, sys.path))
 for name in given["modules"]:
     if name in getattr(sys, "stdlib_module_names", sys.builtin_module_names):
         continue
@@ -97,19 +107,27 @@ def check_code_origin(
         )
     env, command = build_agent_environment(environ, settings.env), getattr(spec.options, "command", None)
     words: Sequence[str] = shlex.split(command) if isinstance(command, str) else tuple(command or ())
-    _check_names(env, words, top)
+    _check_variables(env, top)
+    _check_command(words, env, control.folder, top)
+    for key, value in (("the agent", spec.name), ("`agent.setup`", settings.setup or "")):
+        if _names_file(_expand_variables(value, env), top):
+            raise ControlUnavailableError(f"{key} is {value}, and this names a file of the change")
+    _check_links(checkout, top)
     if settings.setup is not None:
         return  # it has an environment of its own
-    words = _add_interpreter(words, control.folder)
-    python = _find_program_python(words, env, top) if words else settings.python or sys.executable
-    if not python:
+    python: PythonProgram | None = PythonProgram(settings.python or sys.executable, (str(control.folder),))
+    if words:
+        python = find_python(words, env, control.folder)
+    if python is None:
         return
-    # A console script does not look into the working folder, as `python -c` does.
-    is_script = bool(words) and not Path(words[0]).name.startswith("python") and not _is_shell(words[0])
-    given = {"root": str(checkout.root), "modules": _list_modules(checkout), "from_folder": not is_script}
-    if found := _find_code(python, top, control, env, given):
+    given = {
+        "root": str(checkout.root),
+        "modules": _list_modules(checkout, spec),
+        "first": list(python.first),
+    }
+    if found := _find_code(python.path, top, control, env, given):
         raise ControlUnavailableError(
-            f"{python} imports {found[0]}. Give `agent.setup`, which installs the agent for the control"
+            f"{python.path} imports {found[0]}. Give `agent.setup`, which installs the agent for the control"
         )
 
 
@@ -151,21 +169,55 @@ def check_environment_files(spec: AgentSpec, top: Path, commit: str, environ: Ma
             )
 
 
-def _check_names(env: Mapping[str, str], words: Sequence[str], top: Path) -> None:
-    """Raise ControlUnavailableError if a variable or a word of the command names a file of the change."""
+def _check_variables(env: Mapping[str, str], top: Path) -> None:
+    """Raise ControlUnavailableError if a variable of the agent names a file of the change."""
     for name, value in env.items():
-        if name not in _SHARED and any(_is_inside(part, top) for part in value.split(os.pathsep)):
+        parts = value.split(os.pathsep)
+        if name not in _SHARED and (_names_file(value, top) or any(_is_inside(part, top) for part in parts)):
             raise ControlUnavailableError(f"the variable {name} leads to the folder of the change")
-    own_path = re.compile(re.escape(str(top)) + r"(?![\w.-])")
+
+
+def _check_command(words: Sequence[str], env: Mapping[str, str], folder: Path, top: Path) -> None:
+    """Raise ControlUnavailableError if a command, or a script of a shell that it names, uses the change."""
     for word in words:
-        if own_path.search(word):
+        if _names_file(_expand_variables(word, env), top):
             raise ControlUnavailableError(f"`agent.command` names {word}, a file of the change")
+    program = find_program(words[0], env) if words else None
+    if program and _is_inside(program, top) and not may_be_shared(program):
+        raise ControlUnavailableError(f"`{words[0]}` is {program}, a file of the change")
+    for name, text in iter_shell_texts(words, env, folder):
+        if _names_file(_expand_variables(text, env), top):
+            raise ControlUnavailableError(f"the script {name} names the folder of the change")
 
 
-def _list_modules(checkout: CommitCheckout) -> Sequence[str]:
-    """Return the names of modules and packages at usual roots of imports: the project's folder, and `src`."""
+def _check_links(checkout: CommitCheckout, top: Path) -> None:
+    """Raise ControlUnavailableError if a link of the base commit leads to the folder of the change."""
+    for entry in checkout.entries:
+        path = checkout.root / entry.path
+        if path.is_symlink() and _is_inside(str(path), top) and not _is_inside(str(path), checkout.root):
+            raise ControlUnavailableError(f"`{entry.path}` is a link to the folder of the change")
+
+
+def _names_file(text: str, top: Path) -> bool:
+    """Return True if a text has the path of a folder, or of a file in it, perhaps through a link."""
+    own_path = re.compile(re.escape(str(top)) + r"(?![\w-]|\.\w)")
+    return bool(own_path.search(text)) or any(_is_inside(path, top) for path in _PATH.findall(text))
+
+
+def _expand_variables(text: str, env: Mapping[str, str]) -> str:
+    """Return a text with the values of `$NAME`, `${NAME}` and `~` as a shell puts them in."""
+    home = env.get("HOME")
+    return Template(_HOME.sub(lambda _: home, text) if home else text).safe_substitute(env)
+
+
+def _list_modules(checkout: CommitCheckout, spec: AgentSpec) -> Sequence[str]:
+    """Return the names of modules and packages at usual roots of imports, and that of the agent's entry.
+
+    The roots are the project's folder, and `src`.
+    """
     project = checkout.folder.relative_to(checkout.root).parts
-    found = set()
+    where = getattr(spec.options, "entry", "").rpartition(":")[0]
+    found = set() if where.endswith(".py") else {where.partition(".")[0]}
     for entry in checkout.entries:
         parts = PurePosixPath(entry.path).parts
         for root in {(), project}:
@@ -178,65 +230,8 @@ def _list_modules(checkout: CommitCheckout) -> Sequence[str]:
     return sorted(name for name in found - _NOT_THE_AGENT if name.isidentifier() and name[:2] != "__")
 
 
-def _add_interpreter(words: Sequence[str], folder: Path) -> Sequence[str]:
-    """Return a command with the interpreter of its script in front, if a relative path names the script."""
-    interpreter = _read_interpreter(folder / words[0]) if words and _is_relative(words[0]) else None
-    return (interpreter, *words) if interpreter else words
-
-
-def _find_program_python(words: Sequence[str], env: Mapping[str, str], top: Path) -> str | None:
-    """Return the Python of a command; None if the command is a relative path or no Python script.
-
-    For a shell, it is the first Python in PATH.
-
-    Raises:
-        ControlUnavailableError: the command is another program in the folder of the change.
-    """
-    if _is_relative(words[0]):
-        return None  # it lies in the control's folder
-    path = env.get("PATH")
-    if _is_shell(words[0]):  # it may start any interpreter: most likely this one
-        return shutil.which("python", path=path) or shutil.which("python3", path=path)
-    program = shutil.which(words[0], path=path)
-    python = _find_interpreter(program) if program else None
-    if program and python is None and _is_inside(program, top):
-        raise ControlUnavailableError(f"`{words[0]}` is {program}, a file of the change")
-    return python
-
-
-def _is_relative(program: str) -> bool:
-    """Return True for a relative path; a name without a slash is looked for in PATH."""
-    return "/" in program and not program.startswith("/")
-
-
-def _is_shell(program: str) -> bool:
-    return Path(program).name in {"bash", "dash", "env", "sh", "zsh"}
-
-
 def _is_inside(path: str, folder: Path) -> bool:
     return path.startswith("/") and Path(os.path.realpath(path)).is_relative_to(folder)
-
-
-def _find_interpreter(program: str) -> str | None:
-    """Return the program if it is a Python, else the Python in its line `#!`; None if there is none."""
-    if Path(program).name.startswith("python"):
-        return program
-    interpreter = _read_interpreter(Path(program))
-    return interpreter if interpreter and Path(interpreter).name.startswith("python") else None
-
-
-def _read_interpreter(script: Path) -> str | None:
-    """Return the Python in the line `#!` of a file, else the program behind `env`; None without a line."""
-    try:
-        with script.open("rb") as file:
-            first = file.readline(4096).decode("utf-8", "replace")
-    except OSError:
-        return None
-    words = first.removeprefix("#!").split() if first.startswith("#!") else []
-    programs = [word for word in words if Path(word).name != "env" and word[:1] != "-" and "=" not in word]
-    # The Python may stand behind its starter, as in `env -S uv run python`.
-    pythons = (word for word in programs if Path(word).name.startswith("python"))
-    return next(pythons, programs[0] if programs else None)
 
 
 def _find_code(

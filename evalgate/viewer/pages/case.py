@@ -18,7 +18,7 @@ from evalgate.reporting.repro_command import (
     build_replay_command,
     build_repro_command,
 )
-from evalgate.viewer.case_query import CaseQuery, select_cases
+from evalgate.viewer.case_filters import CaseQuery, select_cases
 from evalgate.viewer.case_views import (
     build_case_line,
     build_run_column,

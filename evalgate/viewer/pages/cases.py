@@ -11,7 +11,7 @@ from evalgate.core.types import CaseMetric
 from evalgate.reporting.findings import CHANGES
 from evalgate.reporting.html.case_list import KINDS, CaseEntry
 from evalgate.reporting.trace_view import format_seconds
-from evalgate.viewer.case_query import (
+from evalgate.viewer.case_filters import (
     CHANGED,
     GROUPINGS,
     PAGE_SIZE,

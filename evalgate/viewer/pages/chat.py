@@ -14,8 +14,8 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Reply, ToolCall, ToolResult, TraceSpan
 from evalgate.reporting.html.trace import render_waterfall
 from evalgate.reporting.trace_view import build_trace_view
-from evalgate.runner.case_files import DEFAULT_OUT
 from evalgate.runner.chat import ChatTurn, choose_case_id
+from evalgate.runner.saved_cases import DEFAULT_OUT
 from evalgate.viewer.case_views import create_budget
 from evalgate.viewer.forms import get_field, read_form
 from evalgate.viewer.page_chat import PROJECT_AGENT, PageChat, list_adk_agents

@@ -20,7 +20,7 @@ from evalgate.reporting.summary_lines import (
     format_start_time,
     summarize_record,
 )
-from evalgate.viewer.case_query import GROUPINGS
+from evalgate.viewer.case_filters import GROUPINGS
 from evalgate.viewer.comparisons import BASELINE, has_baseline
 from evalgate.viewer.opened_record import OpenedRecord
 from evalgate.viewer.rendering import link, render

@@ -16,7 +16,7 @@ from evalgate.core.score_ranges import UNLIMITED
 from evalgate.core.types import CaseKey
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.plan import Plan
-from evalgate.viewer.case_query import CaseQuery, select_cases
+from evalgate.viewer.case_filters import CaseQuery, select_cases
 from evalgate.viewer.forms import get_field, read_form
 from evalgate.viewer.page_runs import PageRuns, apply_choices, build_project_plan
 from evalgate.viewer.rendering import link, render

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,6 @@ def test_an_exit_of_a_task_ends_its_turn_only() -> None:
     [
         (("2", ""), [True, False]),
         (("", "1"), [False, True]),
-        (("2", "2"), [True, False]),
         (("a", "b"), [True, True]),
     ],
 )
@@ -163,6 +163,46 @@ async def test_open_sessions_have_different_ids(given: tuple[str, str], is_seen:
 
     assert [seen == own for seen, own in zip(ids.values(), given, strict=True)] == is_seen
     assert len(set(ids.values())) == 2
+
+
+async def test_conversations_with_one_session_id_take_turns_and_see_it() -> None:
+    """An agent that keeps its memory by this id would mix two conversations at the same time."""
+    open_ids: list[str] = []
+    seen: list[str] = []
+
+    async def answer(text: str, session: Any) -> str:
+        assert session.id not in open_ids
+        open_ids.append(session.id)
+        seen.append(session.id)
+        await asyncio.sleep(0.01)
+        open_ids.remove(session.id)
+        return text
+
+    case = EvalCase("a", session=SessionInput(session_id="order-7"))
+
+    async def ask(agent: InProcessAgent, run: int, *, alone: bool) -> str | None:
+        async with agent.open_session(case, run, alone=alone) as session:
+            await session.run_turn(UserMessage("first"))
+            return (await session.run_turn(UserMessage(str(run)))).response
+
+    async with InProcessAgent(answer, timeout=BOUND_S, concurrency=4) as agent, asyncio.timeout(5):
+        runs = [ask(agent, run, alone=run == 3) for run in range(5)]
+        assert await asyncio.gather(*runs) == ["0", "1", "2", "3", "4"]
+    assert seen == ["order-7"] * 10
+
+
+async def test_a_conversation_that_failed_keeps_no_other_of_its_id_waiting() -> None:
+    async def answer(text: str) -> str:
+        await asyncio.sleep(60 if text == "slow" else 0)
+        return text
+
+    def build(text: str) -> EvalCase:
+        session = SessionInput(session_id="order-7")
+        return replace(build_case(text), session=session)
+
+    cases = [build("slow"), build("a")]
+    record = await evalgate.evaluate_async(cases, answer, criteria=CRITERIA, timeout=0.3, concurrency=2)
+    assert [case.runs[0].outcome for case in record.cases] == ["timed_out", "answered"]
 
 
 class TestCallersLoop:

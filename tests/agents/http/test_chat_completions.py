@@ -10,6 +10,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
+from evalgate.agents.http.chat_completions import CompletionAssembler
 from evalgate.core.types import (
     CaseTurn,
     EvalCase,
@@ -27,6 +28,7 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
+from tests.agents.host.streams import STREAMS, Call, Pieces
 from tests.agents.http.server import Handler, ReceivedRequest, run_case, scripted, serving, sse
 from tests.agents.play import a_talk
 from tests.openai_server import Completion, _stream, completion
@@ -241,6 +243,16 @@ async def test_refusal_is_the_response() -> None:
     async with serving(answer_with(Completion(None, refusal="I will not."))) as server:
         run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, a_talk("case", "hi"))
     assert run.replies == (Reply("I will not."),)
+
+
+@pytest.mark.parametrize(("chunks", "calls"), STREAMS.values(), ids=STREAMS)
+def test_the_streamed_calls_of_a_provider(chunks: list[Pieces], calls: list[Call]) -> None:
+    assembler = CompletionAssembler()
+    for pieces in chunks:
+        assembler.add_event(json.dumps({"choices": [{"index": 0, "delta": {"tool_calls": pieces}}]}))
+    assembler.add_event("[DONE]")
+    found = assembler.build_completion().read_calls()
+    assert [(each.id, each.name, each.args) for each in found] == calls
 
 
 @pytest.mark.parametrize("index", [{"index": 0}, {}])

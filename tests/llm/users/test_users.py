@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from evalgate.config.schema.budget import Tokens
 from evalgate.config.schema.judge import JudgeConfig, UserConfig
+from evalgate.config.schema.prices import Tokens
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import SimulatedUserError, User
 from evalgate.core.types import (
@@ -25,7 +25,7 @@ from evalgate.core.types import (
 from evalgate.documents.strict_json import parse_json
 from evalgate.integrations.orchestrate.evalset import OrchestrateFormat
 from evalgate.llm.client import ModelAnswer
-from evalgate.llm.prompting import Prompt
+from evalgate.llm.prompt_templates import Prompt
 from evalgate.llm.users.personas import BUILT_IN, UnknownPersonaError, read_personas
 from evalgate.llm.users.role import apply_story, build_user_role
 from evalgate.llm.users.simulated import UserFactory, UserModel

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.config.schema.budget import MeteredUsage, Tokens
+from evalgate.config.schema.prices import Tokens
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Failure, ModelUsage, PlanId, RunResult, Usage
-from evalgate.llm.usage import RunUsage
+from evalgate.llm.usage import MeteredUsage, RunUsage
 from evalgate.runner.checkpoint.journal import FILE_NAME, Journal, lock_journal, unlock_journal
 from evalgate.runner.checkpoint.row_codec import dump_run, dump_usage, load_usage
 from tests.builders import a_run_result

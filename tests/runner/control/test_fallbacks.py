@@ -186,7 +186,7 @@ def test_a_command_in_a_folder_with_a_longer_name_is_not_of_the_change(folder: P
     for name in ("2", "-old", ".bak"):
         set_agent(folder, {"kind": "command", "command": ["sh", "-c", f"exec {folder}{name}/agent.sh"]})
         assert explain(folder) == ""
-    for end in ("", "/", "; ./agent.sh", "'"):
+    for end in ("", "/", "; ./agent.sh", "'", ".;./agent.sh"):
         set_agent(folder, {"kind": "command", "command": ["sh", "-c", f"cd {folder}{end}"]})
         assert "a file of the change" in explain(folder)
 
@@ -310,3 +310,102 @@ def test_a_setup_that_hangs_ends_after_a_time(
     with pytest.raises(ControlUnavailableError) as caught:
         asyncio.run(build())
     assert str(caught.value) == reason
+
+
+def build_desk(site: Path) -> None:
+    (site / "desk").mkdir(parents=True)
+    (site / "desk" / "__init__.py").write_text("")
+
+
+@pytest.mark.parametrize(
+    ("command", "is_refused"),
+    [
+        (["python3", "agent.py"], False),
+        (["python3", "-u", "-X", "dev", "./agent.py"], False),
+        (["python3", "-m", "desk"], False),
+        (["python3", "-Im", "desk"], True),
+        (["python3", "-P", "agent.py"], True),
+        (["python3", "bin/agent.py"], True),
+        (["bin/agent.py"], True),
+        (["timeout", "60", "python3", "bin/agent.py"], True),
+        (["sh", "-c", "exec python3 bin/agent.py"], True),
+    ],
+)
+def test_the_folder_of_a_script_comes_before_the_working_folder(
+    folder: Path, tmp_path: Path, command: list[str], is_refused: bool
+) -> None:
+    # Python looks into the folder of the script, and not into the working folder, which has the base's `desk`.
+    site = tmp_path / "installed"
+    build_desk(site)
+    build_desk(folder)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "agent.py").write_text("#!/usr/bin/env python3\nimport desk\n")
+    set_agent(folder, {"kind": "command", "command": command})
+    reason = explain(folder, {**PULL_REQUEST, "PYTHONPATH": str(site)})
+    assert (f"imports desk from {site}/desk/__init__.py" in reason) == is_refused, reason
+
+
+def test_a_script_elsewhere_is_checked_as_one_of_the_base_commit(folder: Path, tmp_path: Path) -> None:
+    script = tmp_path / "serve"
+    variables = {**PULL_REQUEST, "PYTHONPATH": str(install_editable(folder, tmp_path / "installed"))}
+    for command in ([str(script)], ["sh", str(script)], ["sh", "-c", f"exec {script} --fast"]):
+        set_agent(folder, {"kind": "command", "command": command})
+        script.write_text("#!/bin/sh\nexec python3 agent.py\n")
+        script.chmod(0o755)
+        assert explain(folder) == ""
+        assert "imports the package desk from the folder" in explain(folder, variables)
+        script.write_text(f"#!/bin/sh\ncd {folder} && exec python3 agent.py\n")
+        assert explain(folder) == f"the script {script} names the folder of the change"
+        script.write_text("#!/bin/sh\ncd ~/repository && exec python3 agent.py\n")
+        assert "names the folder of the change" in explain(folder, {**PULL_REQUEST, "HOME": str(tmp_path)})
+
+
+def test_a_script_of_the_change_in_path_is_no_control(folder: Path, tmp_path: Path) -> None:
+    (folder / "bin").mkdir()
+    (folder / "bin" / "serve").write_text("#!/usr/bin/env python3\n")
+    (folder / "bin" / "serve").chmod(0o755)
+    set_agent(folder, {"kind": "command", "command": ["serve"]})
+    path = f"{folder}/bin:{os.environ['PATH']}"
+    assert explain(folder, {**PULL_REQUEST, "PATH": path}) == (
+        f"`serve` is {folder}/bin/serve, a file of the change"
+    )
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        {"entry": "{folder}/agent.py:answer"},
+        {"entry": "agent.py:answer", "setup": "pip install -e {folder}"},
+        {"entry": "agent.py:answer", "env": ["OPTIONS"]},
+        {"kind": "command", "command": ["sh", "-c", "exec $HOME/repository/agent.sh"]},
+        {"kind": "command", "command": ["python3", "{link}/agent.py"]},
+    ],
+)
+def test_no_setting_may_lead_to_the_change(folder: Path, tmp_path: Path, agent: dict[str, object]) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    text = json.dumps(agent).replace("{folder}", str(folder)).replace("{link}", str(link))
+    set_agent(folder, json.loads(text))
+    variables = {**PULL_REQUEST, "HOME": str(tmp_path), "OPTIONS": f"--prompts={folder}/prompts"}
+    assert "of the change" in explain(folder, variables)
+
+
+def test_a_link_of_the_base_commit_must_not_lead_to_the_change(folder: Path) -> None:
+    prompts = folder / "prompts"
+    prompts.symlink_to("agent.py")
+    set_agent(folder, {"entry": "agent.py:answer"})
+    assert explain(folder) == ""
+    prompts.unlink()
+    prompts.symlink_to(folder / "agent.py")
+    set_agent(folder, {"entry": "agent.py:answer"})
+    assert explain(folder) == "`prompts` is a link to the folder of the change"
+
+
+def test_an_entry_that_only_an_installed_package_has_is_no_control(folder: Path, tmp_path: Path) -> None:
+    site = tmp_path / "installed"
+    build_desk(site)
+    (folder / "libraries" / "desk").mkdir(parents=True)
+    (folder / "libraries" / "desk" / "__init__.py").write_text("")
+    set_agent(folder, {"entry": "desk:answer"})
+    reason = explain(folder, {**PULL_REQUEST, "PYTHONPATH": str(site)})
+    assert f"imports desk from {site}/desk/__init__.py, not from the base commit" in reason

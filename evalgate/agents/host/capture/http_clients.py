@@ -11,8 +11,8 @@ import functools
 from types import ModuleType
 from typing import Any, AsyncIterator, Callable, Iterator, Optional
 
-from .dialects import ModelDialect, StreamAssembler, detect_dialect, load_json
 from .hooks import suppress_errors
+from .model_apis import ModelDialect, StreamAssembler, detect_dialect, load_json
 from .turns import TurnCapture, get_current_turn
 
 _OK = 200

@@ -6,7 +6,7 @@ import contextvars
 import threading
 from typing import TYPE_CHECKING, Any, Optional
 
-from .dialects import CapturedAnswer, ToolAnswer, limit_json_depth
+from .model_apis import CapturedAnswer, ToolAnswer, limit_json_depth
 
 if TYPE_CHECKING:
     from ..trace import OpenSpan, TraceRecorder

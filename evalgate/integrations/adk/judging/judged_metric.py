@@ -34,7 +34,7 @@ from evalgate.integrations.adk.judging.answers import (
 from evalgate.llm.client import ChatMessage, ModelAnswer, ModelRequest
 from evalgate.llm.errors import RANDOM_FAILURES, JudgeError
 from evalgate.llm.judge_resolver import Judge, get_judge_resolver
-from evalgate.llm.prompting import Prompt, list_prompt_variables, load_prompt, read_user_prompt
+from evalgate.llm.prompt_templates import Prompt, list_prompt_variables, load_prompt, read_user_prompt
 from evalgate.llm.sample_votes import Samples, take_samples
 from evalgate.metrics.turnwise import Exchange
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
 
 from evalgate.core.types import EvalCase, Message, Reply, Rubric, ToolCall, ToolResult
-from evalgate.llm.prompting import indent_later_lines
+from evalgate.llm.prompt_templates import indent_later_lines
 from evalgate.metrics.turnwise import Exchange
 
 

@@ -53,7 +53,7 @@ from evalgate.integrations.adk.judging.rubric_metric import (
     compute_rubric_mean,
     score_turn_by_rubrics,
 )
-from evalgate.llm.prompting import indent_later_lines
+from evalgate.llm.prompt_templates import indent_later_lines
 from evalgate.llm.sample_votes import Samples
 from evalgate.metrics.turnwise import NO_REPLY, NOT_ASKED_FOR, Exchange, build_exchanges
 

@@ -29,7 +29,7 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.integrations.orchestrate.journey.arguments import find_argument_mismatch
-from evalgate.llm.prompting import indent_later_lines
+from evalgate.llm.prompt_templates import indent_later_lines
 
 _BLANKS = re.compile(r"\s+")
 

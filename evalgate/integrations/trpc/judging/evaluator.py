@@ -46,7 +46,7 @@ from evalgate.integrations.trpc.judging.user_template import JudgeTemplate
 from evalgate.integrations.trpc.value_criteria import BOUND, GoModel
 from evalgate.llm.client import AnswerSchema, ChatMessage, ModelAnswer, ModelRequest
 from evalgate.llm.judge_resolver import Judge, get_judge_resolver
-from evalgate.llm.prompting import Prompt, list_prompt_variables, load_prompt, read_user_prompt
+from evalgate.llm.prompt_templates import Prompt, list_prompt_variables, load_prompt, read_user_prompt
 from evalgate.llm.sample_votes import Samples, UnparsableAnswerError, take_samples
 from evalgate.metrics.turnwise import NO_REPLY, NOT_ASKED_FOR, Exchange, build_exchanges
 

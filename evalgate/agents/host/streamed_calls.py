@@ -1,0 +1,97 @@
+"""Tool calls of a streamed chat completion, put together from their pieces.
+
+OpenAI, Azure and Anthropic number the calls and send the id and the name of each with its first piece. Others
+send each call as a whole, all with the index 0, or without an index (Gemini, Ollama), and perhaps with an
+empty id. Some repeat id and name with each piece, or send another id with each piece.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+_Json = dict[str, Any]
+_KINDS = (("function", "arguments"), ("custom", "input"))
+
+
+class StreamedCalls:
+    """Collector of the pieces of all tool calls in one streamed answer."""
+
+    def __init__(self) -> None:
+        self.calls: list[_Json] = []
+        """Calls in the order of their indexes, in the form of an answer that is not streamed."""
+        self._indexes: list[int] = []
+        """Index of each call in `calls`."""
+        self._open: dict[int, _Json] = {}
+        """Calls by index: the next piece with that index continues the call, unless it begins another."""
+        self._whole: dict[int, bool] = {}
+        """Indexes of open calls; True if the first piece had a name and an object of arguments."""
+
+    def add_piece(self, piece: _Json, position: int) -> None:
+        """Add an item of `tool_calls` of a chunk; `position` is its place in that list, from 0."""
+        index, id_ = piece.get("index"), piece.get("id")
+        key = index if isinstance(index, int) else position
+        call = self._open.get(key)
+        if call is None or _begins_call(piece, call, self._whole[key]):
+            call = self._begin_call(key)
+            self._whole[key] = _is_whole(piece)
+        if not call["id"] and isinstance(id_, str) and id_:
+            call["id"] = id_
+        for kind, text in _KINDS:
+            if isinstance(piece.get(kind), dict):
+                append_texts(call.setdefault(kind, {"name": "", text: ""}), piece[kind], text)
+
+    def _begin_call(self, index: int) -> _Json:
+        call: _Json = {"id": None}
+        place = len(self.calls)
+        while place and self._indexes[place - 1] > index:
+            place -= 1
+        self.calls.insert(place, call)
+        self._indexes.insert(place, index)
+        self._open[index] = call
+        return call
+
+
+def append_texts(whole: _Json, piece: _Json, text: str) -> None:
+    """Append the name and the text at key `text` of a piece of a call; a repeated name is left out."""
+    name, more = piece.get("name"), piece.get(text)
+    if isinstance(name, str) and name != whole["name"]:
+        whole["name"] += name
+    if isinstance(more, str):
+        whole[text] += more
+
+
+def _begins_call(piece: _Json, call: _Json, is_whole: bool) -> bool:
+    """Return True if a piece with the index of an open call begins another call.
+
+    Such a piece has a name, and another id than the call. If one of the two has no id, the call has arguments
+    already, and either the names differ, or the call came as a whole and the piece has arguments, too.
+    """
+    name, text = _read_texts(piece)
+    own_name, own_text = _read_texts(call)
+    id_ = piece.get("id")
+    if not name:
+        return False
+    if id_ and call["id"]:
+        return bool(id_ != call["id"])
+    if not own_name or not own_text.strip():
+        return False
+    return name != own_name or (is_whole and bool(text.strip()))
+
+
+def _is_whole(piece: _Json) -> bool:
+    name, text = _read_texts(piece)
+    try:
+        return bool(name) and isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _read_texts(call: _Json) -> tuple[str, str]:
+    """Return the name and the arguments of a call or piece; "" for what it does not have."""
+    for kind, text in _KINDS:
+        found = call.get(kind)
+        if isinstance(found, dict):
+            name, arguments = found.get("name"), found.get(text)
+            return name if isinstance(name, str) else "", arguments if isinstance(arguments, str) else ""
+    return "", ""

@@ -1,0 +1,121 @@
+"""Measure how flaky the cases of a baseline are: how often their runs disagree."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import TypeAlias
+
+from evalgate.core.formatting import join_quoted
+from evalgate.core.frozen import frozen
+from evalgate.core.registry import FINAL_STATE
+from evalgate.core.score_ranges import get_score_range
+from evalgate.core.types import Baseline, BaselineRun, CaseKey
+
+Limits: TypeAlias = Mapping[str, float | None]
+"""By metric, the worst score that passes; None: the metric is only reported, and fails no run."""
+
+
+@frozen
+class BaselineLimits:
+    """The limits of metrics for all cases, and those that single cases have instead."""
+
+    common: Limits
+    own: Mapping[CaseKey, Limits] = field(default_factory=dict)
+    """By case, only the limits that differ from `common`."""
+    remark: str = ""
+    """Sentence about limits of single cases that are not known; "" if all are known."""
+
+    def get_limits(self, case: CaseKey) -> Limits:
+        """Return the limits of a case: the common ones, replaced by its own."""
+        return {**self.common, **self.own.get(case, {})}
+
+
+@frozen
+class Flakiness:
+    """Flakiness of one case over its stored runs."""
+
+    runs: int
+    """Runs that count; the other figures are of these."""
+    passed: int
+    flip_rate: float | None
+    """Chance that one of two random runs of the case passes and the other fails; None below two runs.
+
+    It is the unbiased estimate 2·c·(n−c)/(n·(n−1)) for c passed of n runs: 1 for one passed of two runs, and
+    at most 0.5 for many runs. The order of the runs does not matter.
+    """
+    latest_passes: int
+    """Number of passed runs since the last failed one: a sign that a quarantined case has recovered."""
+
+
+def measure_baseline_flakiness(
+    baseline: Baseline, limits: BaselineLimits, pass_score: float
+) -> dict[tuple[str, str], Flakiness]:
+    """Return the flakiness of each case with at least two runs that count, by ids of eval set and case.
+
+    A run passes if the agent answered and every score meets its limit. A metric that is not in the limits
+    must reach `pass_score`, a share of the metric's range from 0 to 1; if lower scores are better, it does
+    not count. A metric with the limit None does not count either. An answered run without a score that
+    counts is left out.
+    """
+    found = {
+        case.key: measure_flakiness([score_run_pass(run, own, pass_score) for run in case.runs])
+        for case in baseline.cases
+        for own in [limits.get_limits(case.key)]
+    }
+    return {key: flakiness for key, flakiness in found.items() if flakiness.runs > 1}
+
+
+def measure_flakiness(runs: Sequence[float | None]) -> Flakiness:
+    """Return the flakiness of a case from its runs, the oldest first.
+
+    A run is 1.0 if it passed, 0.0 if it failed, and None if it does not count.
+    """
+    passes = [run == 1.0 for run in runs if run is not None]
+    n, passed = len(passes), sum(passes)
+    rate = 2 * passed * (n - passed) / (n * (n - 1)) if n > 1 else None
+    trailing = next((index for index, good in enumerate(reversed(passes)) if not good), n)
+    return Flakiness(n, passed, rate, trailing)
+
+
+def score_run_pass(run: BaselineRun, thresholds: Limits, pass_score: float | None) -> float | None:
+    """Return 1.0 for a run that passed, 0.0 for a failed run, None for an answered run that does not count.
+
+    `measure_baseline_flakiness` describes the rule. If `pass_score` is None, metrics that are not in
+    `thresholds` do not count, because the case does not have them any more.
+    """
+    if run.outcome != "answered":
+        return 0.0
+    met = [
+        known.is_met(score, limit)
+        for name, score in run.scores.items()
+        if score is not None
+        for known in [get_score_range(name)]
+        # A budget without a limit cannot fail: a `pass_score` of 1.0 would be the figure 0.
+        for assumed in [None if pass_score is None or known.lower_is_better else known.to_score(pass_score)]
+        for limit in [thresholds.get(name, assumed)]
+        if limit is not None
+    ]
+    return float(all(met)) if met else None
+
+
+def describe_assumed_limits(baseline: Baseline, thresholds: Limits, pass_score: float) -> str:
+    """Return a sentence about the metrics that have a score below `pass_score`, but no entry in `thresholds`.
+
+    Runs with such a score count as failed. `pass_score` is a share of the metric's range from 0 to 1. Return
+    "" if there is no such metric. Checks, the final session state and budgets are never named.
+    """
+    scores = (item for case in baseline.cases for run in case.runs for item in run.scores.items())
+    names = {
+        name
+        for name, score in scores
+        if score is not None and name not in thresholds and name != FINAL_STATE
+        if not name.startswith("check/")
+        for known in [get_score_range(name)]
+        if not known.lower_is_better and not known.is_met(score, known.to_score(pass_score))
+    }
+    if not names:
+        return ""
+    return (
+        f"No threshold of {join_quoted(sorted(names))} is known here, so runs below "
+        f"`gate.statistics.pass_score` ({pass_score:g}) count as failed. Name the file that has it with "
+        "--thresholds, and the baseline with --to, or write it under `criteria`."
+    )

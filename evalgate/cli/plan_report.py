@@ -1,0 +1,425 @@
+"""`evalgate plan`: the number of cases and runs that show a drop, and their cost."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from evalgate.cli.baseline_show import build_score_history
+from evalgate.config import option_defaults
+from evalgate.core import registry
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import format_limit, format_score, pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import to_log_line
+from evalgate.core.score_ranges import Range
+from evalgate.core.types import Baseline, Criterion
+from evalgate.datasets.loading import load_eval_sets
+from evalgate.gating.score_tables import build_statistical_policy
+from evalgate.runner.cost_estimate import (
+    estimate_cost,
+    format_money,
+    format_time,
+    format_tokens,
+)
+from evalgate.runner.run_strategy import MEASURED_RUNS
+from evalgate.runner.stored_results import BaselineTarget, resolve_target
+from evalgate.statistics.run_planning import (
+    MOST_CASES,
+    CaseNoise,
+    DropModel,
+    RunDesign,
+    measure_case_noise,
+)
+
+_FIXED_RUNS = (1, 3, 5)
+_AUTO = "auto"
+_ASSUMED_AVERAGE = 0.9
+_ASSUMED_STORED = 10
+
+
+@frozen
+class PlanRequest:
+    """Options of `evalgate plan`; see its help."""
+
+    drop: float
+    power: float
+    cases: int | None = None
+    runs: int | None = None
+    baseline: str | None = None
+    thresholds: str | None = None
+
+
+@frozen
+class DesignPower:
+    """Power of one number of runs against drops of one metric."""
+
+    runs: str
+    """`3`, or `auto`."""
+    smallest_drop: float | None
+    """Smallest drop that is caught, in the metric's own range; None if no drop is caught."""
+    cases: int | None
+    """Fewest cases like the present cases that catch the wanted drop; None for more than 100,000."""
+
+
+@frozen
+class MetricPower:
+    """Power of the gate on one metric."""
+
+    metric: str
+    average: float
+    cases: int
+    drop: float
+    """The wanted drop, in the metric's own range."""
+    max_regression: float
+    """Drops of the mean below this one are allowed, in the metric's own range."""
+    cases_max_regression: float
+    """The allowed drop that `cases` of the designs are computed with: `max_regression`, or half of the
+    wanted drop if the wanted drop is not above `max_regression`."""
+    largest_drop: float
+    """Distance of the average from the lowest score: the largest drop that is possible."""
+    allows_every_drop: bool
+    designs: tuple[DesignPower, ...]
+
+
+@frozen
+class DesignCost:
+    """Usage of one number of runs, as (least, most); None if unknown."""
+
+    runs: str
+    agent_runs: tuple[int, int]
+    tokens: tuple[float, float] | None
+    usd: tuple[float, float] | None
+    minutes: tuple[float, float] | None
+
+
+@frozen
+class GatePlan:
+    """The number of cases and runs that show a drop."""
+
+    source: str
+    """Baseline from which the figures follow; "" if there is none."""
+    cases: int
+    stored_runs: tuple[int, int] | None
+    """Fewest and most stored runs of a case; None without a baseline."""
+    power: float
+    metrics: tuple[MetricPower, ...]
+    costs: tuple[DesignCost, ...]
+    concurrency: int
+    advice: tuple[str, ...]
+    assumptions: tuple[str, ...]
+
+    def as_json(self) -> str:
+        """Return the plan as JSON text."""
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+
+def build_gate_plan(request: PlanRequest, folder: Path) -> GatePlan:
+    """Plan from the baseline, or from assumptions if there is none.
+
+    Raises:
+        InvalidInputError: the baseline or the thresholds file cannot be read, the baseline that `request`
+            names does not exist, the baseline has no score, or the number of cases is not known.
+    """
+    target = resolve_target(folder, request.baseline, request.thresholds)
+    baseline = target.read() if request.baseline is not None else target.store.read()
+    fixed = sorted({*_FIXED_RUNS, *([request.runs] if request.runs else [])})
+    designs = {str(runs): RunDesign(runs) for runs in fixed}
+    designs[_AUTO] = RunDesign(target.config.gate.max_runs, is_auto=True)
+    if baseline is None:
+        noise = {"(any metric)": _assume_noise(request, target)}
+        size, assumptions = len(next(iter(noise.values()))), tuple(_describe_assumptions())
+    else:
+        noise, size = _measure_noise(baseline, target), request.cases or len(baseline.cases)
+        assumptions = tuple(_describe_history_limits(noise, len(baseline.cases), request))
+    metrics = tuple(_plan_metrics(noise, request, target, designs, size))
+    counts = [len(case.runs) for case in baseline.cases] if baseline else []
+    fewest = min(case.stored for cases in noise.values() for case in cases)
+    concurrency = (
+        target.config.agent.concurrency if target.config.agent else None
+    ) or option_defaults.CONCURRENCY
+    return GatePlan(
+        target.target if baseline else "",
+        size,
+        (min(counts), max(counts)) if counts else None,
+        request.power,
+        metrics,
+        tuple(_plan_cost(label, design, size, baseline, concurrency) for label, design in designs.items()),
+        concurrency,
+        tuple(_iter_advice(metrics, request, size, fewest)),
+        (*assumptions, *_describe_exact_comparison(target)),
+    )
+
+
+def _assume_noise(request: PlanRequest, target: BaselineTarget) -> tuple[CaseNoise, ...]:
+    cases = request.cases or _count_cases(target)
+    if not cases:
+        raise InvalidInputError(
+            f"{target.target}: there is no baseline to plan from, and no eval set. Say how many cases there "
+            "would be with --cases N."
+        )
+    average = _ASSUMED_AVERAGE
+    return (CaseNoise(average, average * (1 - average), _ASSUMED_STORED),) * cases
+
+
+def _count_cases(target: BaselineTarget) -> int:
+    config, folder = target.config, target.workspace.folder
+    if not config.eval_sets:
+        return 0
+    loaded = load_eval_sets(
+        config.eval_sets, registry.get_formats(), folder=folder, format_name=config.format
+    )
+    return sum(len(each.cases) for each in loaded)
+
+
+def _measure_noise(baseline: Baseline, target: BaselineTarget) -> dict[str, tuple[CaseNoise, ...]]:
+    """Return the noise of each metric that gates."""
+    silent = {each.metric for each in target.criteria if not each.gates}
+    history = build_score_history(baseline, target.config)
+    keep = target.config.gate.statistics.baseline_keep
+    found = {
+        metric: noise
+        for metric, scores in history.items()
+        if metric not in silent and (noise := measure_case_noise(scores, keep))
+    }
+    if not found:
+        raise InvalidInputError(f"{target.target}: the baseline holds no score to plan from")
+    return found
+
+
+def _plan_metrics(
+    noise: Mapping[str, Sequence[CaseNoise]],
+    request: PlanRequest,
+    target: BaselineTarget,
+    designs: Mapping[str, RunDesign],
+    size: int,
+) -> Iterator[MetricPower]:
+    gate, criteria = target.config.gate, {each.metric: each for each in target.criteria}
+    parameters = build_statistical_policy(gate, "auto", ()).parameters
+    for metric, cases in noise.items():
+        own = target.config.get_score_range(metric)
+        allowed = _find_allowed_drop(criteria.get(metric), own, gate.max_regression)
+        # A drop that is allowed is never caught reliably: a smaller one must be allowed to catch it.
+        wanted = min(allowed, request.drop / 2) if request.drop <= allowed else allowed
+        model = DropModel(cases, parameters, max_drop=allowed, metrics=len(noise))
+        stricter = DropModel(cases, parameters, max_drop=wanted, metrics=len(noise))
+        smallest = {
+            label: model.find_smallest_drop(design, request.power, size) if allowed < 1 else None
+            for label, design in designs.items()
+        }
+        yield MetricPower(
+            metric,
+            own.to_score(model.average),
+            len(cases),
+            request.drop * own.width,
+            allowed * own.width,
+            wanted * own.width,
+            model.average * own.width,
+            allowed >= 1,
+            tuple(
+                DesignPower(
+                    label,
+                    None if (drop := smallest[label]) is None else round(drop * own.width, 6),
+                    stricter.find_cases(request.drop, design, request.power),
+                )
+                for label, design in designs.items()
+            ),
+        )
+
+
+def _find_allowed_drop(criterion: Criterion | None, own: Range, usual: float) -> float:
+    """Return the allowed drop of a metric's mean, as a share of its range; 1 allows every drop."""
+    if criterion is None or criterion.max_regression is None or usual >= 1:
+        return usual
+    return criterion.max_regression / own.width
+
+
+# --- cost ---------------------------------------------------------------------------------------------------
+
+
+def _plan_cost(
+    label: str, design: RunDesign, size: int, baseline: Baseline | None, concurrency: int
+) -> DesignCost:
+    least, most = (1 if design.is_auto else design.runs), design.runs
+    agent_runs = size * least, size * most
+    low, high = (
+        estimate_cost({case.key: runs for case in baseline.cases}, baseline, min(concurrency, size * runs))
+        if baseline is not None
+        else None
+        for runs in (least, most)
+    )
+    if low is None or high is None:
+        return DesignCost(label, agent_runs, None, None, None)
+    usage, scale = (low.whole, high.whole), size / (low.runs / least)
+    return DesignCost(
+        label,
+        agent_runs,
+        (usage[0].tokens * scale, usage[1].tokens * scale) if usage[1].tokens else None,
+        (usage[0].usd * scale, usage[1].usd * scale) if usage[1].usd else None,
+        (low.seconds * scale / 60, high.seconds * scale / 60),
+    )
+
+
+# --- sentences ----------------------------------------------------------------------------------------------
+
+
+def _describe_assumptions() -> Iterator[str]:
+    yield (
+        f"There is no baseline. Assumed: pass or fail, {_ASSUMED_AVERAGE:.0%} of the runs of every case pass "
+        f"at random, and a baseline of {_ASSUMED_STORED} runs of each case. Most suites vary less."
+    )
+
+
+def _describe_exact_comparison(target: BaselineTarget) -> Iterator[str]:
+    if target.config.gate.deterministic:
+        yield (
+            "`gate.deterministic` compares exactly while runs agree: a drop of `max_regression` or more "
+            "closes the gate with one run of each case. The table is for runs that do not agree."
+        )
+
+
+def _describe_history_limits(
+    noise: Mapping[str, Sequence[CaseNoise]], stored: int, request: PlanRequest
+) -> Iterator[str]:
+    """Yield what was assumed of the baseline, which holds `stored` cases."""
+    single = max(sum(case.stored == 1 for case in cases) for cases in noise.values())
+    if single:
+        yield (
+            f"{pluralize(single, 'case')} with one scored run: taken to pass at random as often as the whole "
+            "suite, which is the most that it can vary."
+        )
+    if request.cases is not None and request.cases != stored:
+        size = pluralize(stored, "case")
+        yield f"Further cases are taken to be like the {size} of the baseline, and as deep in it."
+
+
+def _iter_advice(
+    metrics: Sequence[MetricPower], request: PlanRequest, size: int, fewest: int
+) -> Iterator[str]:
+    for each in metrics:
+        yield from _describe_limits(each)
+    enough = _find_enough(metrics, size)
+    labels = [design.runs for design in metrics[0].designs]
+    if enough is not None:
+        often = f"{request.power:.0%} of the time"
+        yield f"`runs: {enough}` with {pluralize(size, 'case')} catches the drop {often}."
+    elif any(each.drop > each.largest_drop for each in metrics):
+        yield "No number of cases is enough."
+    else:
+        needed = {label: _find_needed(metrics, label) for label in labels}
+        found = {label: cases for label, cases in needed.items() if cases is not None}
+        which = ", or ".join(f"{cases:,} with `runs: {label}`" for label, cases in found.items())
+        yield (
+            f"{pluralize(size, 'case')} {'is' if size == 1 else 'are'} too few to catch the drop "
+            f"{request.power:.0%} of the time. It takes {which or f'more than {MOST_CASES:,}'}."
+        )
+    yield "Runs that follow up a suspicious case come on top, in every row."
+    if fewest < MEASURED_RUNS:
+        yield (
+            f"The baseline holds fewer than {MEASURED_RUNS} runs of some cases. `evalgate run --runs 5` on "
+            "the default branch and `evalgate baseline save` show smaller drops, once for all changes."
+        )
+
+
+def _describe_limits(metric: MetricPower) -> Iterator[str]:
+    """Yield why a drop of the metric can never be caught, or only with another allowed drop."""
+    drop, allowed = format_limit(metric.drop), format_limit(metric.max_regression)
+    holds = f"The number of cases holds for `max_regression: {metric.cases_max_regression:g}`."
+    if metric.drop > metric.largest_drop:
+        average = format_score(metric.average)
+        yield f"{metric.metric}: an average of {average} cannot fall by {drop}."
+    elif metric.allows_every_drop:
+        yield f"{metric.metric}: `max_regression` allows every drop, so none closes the gate. {holds}"
+    elif metric.drop <= metric.max_regression:
+        yield (
+            f"{metric.metric}: drops below {allowed} are allowed, so one of {drop} closes the gate at most "
+            f"half of the time. {holds}"
+        )
+
+
+def _find_enough(metrics: Sequence[MetricPower], size: int) -> str | None:
+    """Return the first design that catches the drop in every metric with the present cases, or None."""
+    for label in [design.runs for design in metrics[0].designs]:
+        needed = _find_needed(metrics, label)
+        if needed is not None and needed <= size:
+            return label
+    return None
+
+
+def _find_needed(metrics: Sequence[MetricPower], label: str) -> int | None:
+    found = [design.cases for each in metrics for design in each.designs if design.runs == label]
+    known = [cases for cases in found if cases is not None]
+    return max(known) if len(known) == len(found) else None
+
+
+# --- text ---------------------------------------------------------------------------------------------------
+
+
+def format_gate_plan(plan: GatePlan) -> str:
+    """Format the plan as text for the terminal, ending in a newline."""
+    return "".join(f"{line}\n" for line in _iter_lines(plan))
+
+
+def _iter_lines(plan: GatePlan) -> Iterator[str]:
+    if plan.stored_runs is not None:
+        low, high = plan.stored_runs
+        runs = f"{low} to {pluralize(high, 'stored run')}" if low != high else pluralize(low, "stored run")
+        yield f"Planned for {pluralize(plan.cases, 'case')} from {to_log_line(plan.source)}, {runs} of a case"
+    else:
+        yield f"Planned for {pluralize(plan.cases, 'case')} without a baseline"
+    for each in plan.metrics:
+        yield ""
+        yield (
+            f"{to_log_line(each.metric, 80)}: {format_score(each.average)} on average, `max_regression` "
+            f"{format_limit(each.max_regression)}"
+        )
+        rows = [
+            (
+                design.runs,
+                "–" if design.smallest_drop is None else _format_small_drop(design.smallest_drop),
+                "–" if design.cases is None else f"{design.cases:,}",
+            )
+            for design in each.designs
+        ]
+        wanted = f"cases to catch {format_limit(each.drop)}"
+        yield from _format_table(("runs", f"smallest drop caught {plan.power:.0%}", wanted), rows)
+    yield ""
+    yield f"Cost of a gate run, {plan.concurrency} conversations at a time"
+    header = ("runs", "runs of the agent", "tokens", "money", "time")
+    yield from _format_table(header, [_build_cost_row(each) for each in plan.costs])
+    yield ""
+    for sentence in (*plan.advice, *plan.assumptions):
+        yield f"- {to_log_line(sentence, 500)}"
+
+
+def _format_small_drop(drop: float) -> str:
+    """Return a drop with three decimals, or with all of its decimals in a narrow range."""
+    return max(f"{drop:.3f}", format_limit(drop), key=len)
+
+
+def _build_cost_row(cost: DesignCost) -> tuple[str, ...]:
+    low, high = cost.agent_runs
+    time = None if cost.minutes is None else [format_time(60 * each) for each in cost.minutes]
+    return (
+        cost.runs,
+        _join_bounds([f"{low:,}", f"{high:,}"]),
+        _join_bounds(None if cost.tokens is None else list(map(format_tokens, cost.tokens))),
+        _join_bounds(None if cost.usd is None else list(map(format_money, cost.usd))),
+        _join_bounds(time),
+    )
+
+
+def _join_bounds(bounds: Sequence[str] | None) -> str:
+    if bounds is None:
+        return "unknown"
+    return bounds[0] if bounds[0] == bounds[1] else " to ".join(bounds)
+
+
+def _format_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in (header, *rows):
+        first, *others = (
+            text.ljust(width) if at == 0 else text.rjust(width)
+            for at, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join(("", first, *others)).rstrip()

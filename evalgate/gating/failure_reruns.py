@@ -1,0 +1,314 @@
+"""Find the failing cases that broke, by running them again.
+
+The exact test measures how far a score fell, and needs a deep baseline to judge one case. Follow-up runs
+answer another question: does a case fail by a missed threshold or a crash, although none of its stored runs
+did? Such a case is run again, one run at a time. After one or two runs without that failure it is a flake;
+after so many runs with the failure that luck does not explain them, it is broken.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from evalgate.core.frozen import frozen
+from evalgate.core.types import (
+    AGENT_FAULT_OUTCOMES,
+    Baseline,
+    BaselineCase,
+    CaseMetric,
+    CaseResult,
+    FollowUp,
+    RunResult,
+)
+from evalgate.gating.score_tables import StatisticalPolicy
+from evalgate.statistics.case_regression import (
+    BreakageCriteria,
+    StoredOutcomes,
+    count_runs_allowed,
+    estimate_flaky,
+    find_breakage_criteria,
+)
+
+
+def classify_failures(
+    cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
+) -> tuple[CaseResult, ...]:
+    """Return the cases, with a `follow_up` for each failing case that can be compared with the baseline.
+
+    A case cannot be compared if it has no comparable stored runs, or missed the threshold of a metric that
+    is new or changed. Without a baseline or with `max_failed_cases`, the cases are returned unchanged.
+    """
+    classifier = build_classifier(baseline, statistics)
+    return classifier.classify_failures(cases) if classifier else tuple(cases)
+
+
+def build_classifier(baseline: Baseline | None, statistics: StatisticalPolicy) -> "FailureClassifier | None":
+    """Build the classifier of failing cases; return None without a baseline or with `max_failed_cases`."""
+    if baseline is None or statistics.case_runs == 0:
+        return None
+    return FailureClassifier(baseline, keep=statistics.parameters.baseline_keep, most=statistics.case_runs)
+
+
+class FailureClassifier:
+    """Classifier of the failing cases of one run, by one baseline."""
+
+    def __init__(self, baseline: Baseline, *, keep: int, most: int) -> None:
+        """Compare with the newest `keep` stored runs of each case.
+
+        `most`: most runs of a case that never passes. With 1, no case can be run again: the first failure
+        that no stored run shows makes the case broken.
+        """
+        self._before = baseline.index_cases()
+        self._keep = keep
+        self._most = most
+
+    def plan_reruns(self, cases: Sequence[CaseResult]) -> Mapping[int, tuple[int, ...]]:
+        """Return the number of the next run of every open case that may be run again.
+
+        Keys are indexes in `cases`, values tuples of one run number.
+        """
+        found = {}
+        flaky: _FlakyEstimate | None = None
+        for at, case in enumerate(cases):
+            # A quarantined case gates nothing, and a protected one closes the gate as it is.
+            is_open = case.gates and not case.protected
+            can_run_again = is_open and 0 < len(case.runs) < count_runs_allowed(self._most)
+            if not (can_run_again and _is_failing(case)):
+                continue
+            stored = self._find_stored_runs(case)
+            if stored is None or not stored.can_explain(case) or not any(stored.find_misses(case)):
+                continue
+            # Computed at the first open case: most runs have none, and the estimate reads every stored run.
+            flaky = self._estimate_flaky(cases) if flaky is None else flaky
+            # One run at a time: the next pass may settle it.
+            criteria = self._find_criteria(stored, case, flaky)
+            if criteria.classify_runs(stored.find_misses(case)) == "open":
+                found[at] = (max(run.run for run in case.runs) + 1,)
+        return found
+
+    def classify_failures(self, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
+        """Return the cases, with a `follow_up` for each failing case that can be compared.
+
+        A case cannot be compared if it has no comparable stored runs, or missed the threshold of a metric
+        that is new or changed.
+        """
+        if not any(_is_failing(case) for case in cases):
+            return tuple(cases)
+        flaky = self._estimate_flaky(cases)
+        return tuple(
+            replace(case, follow_up=self._build_follow_up(case, flaky)) if _is_failing(case) else case
+            for case in cases
+        )
+
+    def count_stored_runs(self, case: CaseResult) -> int:
+        """Count the stored runs that the case can be compared with."""
+        stored = self._find_stored_runs(case)
+        return len(stored.list_comparable(_find_missed_metrics(case))) if stored else 0
+
+    def has_new_failure(self, case: CaseResult, run: RunResult) -> bool | None:
+        """Return True if a run of the case failed as no stored run did, else False.
+
+        Return None if the case has no comparable stored runs, or the run says nothing about the agent.
+        """
+        stored = self._find_stored_runs(case)
+        return next(iter(stored.find_misses(replace(case, runs=(run,)))), None) if stored else None
+
+    def _build_follow_up(self, case: CaseResult, flaky: "_FlakyEstimate") -> FollowUp | None:
+        stored = self._find_stored_runs(case)
+        if stored is None or not stored.can_explain(case):
+            return None
+        missed, crashed = _find_missed_metrics(case), case.agent_failed
+        misses = stored.find_misses(case)
+        runs = stored.list_comparable(missed)
+        failed = _count_failed(runs, missed, with_crashes=crashed or stored.is_only_crashes)
+        found = FollowUp(
+            outcome="excused",
+            runs=len(misses),
+            failed=sum(misses),
+            need=0,
+            baseline_runs=len(runs),
+            baseline_failed=failed,
+            crashed=crashed,
+            baseline_otherwise=_count_failed(runs, stored.known, with_crashes=True) - failed,
+            baseline_unscored=stored.kept - len(runs),
+        )
+        if not (missed & stored.never_missed or (crashed and not stored.crashes)):
+            return found
+        criteria = self._find_criteria(stored, case, flaky)
+        return replace(found, outcome=criteria.classify_runs(misses), need=criteria.in_a_row)
+
+    def _find_criteria(
+        self, stored: "_StoredRuns", case: CaseResult, flaky: "_FlakyEstimate"
+    ) -> BreakageCriteria:
+        # A case that failed before in another way is known to be flaky, so more is needed before a new way
+        # counts as a break: it is compared with how many such ways the suite has.
+        alike = flaky.ways if stored.history.failed else flaky.cases
+        runs = len(stored.list_comparable(_find_missed_metrics(case)))
+        return find_breakage_criteria(runs, alike, most=self._most)
+
+    def _estimate_flaky(self, cases: Sequence[CaseResult]) -> "_FlakyEstimate":
+        # Quarantined cases are known to be flaky: they would raise the bar for all others.
+        gating = (case for case in cases if case.gates)
+        stored = [found for case in gating if (found := self._find_stored_runs(case))]
+        return _FlakyEstimate(
+            estimate_flaky(each.history for each in stored),
+            estimate_flaky(way for each in stored if each.history.failed for way in each.list_ways()),
+        )
+
+    def _find_stored_runs(self, case: CaseResult) -> "_StoredRuns | None":
+        """Return the stored runs of the case, or None if none of them can be compared."""
+        old = self._before.get(case.key)
+        if old is None or old.fingerprint != case.fingerprint:
+            return None
+        return _build_stored_runs(case, old, self._keep)
+
+
+@frozen
+class _FlakyEstimate:
+    """Estimated numbers of flaky cases, and of flaky ways to fail."""
+
+    cases: float
+    """Number of flaky cases; a case without a failed stored run is judged by this number."""
+    ways: float
+    """Number of flaky pairs of a case with failed stored runs and a way to fail (a metric, or a crash).
+
+    A new way to fail of a case with failed stored runs is judged by this number: a case that hardly ever
+    passes may by luck have missed only three of its four metrics in its stored runs.
+    """
+
+
+@frozen
+class _StoredRun:
+    """One stored run of a case, judged by today's thresholds."""
+
+    crashed: bool
+    """True if it crashed or timed out."""
+    scored: frozenset[str]
+    """Metrics with a score."""
+    missed: frozenset[str]
+    """Metrics with a missed threshold."""
+
+
+@frozen
+class _StoredRuns:
+    """Stored runs of one case."""
+
+    runs: tuple[_StoredRun, ...]
+    """The runs that crashed or have a score; others say nothing about the case."""
+    kept: int
+    """Number of all stored runs that count, those without a score included."""
+    known: frozenset[str]
+    """Metrics that have not changed since the baseline, if a run has a score of them, or all runs crashed."""
+
+    @property
+    def crashes(self) -> int:
+        return sum(run.crashed for run in self.runs)
+
+    @property
+    def is_only_crashes(self) -> bool:
+        """Return True if every run crashed: then the case failed every metric before."""
+        return self.crashes == len(self.runs)
+
+    @property
+    def never_missed(self) -> frozenset[str]:
+        """Return the metrics of which the stored runs have scores, and none below the threshold."""
+        scored = frozenset[str]().union(*(run.scored for run in self.runs))
+        return scored.difference(*(run.missed for run in self.runs))
+
+    def can_explain(self, case: CaseResult) -> bool:
+        """Return True if the stored runs say something about each metric that the case missed.
+
+        A metric that is new or changed, or was never scored, has no history: no stored run could have
+        excused the failure, and no further run can.
+        """
+        return _find_missed_metrics(case) <= self.known
+
+    @property
+    def history(self) -> StoredOutcomes:
+        failed = _count_failed(self.runs, self.known, with_crashes=True)
+        return StoredOutcomes(len(self.runs), failed)
+
+    def list_ways(self) -> list[StoredOutcomes]:
+        """Return the counts of crashed stored runs, and of stored runs that missed each metric."""
+        ways = [StoredOutcomes(len(self.runs), self.crashes)]
+        for name in sorted(self.known):
+            runs = self._list_runs_of(name)
+            ways.append(StoredOutcomes(len(runs), _count_failed(runs, frozenset({name}), with_crashes=False)))
+        return ways
+
+    def list_comparable(self, missed: frozenset[str]) -> tuple[_StoredRun, ...]:
+        """Return the stored runs that a case which missed these metrics can be compared with.
+
+        A run without a score of a metric says nothing about it. If several of the metrics were never missed,
+        the runs of the one with the fewest scores count. If all were missed before, all runs count.
+        """
+        new = sorted(missed & self.never_missed)
+        return min((self._list_runs_of(name) for name in new), key=len, default=self.runs)
+
+    def _list_runs_of(self, metric: str) -> tuple[_StoredRun, ...]:
+        return tuple(run for run in self.runs if metric in run.scored)
+
+    def find_misses(self, case: CaseResult) -> list[bool]:
+        """Return for each conclusive run True if it failed as no stored run did, else False."""
+        new = self.never_missed
+        return [
+            not self.crashes
+            if run.outcome in AGENT_FAULT_OUTCOMES
+            else any(each.gating_status == "failed" and each.name in new for each in run.metrics)
+            for run in case.runs
+            if _is_conclusive(run)
+        ]
+
+
+def _build_stored_runs(case: CaseResult, old: BaselineCase, keep: int) -> _StoredRuns | None:
+    thresholds = {
+        metric.name: metric
+        for metric in case.metrics
+        if metric.gates and old.metric_fingerprints.get(metric.name) == metric.fingerprint
+    }
+    kept = old.runs[-keep:]
+    runs = tuple(
+        _StoredRun(
+            run.outcome in AGENT_FAULT_OUTCOMES,
+            frozenset(name for name in thresholds if run.scores.get(name) is not None),
+            frozenset(_find_missed_thresholds(run.scores, thresholds)),
+        )
+        for run in kept
+        if run.outcome in AGENT_FAULT_OUTCOMES or any(run.scores.get(name) is not None for name in thresholds)
+    )
+    if not runs:
+        return None
+    is_only_crashes = all(run.crashed for run in runs)
+    known = (
+        frozenset(thresholds) if is_only_crashes else frozenset[str]().union(*(run.scored for run in runs))
+    )
+    return _StoredRuns(runs, len(kept), known)
+
+
+def _count_failed(runs: Iterable[_StoredRun], metrics: frozenset[str], *, with_crashes: bool) -> int:
+    """Count the runs that missed one of the metrics, or crashed if `with_crashes`."""
+    return sum((run.crashed and with_crashes) or bool(run.missed & metrics) for run in runs)
+
+
+def _find_missed_metrics(case: CaseResult) -> frozenset[str]:
+    return frozenset(metric.name for metric in case.metrics if metric.gating_status == "failed")
+
+
+def _find_missed_thresholds(
+    scores: Mapping[str, float | None], metrics: Mapping[str, CaseMetric]
+) -> Iterator[str]:
+    for name, metric in metrics.items():
+        score = scores.get(name)
+        if score is not None and not metric.range.is_met(score, metric.threshold):
+            yield name
+
+
+def _is_conclusive(run: RunResult) -> bool:
+    """Return True if the run reflects the agent, and not a failure of a judge or a service."""
+    if run.outcome != "answered":
+        return run.outcome in AGENT_FAULT_OUTCOMES
+    statuses = {metric.gating_status for metric in run.metrics}
+    return "failed" in statuses or ("passed" in statuses and "errored" not in statuses)
+
+
+def _is_failing(case: CaseResult) -> bool:
+    return case.gates and (case.status == "failed" or case.agent_failed)

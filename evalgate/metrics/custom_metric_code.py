@@ -1,0 +1,251 @@
+"""Read the code of custom metrics before the agent starts, and write it into the folder that is run.
+
+The digest of the code decides whether scores of two runs are comparable.
+"""
+
+import ast
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from evalgate.agents.host.verified_code import MANIFEST
+from evalgate.core.protocols import (
+    MetricCode,
+    MetricEnvironment,
+)
+from evalgate.system.committed_files import CodeFiles, FolderFiles
+
+_DIGITS = 16
+_MOST_OF_FILE = 8 * 1024 * 1024
+_MOST_OF_FOLDER = 32 * 1024 * 1024
+"""Most bytes in all of the files that are copied only because they are below the module's folder.
+
+`_MOST_OF_FILE` limits each of these files. Imported files are always copied."""
+
+
+def write_metric_code(code: MetricCode, folder: Path) -> str:
+    """Write the files of a metric, and a manifest of their digests, into an empty folder.
+
+    All users can read the metric's files, and none can write to them.
+
+    Returns:
+        SHA-256 of the manifest, in hexadecimal. With it the metric's process detects changes by an agent
+        that runs as the same user.
+    """
+    digests = {path: hashlib.sha256(content).hexdigest() for path, content in code.files.items()}
+    manifest = json.dumps(digests).encode()
+    (folder / MANIFEST).write_bytes(manifest)
+    for name, content in code.files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        path.chmod(0o444)
+    for path in sorted({folder, *folder.rglob("*")}, reverse=True):
+        if path.is_dir():
+            path.chmod(0o555)
+    return hashlib.sha256(manifest).hexdigest()
+
+
+def read_current_code(environment: MetricEnvironment, entry: str) -> MetricCode:
+    """Read the code of an entry point with `environment.read_code`, or from `environment.folder` without one.
+
+    Later changes of the files do not affect the result.
+    """
+    roots = find_code_roots(environment.folder, environment.env.get("PYTHONPATH", ""))
+    if environment.read_code is not None:
+        return environment.read_code(entry, roots)
+    return read_metric_code(entry, environment.folder, FolderFiles(environment.folder), roots)
+
+
+def hash_metric_code(entry: str, folder: Path) -> str:
+    """Return the digest of a metric's code: 16 hexadecimal digits, or "" if the module is not found.
+
+    The module is searched from `folder` itself, not from `src` or the folders of PYTHONPATH.
+    """
+    return read_metric_code(entry, folder, FolderFiles(folder)).digest
+
+
+def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[str] = ()) -> MetricCode:
+    """Read the code of a metric: its module, the files that it imports, and the other files of its folder.
+
+    The digest covers the module and the files of the workspace that it imports, directly or indirectly. It
+    does not cover installed packages, imports by a computed name, or data files: nothing is executed, so
+    only `import` statements are followed. Two kinds of imported files are read, but are not covered: files
+    that are found only in `roots`, and each `__init__.py` that runs only because a module is in its package.
+
+    The digest is "" if the module is found only in `roots`. If the module is not found at all, the digest is
+    "", and the code has no files.
+
+    Args:
+        entry: Entry point of the metric, as `package.module:function` or `path/to/file.py:function`.
+        home: Path of the workspace; an absolute path in `entry` must begin with this path.
+        files: Files of the workspace, or of the same folder at a commit.
+        roots: Further folders of the workspace in which Python looks for modules.
+    """
+    reader = _CodeReader(files, ("", *roots))
+    first = reader.find_entry(entry, home)
+    if not first:
+        return MetricCode(entry, {}, roots=reader.roots)
+    imported = reader.find_imported_files(first, with_packages=True)
+    left_out = reader.read_folder(os.path.dirname(first))  # noqa: PTH120  of a path in a commit
+    counting = _CodeReader(files, ("",), reader.contents).find_imported_files(first, with_packages=False)
+    digest = _compute_digest({path: reader.contents[path] for path in counting})
+    in_workspace = first if reader.found_in_workspace else ""
+    return MetricCode(
+        entry, reader.contents, imported, reader.roots, digest if in_workspace else "", left_out
+    )
+
+
+def find_code_roots(home: Path, python_path: str) -> tuple[str, ...]:
+    """Return the folders below the workspace in which Python looks for modules.
+
+    They are those of PYTHONPATH, and `src`, to which an editable installation of the workspace's own package
+    usually points. The paths are relative to the workspace.
+    """
+    paths = (os.path.relpath(home / each, home) for each in python_path.split(os.pathsep) if each)
+    inner = (each for each in paths if each != "." and not _leads_outside(each))
+    return tuple(dict.fromkeys([*inner, "src"]))
+
+
+def strip_python_path(home: Path, python_path: str) -> str:
+    """Return PYTHONPATH without the workspace and the folders in it, because an agent can write to these."""
+    entries = [each for each in python_path.split(os.pathsep) if each]
+    return os.pathsep.join(each for each in entries if _leads_outside(os.path.relpath(home / each, home)))
+
+
+def _leads_outside(path: str) -> bool:
+    """Return True if a normalized relative path begins with `..`, so that it leaves its starting folder.
+
+    The name `..lib` does not leave the folder.
+    """
+    return path == os.pardir or path.startswith(os.pardir + os.sep)
+
+
+class _CodeReader:
+    """Reads each file of a workspace at most once, and follows import statements."""
+
+    def __init__(
+        self, files: CodeFiles, roots: tuple[str, ...], contents: dict[str, bytes] | None = None
+    ) -> None:
+        self._files = files
+        self.roots = roots
+        self.contents: dict[str, bytes] = {} if contents is None else contents
+        self.found_in_workspace = True
+        """True unless the entry's module was found only in one of the further roots."""
+
+    def find_entry(self, entry: str, home: Path) -> str:
+        """Return the file of the module that an entry names, relative to `home`; "" if it is not found.
+
+        Set `found_in_workspace`.
+        """
+        module = entry.rpartition(":")[0]
+        if module.endswith(".py"):
+            path = os.path.relpath(home / module, home)
+            return path if not _leads_outside(path) and self._files.is_file(path) else ""
+        for root in self.roots:
+            if found := self._find_module(module.split("."), root):
+                self.found_in_workspace = not root
+                return found
+        return ""
+
+    def find_imported_files(self, first: str, *, with_packages: bool) -> frozenset[str]:
+        """Return the path `first` and the paths of all files that it imports, directly or indirectly.
+
+        `with_packages` adds the `__init__.py` of each package that contains one of these files.
+        """
+        found, open_ = {first}, [first]
+        while open_:
+            path = open_.pop()
+            if path not in self.contents:
+                self.contents.update(self._files.read_files([path]))
+            imported = list(self._find_imports(path, self.contents[path]))
+            packages = self._find_packages(path) if with_packages else ()
+            for each in (*imported, *packages):
+                if each not in found:
+                    found.add(each)
+                    open_.append(each)
+        return frozenset(found)
+
+    def read_folder(self, folder: str) -> tuple[str, ...]:
+        """Read the files below a folder that are not read yet; return the sorted paths of those too large.
+
+        `_MOST_OF_FILE` and `_MOST_OF_FOLDER` are the limits.
+        """
+        sizes = {
+            path: size for path, size in self._files.list_folder(folder).items() if path not in self.contents
+        }
+        kept, room = [], _MOST_OF_FOLDER
+        for path, size in sizes.items():
+            if size <= min(room, _MOST_OF_FILE):
+                kept.append(path)
+                room -= size
+        self.contents.update(self._files.read_files(kept))
+        return tuple(sorted(sizes.keys() - set(kept)))
+
+    def _find_imports(self, path: str, content: bytes) -> Iterator[str]:
+        """Yield the paths of the modules that a file imports, as far as they are in the workspace.
+
+        Yield nothing if the file has a syntax error.
+        """
+        try:
+            tree = ast.parse(content)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return  # the metric fails with this error when it is called
+        for node in ast.walk(tree):
+            for names, roots in self._find_import_names(node, path):
+                for root in roots:
+                    # In `from package import name`, the name may be a module or an object of the package.
+                    for end in range(1, len(names) + 1):
+                        if found := self._find_module(names[:end], root):
+                            yield found
+
+    def _find_import_names(self, node: ast.AST, path: str) -> Iterator[tuple[list[str], tuple[str, ...]]]:
+        """Yield (parts of the name, folders to search) for each name that an import statement imports."""
+        if isinstance(node, ast.Import):
+            yield from (
+                (each.name.split("."), (self._find_import_root(path), *self.roots)) for each in node.names
+            )
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module.split(".") if node.module else []
+            roots = (self._find_import_root(path), *self.roots)
+            if node.level:
+                above = PurePosixPath(path).parents
+                roots = (_to_text(above[node.level - 1]),) if node.level <= len(above) else ()
+            yield from (([*module, each.name], roots) for each in node.names)
+
+    def _find_import_root(self, path: str) -> str:
+        """Return the folder that contains the outermost package of a file, else the folder of the file."""
+        folder = PurePosixPath(path).parent
+        while folder.parts and self._files.is_file(str(folder / "__init__.py")):
+            folder = folder.parent
+        return _to_text(folder)
+
+    def _find_packages(self, path: str) -> Iterator[str]:
+        """Yield the `__init__.py` of each package that contains a module; Python runs these files first."""
+        folder = PurePosixPath(path).parent
+        while folder.parts and self._files.is_file(str(folder / "__init__.py")):
+            yield str(folder / "__init__.py")
+            folder = folder.parent
+
+    def _find_module(self, names: Sequence[str], root: str) -> str:
+        module = PurePosixPath(root, *names)
+        for path in (module.with_name(f"{module.name}.py"), module / "__init__.py"):
+            if self._files.is_file(str(path)):
+                return str(path)
+        return ""
+
+
+def _to_text(folder: PurePosixPath) -> str:
+    return str(folder) if folder.parts else ""
+
+
+def _compute_digest(contents: Mapping[str, bytes]) -> str:
+    whole = hashlib.sha256()
+    # Sorted as paths, not as texts: `own/a.py` comes before `own.py`. Stored digests depend on this order.
+    for path in sorted(contents, key=PurePosixPath):
+        content = contents[path].replace(b"\r\n", b"\n")  # a checkout on Windows has the same digest
+        for part in (path.encode(), content):
+            whole.update(hashlib.sha256(part).digest())
+    return whole.hexdigest()[:_DIGITS]

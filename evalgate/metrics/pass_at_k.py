@@ -1,0 +1,38 @@
+"""pass^k (all of k runs pass) and pass@k (at least one of k passes): the status of a case by its runs."""
+
+from collections.abc import Sequence
+from math import comb
+
+from evalgate.core.formatting import format_score_pair, pluralize
+from evalgate.core.types import ReliabilityRule, RunMetric, Status
+
+
+def estimate_reliability(rule: ReliabilityRule, *, passed: int, runs: int) -> float:
+    """Estimate pass^k or pass@k, in [0, 1]: exactly 0.0 if no run passed, and exactly 1.0 if all did.
+
+    `runs` must be at least `rule.k`, and `passed` at most `runs`.
+    """
+    samples = comb(runs, rule.k)
+    if rule.kind == "pass^k":
+        return comb(passed, rule.k) / samples
+    return (samples - comb(runs - passed, rule.k)) / samples
+
+
+def decide_reliability(rule: ReliabilityRule, scored: Sequence[RunMetric]) -> tuple[Status, str]:
+    """Return the status of a case by pass^k or pass@k, and its reason ("" for a passed case).
+
+    `scored` holds the metric of each run that has a score. The status is "errored" if there are fewer than k
+    of these.
+    """
+    if len(scored) < rule.k:
+        return "errored", f"{rule.kind} with k = {rule.k} needs as many runs; {len(scored)} have a score"
+    passed = sum(run.status == "passed" for run in scored)
+    estimate = estimate_reliability(rule, passed=passed, runs=len(scored))
+    if estimate >= rule.at_least:
+        return "passed", ""
+    shown, least = format_score_pair(estimate, rule.at_least)
+    reason = (
+        f"{rule.kind} with k = {rule.k} is {shown}, below {least}: "
+        f"{passed} of {pluralize(len(scored), 'run')} passed"
+    )
+    return "failed", reason

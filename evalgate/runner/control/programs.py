@@ -1,0 +1,140 @@
+"""Find the Python that a command starts, the folder that it looks into first, and scripts of shells."""
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from evalgate.core.frozen import frozen
+from evalgate.system.files import is_virtual_environment
+
+_SHELLS = frozenset({"ash", "bash", "dash", "env", "ksh", "sh", "zsh"})
+_LONGEST_SCRIPT = 16 * 1024 * 1024
+_WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+_CODE_OPTION = re.compile(r"-[bBdEhiOqRsSuvVx]*[cm]")
+_SAFE_PATH_OPTION = re.compile(r"-[bBdEhiOqRsSuvVx]*[IP]")
+
+
+@frozen
+class PythonProgram:
+    """An interpreter that a command starts, or may start."""
+
+    path: str
+    first: tuple[str, ...] = ()
+    """The folder that it puts first on `sys.path`; () if there is none, or if it is not known."""
+
+
+def find_python(words: Sequence[str], env: Mapping[str, str], folder: Path) -> PythonProgram | None:
+    """Return the Python of a command.
+
+    For a shell or a script of a shell, it is the first Python in PATH: most likely they start this one. For
+    another program, it is the Python that a later word names, as in `timeout 60 python agent.py`.
+
+    Args:
+        words: The command, not empty.
+        env: The variables of the command.
+        folder: The working folder of the command.
+
+    Returns:
+        None if the command starts no Python, as far as its words and the first line of a script tell, or a
+        Python that a relative path names: this lies in `folder`.
+    """
+    path = env.get("PATH")
+    program = str(folder / words[0]) if _is_relative(words[0]) else shutil.which(words[0], path=path)
+    if program and not _is_python(program):
+        words = (*read_interpreter(Path(program)), program, *words[1:])
+    if _is_shell(words[0]):
+        python = shutil.which("python", path=path) or shutil.which("python3", path=path)
+        return PythonProgram(python) if python else None
+    at = next((at for at, word in enumerate(words) if _is_python(word)), None)
+    if at is None or _is_relative(words[at]):
+        return None
+    python = shutil.which(words[at], path=path)
+    is_known = at == 0 and not env.get("PYTHONSAFEPATH")
+    first = _find_first_folder(words[1:], folder) if is_known else ()
+    return PythonProgram(python, first) if python else None
+
+
+def find_program(word: str, env: Mapping[str, str]) -> str | None:
+    """Return the path of a program in PATH or at an absolute path; None if it is relative or not there."""
+    return None if _is_relative(word) else shutil.which(word, path=env.get("PATH"))
+
+
+def may_be_shared(program: str) -> bool:
+    """Return True for a Python, and for a program that is installed in an environment of Python or Conda."""
+    environment = Path(program).parent.parent
+    is_installed = is_virtual_environment(environment) or (environment / "conda-meta").is_dir()
+    return _is_python(program) or is_installed
+
+
+def read_interpreter(script: Path) -> tuple[str, ...]:
+    """Return the words of a file's line `#!` from the Python on, else from the program behind `env` on.
+
+    The Python may stand behind its starter, as in `env -S uv run python`. Return () without such a line.
+    """
+    try:
+        with script.open("rb") as file:
+            first = file.readline(4096).decode("utf-8", "replace")
+    except OSError:
+        return ()
+    words = first.removeprefix("#!").split() if first.startswith("#!") else []
+    programs = [word for word in words if Path(word).name != "env" and word[:1] != "-" and "=" not in word]
+    start = next(filter(_is_python, programs), programs[0] if programs else None)
+    return tuple(words[words.index(start) :]) if start else ()
+
+
+def iter_shell_texts(words: Sequence[str], env: Mapping[str, str], folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text, without the line `#!`, of each shell script that a command names.
+
+    Files of more than 16 MiB, and files that cannot be read, are left out.
+    """
+    names = {words[0]: find_program(words[0], env) or words[0]} if words else {}
+    if words and _is_shell(words[0]):
+        names |= {name: name for word in words[1:] for name in (word, *_split_words(word))}
+    for name in names.values():
+        script = folder / name
+        with suppress(OSError, ValueError):
+            if not script.is_file() or script.stat().st_size > _LONGEST_SCRIPT:
+                continue
+            interpreter, content = read_interpreter(script), script.read_bytes()
+            if b"\0" not in content and _is_shell((*interpreter, words[0])[0]):
+                yield name, re.sub(r"\A#!.*", "", content.decode("utf-8", "replace"))
+
+
+def _find_first_folder(arguments: Sequence[str], folder: Path) -> tuple[str, ...]:
+    """Return the folder of the script that Python gets, else the working folder; () for a safe path."""
+    rest = iter(arguments)
+    for word in rest:
+        if word in _WITH_VALUE:
+            next(rest, None)
+        elif _SAFE_PATH_OPTION.match(word):
+            return ()
+        elif word == "-" or _CODE_OPTION.match(word):
+            break
+        elif not word.startswith("-"):
+            script = Path(os.path.realpath(folder / word))
+            return (str(script if script.is_dir() else script.parent),)
+    return (str(folder),)
+
+
+def _split_words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def _is_relative(program: str) -> bool:
+    """Return True for a relative path; a name without a slash is looked for in PATH."""
+    return "/" in program and not program.startswith("/")
+
+
+def _is_python(program: str) -> bool:
+    return Path(program).name.startswith("python")
+
+
+def _is_shell(program: str) -> bool:
+    return Path(program).name in _SHELLS

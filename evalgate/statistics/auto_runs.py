@@ -1,0 +1,268 @@
+"""Plan the next runs of `runs: auto` (AUTO), and decide once no further run is needed.
+
+AUTO runs every case once in each round, and stops after the first round with a good average. A good average
+is good in part by luck, so averages at which AUTO stopped are too high. `estimate_early_stop_bias` estimates
+by how much, if the agent did not change; the caller subtracts this amount. The averages are assumed to be
+normal; their variances come from the runs of each case, pooled over baseline and candidate.
+
+`plan_next_step` is pure and holds no state. At each call it recomputes the next step from all runs made so
+far, so an interrupted run goes on from the same point, and the same scores give the same answer.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import NormalDist
+from typing import Literal, TypeAlias
+
+from evalgate.core.frozen import frozen
+from evalgate.statistics.case_regression import Cell, ConfirmationPlan, RegressionStatus, classify_case
+from evalgate.statistics.gate_decision import Decision, build_decision, count_runs_per_case, plan_confirmation
+from evalgate.statistics.mean_difference import MeanDifference, compute_pooled_variance
+from evalgate.statistics.metric_assessment import AnalysisStage, Assessment, build_assessments
+from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters
+from evalgate.statistics.score_pairs import GatingMetric, Pair, Score, Thousandths, normalize_scores
+from evalgate.statistics.threshold_test import compute_normal_quantile
+
+_MOST_ROUNDS = 10  # later stops add less than a tenth of a point, and the time grows with each
+_REACH = 6.0  # standard deviations: how far sums reach below 0, and the width of all baseline errors
+_STEPS = 60  # sums that are distinguished after each round
+_NODES = 13  # errors of the baseline that are distinguished
+_NORMAL = NormalDist()
+
+
+def estimate_early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: int) -> float:
+    """Estimate by how much the average is too high, 0 or more, if AUTO stopped after exactly `rounds` rounds.
+
+    Assume that the agent did not change, and that AUTO goes on while the drop is at least half of `max_drop`.
+    Return 0 if `rounds` is above 10, or if in every case all runs of both sides have the same score.
+    """
+    total = math.fsum(pair.weight for pair in pairs)
+    spreads = [
+        ((pair.weight / total) ** 2 * compute_pooled_variance(pair), len(pair.baseline)) for pair in pairs
+    ]
+    deviation = math.sqrt(math.fsum(spread for spread, _ in spreads))
+    error = math.sqrt(math.fsum(spread / runs for spread, runs in spreads))
+    # Without luck nothing was gained by stopping early.
+    if deviation == 0 or rounds > _MOST_ROUNDS:
+        return 0.0
+    mass = moment = 0.0
+    for weight, shift in _generate_baseline_errors(error):
+        stopped, summed = _compute_stop_moments(deviation, shift - max_drop / 2, rounds)
+        mass += weight * stopped
+        moment += weight * summed
+    return moment / mass / rounds if mass > 0 else 0.0
+
+
+def _generate_baseline_errors(deviation: float) -> Iterator[tuple[float, float]]:
+    """Yield (normal density, error) for 13 errors of the baseline's average, within 3 times `deviation`."""
+    for at in range(_NODES):
+        z = _REACH * (at / (_NODES - 1) - 0.5)
+        yield _NORMAL.pdf(z), z * deviation
+
+
+def _compute_stop_moments(deviation: float, limit: float, rounds: int) -> tuple[float, float]:
+    """Return the chance p that AUTO stops after exactly `rounds` rounds, and p times the mean sum then.
+
+    The sum adds up the averages of all rounds so far. Each round's average has the mean 0 and the standard
+    deviation `deviation`. After k rounds AUTO goes on if the sum is at most k times `limit`.
+    """
+    reached = [(1.0, 0.0)]
+    for done in range(1, rounds):
+        reached = _propagate_sums(reached, deviation, done * limit, done)
+    least, mass, moment = rounds * limit, 0.0, 0.0
+    for weight, summed in reached:
+        z = (least - summed) / deviation
+        chance = 1 - _NORMAL.cdf(z)
+        mass += weight * chance
+        moment += weight * (summed * chance + deviation * _NORMAL.pdf(z))
+    return mass, moment
+
+
+def _propagate_sums(
+    reached: Sequence[tuple[float, float]], deviation: float, most: float, rounds: int
+) -> list[tuple[float, float]]:
+    """Return (probability, sum) pairs after round number `rounds`, from the pairs `reached` before it.
+
+    A sum adds up the averages of all rounds so far. Sums above `most` are left out, because AUTO stops there.
+    """
+    lowest = min(-_REACH * deviation * math.sqrt(rounds), most - deviation)
+    step = (most - lowest) / _STEPS
+    found = []
+    for at in range(_STEPS):
+        summed = lowest + (at + 0.5) * step
+        density = math.fsum(weight * _NORMAL.pdf((summed - before) / deviation) for weight, before in reached)
+        found.append((density * step / deviation, summed))
+    return found
+
+
+@frozen
+class NextRuns:
+    """Runs that are needed before a decision."""
+
+    runs: Mapping[str, tuple[int, ...]]
+    """Case id to the numbers of its next runs, counted from 1; never empty. All can be made at once."""
+    why: Literal["round", "confirm"]
+    """`round`: every case with fewer runs than the round needs gets the missing ones. `confirm`: each
+    suspect gets one run more."""
+
+
+Step: TypeAlias = NextRuns | Decision
+
+
+def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Step:
+    """Return the next runs to make, or the decision if none are needed.
+
+    If a `NextRuns` is returned, make its runs, append their scores to `candidate` of their cases (None for a
+    run without a score), and call again, at most `max_runs + confirm_runs` times. With fixed `runs` there is
+    a single round, in which every case gets this number of runs; only suspects get further runs.
+
+    The averages after k rounds use the first k runs of every case. So a follow-up run of a suspect does not
+    count before every case has as many runs; otherwise a case that failed would get more chances than a case
+    that passed. Another round follows while a drop is at least half of `max_drop` and `is_futile` returns
+    False, or while a minimum, pass^k or a required proof is undecided. No round follows after `max_runs`
+    rounds, after a failed average, minimum or pass^k, or with `fail_fast` after a case broke. A metric that
+    is compared exactly needs no further round.
+
+    Raises:
+        InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
+        ValueError: `runs` is None and `max_runs` is below 1.
+    """
+    first, most = _get_round_bounds(parameters)
+    plan: ConfirmationPlan | None = None
+    statuses: dict[Cell, RegressionStatus] = {}
+    for rounds in range(first, most + 1):
+        if wanted := _find_missing_runs(metrics, rounds):
+            return NextRuns(wanted, "round")
+        last = rounds == most
+        assessments = build_assessments(metrics, parameters, AnalysisStage(rounds, last, most))
+        # A failed average closes the gate by itself: no suspect is worth a run then.
+        failed = any(assessment.failed for assessment in assessments.values())
+        # Made once: the share of `case_alpha` that a cell gets must not depend on how many rounds the
+        # averages take.
+        if plan is None:
+            plan = plan_confirmation(assessments, metrics, parameters, max(first, parameters.confirm_runs))
+            if not failed or parameters.runs:
+                statuses = _classify_all_cells(metrics, plan, assessments, parameters)
+                suspects = [case for (_, case), status in statuses.items() if status == "rerun"]
+                if not failed and suspects:
+                    made = count_runs_per_case(metrics)
+                    return NextRuns({case: (made[case] + 1,) for case in suspects}, "confirm")
+        broke = parameters.fail_fast and "broken" in statuses.values()
+        settled = all(
+            _is_settled(assessments[name], metrics[name].rule, parameters, rounds) for name in metrics
+        )
+        if failed or broke or settled or last:
+            return build_decision(metrics, parameters, assessments, statuses, plan, rounds=rounds)
+    raise ValueError(f"max_runs is {parameters.max_runs}: at least one run is needed")
+
+
+def decide_available_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
+    """Decide on the existing runs alone, for a gate run that ended early and for stored runs.
+
+    If runs are missing, the averages use the fixed `runs`, or with AUTO as many runs as the case with the
+    fewest runs has, at least one. Suspects that were not followed up stay suspects.
+
+    Raises:
+        InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
+        ValueError: `runs` is None and `max_runs` is below 1.
+    """
+    step = plan_next_step(metrics, parameters)
+    if isinstance(step, Decision):
+        return step
+    first, most = _get_round_bounds(parameters)
+    rounds = parameters.runs or max(1, min(count_runs_per_case(metrics).values()))
+    assessments = build_assessments(metrics, parameters, AnalysisStage(rounds, last=True, planned_runs=most))
+    plan = plan_confirmation(assessments, metrics, parameters, max(first, parameters.confirm_runs))
+    statuses = _classify_all_cells(metrics, plan, assessments, parameters)
+    return build_decision(metrics, parameters, assessments, statuses, plan, rounds=rounds)
+
+
+def _get_round_bounds(parameters: Parameters) -> tuple[int, int]:
+    """Return the smallest and the largest number of runs per case at which the averages are compared."""
+    return (parameters.runs, parameters.runs) if parameters.runs else (1, parameters.max_runs)
+
+
+def _find_missing_runs(metrics: Mapping[str, GatingMetric], rounds: int) -> dict[str, tuple[int, ...]]:
+    return {
+        case: tuple(range(made + 1, rounds + 1))
+        for case, made in count_runs_per_case(metrics).items()
+        if made < rounds
+    }
+
+
+def _is_settled(assessment: Assessment, rule: MetricRule, parameters: Parameters, rounds: int) -> bool:
+    """Return True if this metric needs no further round, by the rules of `plan_next_step`."""
+    if assessment.lacks_scores or (assessment.exact and assessment.change is not None):
+        return True
+    undecided = any(
+        part.verdict == "inconclusive"
+        and (part.kind in {"minimum", "reliability"} or part.reason == "unproven")
+        for part in assessment.checks
+    )
+    if undecided:
+        return False
+    change = assessment.change
+    if change is None or rule.max_drop is None or change.drop < rule.max_drop / 2 - EPSILON:
+        return True
+    return is_futile(change, rule.max_drop, rounds, parameters)
+
+
+def is_futile(change: MeanDifference, max_drop: float, rounds: int, parameters: Parameters) -> bool:
+    """Return True if the drop reaches `max_drop` by the last round with a chance of at most `futility`.
+
+    The rounds to come are assumed to keep the drop on average, and to vary as the runs of each case did.
+    Return False if `futility` is 0, if the drop has reached `max_drop`, or if no round is left.
+    """
+    left = 1 / rounds - 1 / parameters.max_runs
+    if change.drop >= max_drop - EPSILON or left <= 0 or not parameters.futility:
+        return False
+    reach = compute_normal_quantile(parameters.futility) * change.run_deviation * math.sqrt(left)
+    return change.drop + reach <= max_drop - EPSILON
+
+
+def _classify_all_cells(
+    metrics: Mapping[str, GatingMetric],
+    plan: ConfirmationPlan,
+    assessments: Mapping[str, Assessment],
+    parameters: Parameters,
+) -> dict[Cell, RegressionStatus]:
+    """Return the status of each cell (metric, case) that is tested by statistics.
+
+    The cell is classified again after each of its runs, from the first round on. Its status is the first one
+    that is not `rerun`. If all are `rerun`, the status is `rerun` if the case may get further runs, else
+    `suspect`.
+    """
+    return {
+        (name, pair.case): _find_first_status(
+            metrics[name].cases[pair.case].candidate or (),
+            pair.baseline,
+            plan.need.get((name, pair.case)),
+            plan.t,
+            parameters,
+        )
+        for name, assessment in assessments.items()
+        if metrics[name].rule.judges_cases and not assessment.exact and not assessment.lacks_scores
+        for pair in assessment.scores.pairs
+    }
+
+
+def _find_first_status(
+    runs: Sequence[Score],
+    baseline: Thousandths,
+    need: int | None,
+    t: float,
+    parameters: Parameters,
+) -> RegressionStatus:
+    first, _ = _get_round_bounds(parameters)
+    # The status is that of the first moment at which the case would not have been run again. Later rounds of
+    # the average run it too, and must not give it a second chance, or a second risk.
+    for count in range(min(first, len(runs)), len(runs) + 1):
+        scores = normalize_scores(runs[:count])
+        if not scores:  # the judge failed on all of its first runs
+            continue
+        status = classify_case(
+            baseline, scores, t=t, need=need, case_drop=parameters.case_drop, limit=parameters.follow_up_limit
+        )
+        if status != "rerun":
+            return status
+    return "rerun" if len(runs) < max(first, parameters.confirm_runs) else "suspect"

@@ -1,0 +1,148 @@
+"""Compare figures such as tokens or seconds: averages by their logarithms, and the 95th percentile."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from evalgate.core.frozen import frozen
+from evalgate.core.types import MetricVerdict, ThresholdEstimate
+from evalgate.statistics.parameters import Require
+from evalgate.statistics.score_pairs import CaseScores, Score
+
+PERCENTILE = 0.95
+
+
+@frozen
+class CaseFigures:
+    """Figures of one case, one for each run; None for a run that is not compared."""
+
+    baseline: Sequence[Score] | None
+    """Oldest run first; None: the baseline does not know the case."""
+    candidate: Sequence[Score]
+    weight: float = 1.0
+    comparable: bool = True
+    """As `CaseScores.comparable`."""
+
+
+@frozen
+class LogShares:
+    """Figures converted to shares from 0 to 1 by their logarithms, so that the tests of scores fit them.
+
+    A smaller figure of a case has a larger share, as a better score is larger.
+    """
+
+    cases: Mapping[str, CaseScores]
+    width: float
+    """Difference of two natural logarithms that makes their shares differ by 1."""
+
+    def to_ratio(self, drop: float) -> float:
+        """Convert a drop of the mean share to the ratio of candidate figures to baseline figures."""
+        return math.exp(drop * self.width)
+
+    def to_drop(self, increase: float) -> float:
+        """Convert a relative increase of the figures (0.15 is 15 %) to a drop of the mean share."""
+        return math.log1p(increase) / self.width
+
+
+def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -> LogShares:
+    """Convert all figures to shares from 0 to 1 by their logarithms; a smaller figure has a larger share.
+
+    In each case the share 0.5 is halfway between the smallest and the largest logarithm of the case, because
+    only figures of the same case are compared. All cases have the same width: the widest spread of the
+    logarithms of one case, or 1 if no case has a spread. With a larger width, more figures would become
+    equal, because shares are rounded to thousandths later. `offset` is added to each figure before the
+    logarithm is taken. Figures that are not above `-offset` have no logarithm; their share is None.
+    """
+    logs: dict[str, dict[float, float]] = {}
+    for name, row in cases.items():
+        given = (each for each in (*(row.baseline or ()), *row.candidate) if each is not None)
+        logs[name] = {each: math.log(each + offset) for each in given if each + offset > 0}
+    centres = {
+        name: (min(found.values()) + max(found.values())) / 2 if found else 0.0
+        for name, found in logs.items()
+    }
+    reach = max(
+        (abs(log - centres[name]) for name, found in logs.items() for log in found.values()), default=0.0
+    )
+    width = 2 * reach or 1.0
+
+    def to_shares(name: str, figures: Sequence[Score]) -> tuple[Score, ...]:
+        found, centre = logs[name], centres[name]
+        return tuple(
+            None if figure is None or figure not in found else 0.5 - (found[figure] - centre) / width
+            for figure in figures
+        )
+
+    shares = {
+        name: CaseScores(
+            None if row.baseline is None else to_shares(name, row.baseline),
+            to_shares(name, row.candidate),
+            row.weight,
+            row.comparable,
+            skips_runs=True,
+        )
+        for name, row in cases.items()
+    }
+    return LogShares(shares, width)
+
+
+def count_needed_runs(alpha: float, share: float = PERCENTILE) -> int:
+    """Return the fewest runs that include one above the percentile with a chance of 1 − alpha or more.
+
+    `share` is the percentile as a share: 0.95 is the 95th percentile.
+    """
+    return math.ceil(math.log(alpha) / math.log(share) - 1e-9)
+
+
+def compare_percentile(
+    figures: Sequence[float], limit: float, *, alpha: float, require: Require = "guard"
+) -> ThresholdEstimate | None:
+    """Compare the 95th percentile of the figures with `limit`, the largest figure that is allowed.
+
+    A percentile above the limit fails if its lower bound is above it, too, and is else inconclusive. A
+    percentile within the limit passes; with `proof` it is inconclusive if its upper bound is above the
+    limit. Return None if there are too few figures for bounds. The bounds are order statistics, which hold
+    for any distribution (Hahn and Meeker, Statistical Intervals, 5.2); the percentile is beyond each with a
+    chance of at most `alpha`. In the result, `minimum` is the limit.
+    """
+    n = len(figures)
+    if n < count_needed_runs(alpha):
+        return None
+    ordered = sorted(figures)
+    value = ordered[math.ceil(PERCENTILE * n - 1e-9) - 1]
+    below, above = _find_bounds(n, alpha)
+    low, high = ordered[below - 1] if below else 0.0, ordered[above - 1]
+    verdict: MetricVerdict = "pass"
+    if value > limit:
+        verdict = "fail" if low > limit else "inconclusive"
+    elif require == "proof" and high > limit:
+        verdict = "inconclusive"
+    return ThresholdEstimate(value, limit, low, high, verdict)
+
+
+@cache
+def _find_bounds(n: int, alpha: float) -> tuple[int, int]:
+    """Return the ranks of the two figures that bound the 95th percentile from below and from above.
+
+    Rank 1 is the smallest of `n` figures; `n` must be at least `count_needed_runs(alpha)`. The first rank is
+    0 if no figure is low enough for a lower bound. Each bound is wrong with a chance of at most `alpha`: the
+    number of figures at or below the percentile is binomial, and the figure of rank r is one of these if
+    their number is r or more.
+    """
+    reached, below, above = 0.0, 0, n
+    for rank in range(n):
+        # reached = P(fewer than `rank` figures are below the percentile)
+        if reached <= alpha:
+            below = rank
+        mass = math.exp(
+            math.lgamma(n + 1)
+            - math.lgamma(rank + 1)
+            - math.lgamma(n - rank + 1)
+            + rank * math.log(PERCENTILE)
+            + (n - rank) * math.log1p(-PERCENTILE)
+        )
+        reached += mass
+        if reached >= 1 - alpha:
+            above = rank + 1
+            break
+    return below, above
