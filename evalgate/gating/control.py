@@ -197,7 +197,9 @@ def _describe_average(name: str, found: AverageControl, shown: list[str], base_n
     return f"{name}: {found.rounds} further runs a case cannot tell whether the change lowered it ({sides})."
 
 
-def apply_control(comparison: RunComparison, scored: ScoredRuns, control: ControlComparison) -> RunComparison:
+def apply_control(
+    run_comparison: RunComparison, scored: ScoredRuns, control: ControlComparison
+) -> RunComparison:
     """Return the comparison with new verdicts for the metrics that the control clears or leaves open.
 
     All other metrics keep their verdicts. The control answers for drops and broken cases only: budgets, a
@@ -206,18 +208,18 @@ def apply_control(comparison: RunComparison, scored: ScoredRuns, control: Contro
     """
     decision = scored.decision
     if decision is None:
-        return comparison
+        return run_comparison
     compared = {name: found for name, found in decision.metrics.items() if not found.rule.is_figure}
     answers = {case.key: case.answer for case in control.cases}
-    quote = build_case_quote(case.key for case in comparison.cases)
+    quote = build_case_quote(case.key for case in run_comparison.cases)
     cleared = tuple(
         open_broken_sentence(quote(case.key))
-        for case in comparison.cases
+        for case in run_comparison.cases
         if _VERDICTS[answers.get(case.key)] == "pass"
     )
     averages = {build_pool_name(each.name, each.fingerprint): each.answer for each in control.metrics}
     metrics = []
-    for key, summary in zip(group_by_metric(comparison.cases), comparison.metrics, strict=True):
+    for key, summary in zip(group_by_metric(run_comparison.cases), run_comparison.metrics, strict=True):
         table = build_pool_name(key.name, key.fingerprint)
         found = compared.get(table)
         judged = summary.judgement
@@ -234,12 +236,12 @@ def apply_control(comparison: RunComparison, scored: ScoredRuns, control: Contro
         if any(check.kind == "cases" and check.verdict == "fail" for check in found.checks):
             broken = [
                 case.key
-                for case in comparison.cases
+                for case in run_comparison.cases
                 if case.gates and _is_broken_by(case, key.name, key.fingerprint)
             ]
             verdicts += [_VERDICTS[answers.get(each)] for each in broken] or ["fail"]
         metrics.append(_replace_verdict(_drop_sentences(summary, cleared), verdicts))
-    return replace(comparison, metrics=tuple(metrics))
+    return replace(run_comparison, metrics=tuple(metrics))
 
 
 def _is_broken_by(case: CaseResult, name: str, fingerprint: str) -> bool:

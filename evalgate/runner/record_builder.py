@@ -140,7 +140,7 @@ def compare_run_with_anchor(
     commit = anchor_baseline.sources[-1].commit
     answered = control.metrics if control else ()
     context = AnchorContext(
-        base=(run_comparison.changes.branch or "the baseline") if run_comparison.changes else "",
+        base_branch=(run_comparison.changes.branch or "the baseline") if run_comparison.changes else "",
         unmerged_change=describe_unmerged_change(plan.environ),
         created_at=created_at,
         commits=count_commits_since(plan.workspace.folder, commit) if commit else None,

@@ -230,7 +230,7 @@ def measure_variants(
     progress: ProgressListener,
     begin: Callable[[], None],
     choose_winner: ChooseWinner = lambda _: None,
-    options: RunOptions = WHOLE,
+    run_options: RunOptions = WHOLE,
 ) -> tuple[MeasuredVariants, MeasuredVariants | None]:
     """Run every case with every variant; if there is a winner, again with the winner and the reference.
 
@@ -238,7 +238,7 @@ def measure_variants(
     are missing. The winner was chosen by its first runs, so the second measurement has only fresh runs. The
     reference is the first variant.
 
-    `begin` is called once all agents have started. `options.journal_folder` is the folder of the reports:
+    `begin` is called once all agents have started. `run_options.journal_folder` is the folder of the reports:
     each variant keeps a journal there, in the folder of its results. Not for use within an event loop.
 
     Raises:
@@ -248,9 +248,11 @@ def measure_variants(
         # Before anything of the agents runs, which could replace a folder by a link.
         checkpoints = []
         for each in variants:
-            folder = None if options.journal_folder is None else options.journal_folder / each.folder
-            checkpoint = Checkpoint(each.plan, folder, resume=options.resume, redactor=options.redactor)
-            checkpoints.append((options.until_published or stack).enter_context(checkpoint))
+            folder = None if run_options.journal_folder is None else run_options.journal_folder / each.folder
+            checkpoint = Checkpoint(
+                each.plan, folder, resume=run_options.resume, redactor=run_options.redactor
+            )
+            checkpoints.append((run_options.until_published or stack).enter_context(checkpoint))
         scopes = _build_scopes(checkpoints)
         agents = [
             build_agent(each.plan.agent, each.plan.workspace, each.plan.environ, each.plan.executor)
