@@ -255,7 +255,7 @@ def _read_baseline(plan: Plan) -> Baseline | None:
     if found is not None:
         from evalgate.baselines.failing_since import drop_runs_before_breaks
 
-        return drop_runs_before_breaks(found, plan.thresholds)
+        return drop_runs_before_breaks(found, plan.case_limits)
     if plan.baseline_store is None or not plan.needs_baseline:
         return None
     where = plan.gate.baseline or ""
@@ -284,7 +284,7 @@ def _read_anchor_baseline(plan: Plan) -> Baseline | None:
         raise InvalidInputError(f"gate.anchor: there is no baseline at {where}{why}.")
     from evalgate.baselines.failing_since import drop_runs_before_breaks
 
-    return drop_runs_before_breaks(found, plan.thresholds)
+    return drop_runs_before_breaks(found, plan.case_limits)
 
 
 def _select_shard(

@@ -130,7 +130,7 @@ class Plan:
         return replace(self, baseline_store=None, anchor_store=None, gate=gate)
 
     @property
-    def thresholds(self) -> Mapping[tuple[str, str], Mapping[str, float | None]]:
+    def case_limits(self) -> Mapping[tuple[str, str], Mapping[str, float | None]]:
         """Return the score that a run must reach, by (eval set, case) and then by metric.
 
         The score is None for metrics that are only reported.
