@@ -60,7 +60,7 @@ def main():
 
 def _report_evaluation(folder):
     overrides = Overrides(eval_sets=("bench.evalset.json",), agent="python:agent.py:answer")
-    plan = build_plan(overrides, thresholds="checks.yaml", folder=folder, environ={})
+    plan = build_plan(overrides, thresholds_file="checks.yaml", folder=folder, environ={})
     (suite,) = plan.suites
     replies = json.loads((folder / "replies.json").read_text())
     runs = [

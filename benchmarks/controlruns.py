@@ -114,7 +114,7 @@ def _lowered(chances: Sequence[float], points: int) -> list[float]:
 
 def _control(
     record: Record,
-    policy: StatisticalPolicy,
+    statistics: StatisticalPolicy,
     stored: Sequence[Sequence[Outcome]],
     head: Sequence[float],
     control: Sequence[float],
@@ -134,8 +134,8 @@ def _control(
             )
             for name in _find_suspects(record.cases)
         ]
-        averages = _list_averages(record, policy, history, fresh)
-        step = plan_control_runs(cases, averages, policy.parameters)
+        averages = _list_averages(record, statistics, history, fresh)
+        step = plan_control_runs(cases, averages, statistics.parameters)
         if isinstance(step, ControlDecision):
             return step, sum(map(len, fresh.values()))
         for name, wanted in step.pairs.items():
@@ -153,13 +153,13 @@ def _find_suspects(cases: Iterable[CaseResult]) -> Iterator[str]:
 
 def _list_averages(
     record: Record,
-    policy: StatisticalPolicy,
+    statistics: StatisticalPolicy,
     history: Sequence[Sequence[float]],
     fresh: dict[str, list[tuple[bool, bool]]],
 ) -> list[AverageSuspect]:
     (metric,) = record.metrics
     drop = metric.judgement.drop if metric.judgement else None
-    if drop is None or drop < policy.max_drop / 2:
+    if drop is None or drop < statistics.max_drop / 2:
         return []
     first = {case.eval_id: [run.metrics[0].score for run in case.runs] for case in record.cases}
     rounds = metric.judgement.rounds
@@ -175,7 +175,7 @@ def _list_averages(
         )
         for at, name in enumerate(first)
     }
-    return [AverageSuspect(metric.name, policy.max_drop, scores, len(first), drops)]
+    return [AverageSuspect(metric.name, statistics.max_drop, scores, len(first), drops)]
 
 
 def measure(cells: Iterable[Cell], repeats: int, processes: int, out: Path | None) -> Iterator[Found]:

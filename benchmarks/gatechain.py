@@ -68,7 +68,7 @@ class Chain:
             self.metrics = _write_rules(folder / "evalgate.yaml", setup)
             _write_cases(folder / "evals", setup, self.metrics)
             self.plan: Plan = build_plan(
-                Overrides(runs=setup.runs), thresholds=None, folder=folder, environ={}
+                Overrides(runs=setup.runs), thresholds_file=None, folder=folder, environ={}
             )
         self.places = CaseIndex(self.plan.suites)
         self._scored: dict[tuple[int, Outcome], RunResult] = {}

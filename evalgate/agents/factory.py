@@ -28,40 +28,40 @@ class AgentSpec:
     settings: AgentConfig
     """Settings that apply to every kind of agent."""
     options: AgentOptions
-    what: str
+    name: str
     """Value that names the agent in reports."""
 
 
-def resolve_agent(settings: AgentConfig, what: str, rules: Thresholds) -> AgentSpec:
+def resolve_agent(settings: AgentConfig, agent_name: str, thresholds: Thresholds) -> AgentSpec:
     """Return the agent of a thresholds file, with validated options.
 
-    `what` is the WHAT of `--agent KIND:WHAT`, and "" without this option of the command line. It replaces the
-    option of the `agent` section that names the agent.
+    `agent_name` is the WHAT of `--agent KIND:WHAT`, and "" without this option of the command line. It
+    replaces the option of the `agent` section that names the agent.
 
     Raises:
         InvalidInputError: the kind is unknown, or its options are wrong. Each problem has its line in the
-            thresholds file, unless `what` is given.
+            thresholds file, unless `agent_name` is given.
     """
-    agent_type = _resolve_agent_type(settings.kind, what, rules)
-    given = dict(settings.model_extra or {})  # the keys that only this kind of agent knows
-    if what:
-        given[agent_type.named_by] = what
-    named_by = _choose_naming_option(agent_type, given)
-    if named_by not in given:
-        position = rules.find_position(("agent",)) if rules.file else (0, 0)
+    agent_type = _resolve_agent_type(settings.kind, agent_name, thresholds)
+    kind_options = dict(settings.model_extra or {})  # the keys that only this kind of agent knows
+    if agent_name:
+        kind_options[agent_type.named_by] = agent_name
+    named_by = _choose_naming_option(agent_type, kind_options)
+    if named_by not in kind_options:
+        position = thresholds.find_position(("agent",)) if thresholds.file else (0, 0)
         sentence = f"the agent of kind `{settings.kind}` does not say what is gated: give `{named_by}`"
-        unknown = _find_unknown_keys(agent_type, given, rules)
-        raise InvalidInputError(sorted([Problem(rules.file, *position, sentence), *unknown]))
+        unknown = _find_unknown_keys(agent_type, kind_options, thresholds)
+        raise InvalidInputError(sorted([Problem(thresholds.file, *position, sentence), *unknown]))
     try:
-        options = agent_type.model_validate(given)
+        options = agent_type.model_validate(kind_options)
     except ValidationError as error:
-        raise InvalidInputError(_convert_option_errors(error, agent_type, what, rules)) from None
+        raise InvalidInputError(_convert_option_errors(error, agent_type, agent_name, thresholds)) from None
     named = getattr(options, named_by)
     name = shlex.join(map(str, named)) if isinstance(named, tuple) else str(named)
     return AgentSpec(settings, options, name)
 
 
-def check_executor(executor: ExecutorConfig, rules: Thresholds) -> None:
+def check_executor(executor: ExecutorConfig, thresholds: Thresholds) -> None:
     """Raise `InvalidInputError` if the executor needs a package that is not installed."""
     if executor.kind == "ray" and find_spec("ray") is None:
         from evalgate.core.extras import describe_install
@@ -70,8 +70,10 @@ def check_executor(executor: ExecutorConfig, rules: Thresholds) -> None:
             "the executor `ray` needs the package `ray`, in the release of Ray that the cluster has: "
             f"{describe_install('ray')}"
         )
-        where = rules.find_position(("executor",)) if rules.config.executor.kind == "ray" else (0, 0)
-        raise InvalidInputError([Problem(rules.file if any(where) else "", *where, message)])
+        where = (
+            thresholds.find_position(("executor",)) if thresholds.config.executor.kind == "ray" else (0, 0)
+        )
+        raise InvalidInputError([Problem(thresholds.file if any(where) else "", *where, message)])
 
 
 _RECORDING = "replay"
@@ -79,7 +81,7 @@ _RECORDING = "replay"
 
 
 def build_agent(
-    chosen: AgentSpec,
+    spec: AgentSpec,
     workspace: Workspace,
     environ: Mapping[str, str],
     executor: ExecutorConfig = LOCAL,
@@ -93,17 +95,17 @@ def build_agent(
     Raises:
         EvalgateError: the setup fails, or an option names something that cannot be used.
     """
-    kind = chosen.settings.kind
+    kind = spec.settings.kind
     if executor.kind == "ray" and kind != _RECORDING:
         # Loaded by name: an import would be a cycle, as each actor builds its agent with this module.
         build_ray_agent: Callable[..., Agent] = registry.load_object(
             "evalgate.agents.ray.agent:build_ray_agent"
         )
-        return build_ray_agent(executor, chosen, workspace, environ)
-    context = _prepare_context(chosen.settings, workspace, environ, cache)
+        return build_ray_agent(executor, spec, workspace, environ)
+    context = _prepare_context(spec.settings, workspace, environ, cache)
     where = Problem("", 0, 0, f"agent {kind}")
     with registry.translate_plugin_errors("agents", registry.AGENTS, kind, where):
-        return chosen.options.build(context)
+        return spec.options.build(context)
 
 
 def _prepare_context(
@@ -122,7 +124,7 @@ def _prepare_context(
             cwd=workspace.folder,
             env=env,
             cache=cache or home / ".cache" / "evalgate",
-            user=workspace.agent_user,
+            agent_user=workspace.agent_user,
         )
         python, env = installed.python, dict(installed.env)
     uid, gid = workspace.agent_user or (None, None)
@@ -149,14 +151,16 @@ def _prepare_context(
     )
 
 
-def find_agent_problems(settings: AgentConfig | None, what: str, rules: Thresholds) -> tuple[Problem, ...]:
+def find_agent_problems(
+    settings: AgentConfig | None, agent_name: str, thresholds: Thresholds
+) -> tuple[Problem, ...]:
     """Return the problems of an `agent` section; none if `settings` is None.
 
-    `what` is the WHAT of `--agent KIND:WHAT`, and "" without this option of the command line.
+    `agent_name` is the WHAT of `--agent KIND:WHAT`, and "" without this option of the command line.
     """
     try:
         if settings is not None:
-            resolve_agent(settings, what, rules)
+            resolve_agent(settings, agent_name, thresholds)
     except InvalidInputError as error:
         return error.problems
     return ()
@@ -166,20 +170,20 @@ _SAMPLE_WORD = "FORECASTS"
 """Word in the code of the sample agent. A file without this word is not the sample."""
 
 
-def describe_sample_agent(chosen: AgentSpec, rules: Thresholds) -> str:
+def describe_sample_agent(spec: AgentSpec, thresholds: Thresholds) -> str:
     """Return a notice if the run gates the agent that `evalgate init` writes; else "".
 
     Only the code is compared, not the file's name, docstrings, comments or formatting. An agent with any
     other code is the user's own.
     """
-    module = chosen.what.rpartition(":")[0]
-    path = rules.base / (module if module.endswith(".py") else f"{module.replace('.', '/')}.py")
+    module = spec.name.rpartition(":")[0]
+    path = thresholds.folder / (module if module.endswith(".py") else f"{module.replace('.', '/')}.py")
     try:
-        if chosen.settings.kind != "python" or not _is_sample(read_text(path)):
+        if spec.settings.kind != "python" or not _is_sample(read_text(path)):
             return ""
     except (OSError, UnicodeDecodeError):
         return ""
-    file = rules.file or "the thresholds file"
+    file = thresholds.file or "the thresholds file"
     mend = f"point `agent.entry` in {file} at your own"
     return f"This gates the sample agent of `evalgate init`, not yours: {mend}."
 
@@ -206,20 +210,20 @@ def _is_sample(source: str) -> bool:
         return False
 
 
-def _resolve_agent_type(kind: str, what: str, rules: Thresholds) -> AgentType:
+def _resolve_agent_type(kind: str, agent_name: str, thresholds: Thresholds) -> AgentType:
     """Return the type of a kind of agent.
 
     Raises:
         InvalidInputError: the kind is unknown. The error has its line in the thresholds file, unless there
-            is no file or the command line names the kind (`what` is not "").
+            is no file or the command line names the kind (`agent_name` is not "").
     """
     try:
         return registry.get_agent_type(kind)
     except InvalidInputError as error:
-        if what or not rules.file:
+        if agent_name or not thresholds.file:
             raise
         raise InvalidInputError(
-            [Problem(rules.file, *rules.find_position(("agent", "kind")), str(error))]
+            [Problem(thresholds.file, *thresholds.find_position(("agent", "kind")), str(error))]
         ) from None
 
 
@@ -230,29 +234,32 @@ class _HasAlternativeName(Protocol):
     otherwise_named_by: str
 
 
-def _choose_naming_option(agent_type: AgentType, given: Mapping[str, object]) -> str:
+def _choose_naming_option(agent_type: AgentType, kind_options: Mapping[str, object]) -> str:
     """Return the name of the option that names the agent.
 
-    This is `otherwise_named_by` if the type has it and only this option is in `given`; else `named_by`.
+    This is `otherwise_named_by` if the type has it and only this option is in `kind_options`; else
+    `named_by`.
     """
     other = (
         agent_type.otherwise_named_by if isinstance(agent_type, _HasAlternativeName) else agent_type.named_by
     )
-    return other if other in given and agent_type.named_by not in given else agent_type.named_by
+    return other if other in kind_options and agent_type.named_by not in kind_options else agent_type.named_by
 
 
 def _find_unknown_keys(
-    agent_type: AgentType, given: Mapping[str, object], rules: Thresholds
+    agent_type: AgentType, kind_options: Mapping[str, object], thresholds: Thresholds
 ) -> Iterator[Problem]:
     known = sorted({*AgentConfig.model_fields, *agent_type.model_fields})
-    for key in given:
+    for key in kind_options:
         if key not in known:
             location = ("agent", key)
-            yield Problem(rules.file, *rules.find_position(location), describe_unknown_key(location, known))
+            yield Problem(
+                thresholds.file, *thresholds.find_position(location), describe_unknown_key(location, known)
+            )
 
 
 def _convert_option_errors(
-    error: ValidationError, agent_type: AgentType, what: str, rules: Thresholds
+    error: ValidationError, agent_type: AgentType, agent_name: str, thresholds: Thresholds
 ) -> list[Problem]:
     known = [*AgentConfig.model_fields, *agent_type.model_fields]
 
@@ -260,6 +267,10 @@ def _convert_option_errors(
         return known if location == ("agent",) else []
 
     found = translate_validation_error(
-        error, file=rules.file, position=rules.find_position, known_keys=list_known_keys, prefix=("agent",)
+        error,
+        file=thresholds.file,
+        position=thresholds.find_position,
+        known_keys=list_known_keys,
+        prefix=("agent",),
     )
-    return [Problem("", 0, 0, f"--agent: {each.message}") for each in found] if what else found
+    return [Problem("", 0, 0, f"--agent: {each.message}") for each in found] if agent_name else found

@@ -22,7 +22,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import format_score
 from evalgate.core.types import EvalSet, RunMetric, RunResult, SessionInput, TurnResult
 from evalgate.reporting.detailed_results import build_invocation_cells, format_grid
-from evalgate.runner.default_criteria import DEFAULT_RULES
+from evalgate.runner.default_criteria import DEFAULT_THRESHOLDS
 
 NUM_RUNS = 2
 """Default number of runs of each case."""
@@ -56,7 +56,7 @@ class AgentEvaluator:
             pydantic.ValidationError: a value in the file has the wrong form.
         """
         path = Path(test_file).parent / "test_config.json"
-        _, defaults = DEFAULT_RULES["adk"]
+        _, defaults = DEFAULT_THRESHOLDS["adk"]
         value: dict[str, Any] = {"criteria": {each.metric: each.threshold for each in defaults.criteria}}
         if path.is_file():
             value = _read_json_object(path)
@@ -110,8 +110,8 @@ class AgentEvaluator:
             raise ValueError("`eval_config` is required.")
         _check_app_name(app_name, eval_set_results_manager)
         agent = await _load_agent(agent_module, agent_name)
-        rules = parse_adk_config(_to_json_object(eval_config), Path.cwd())
-        options = EvaluationOptions(rules=rules, runs=num_runs, concurrency=_AT_ONCE)
+        thresholds = parse_adk_config(_to_json_object(eval_config), Path.cwd())
+        options = EvaluationOptions(built_thresholds=thresholds, runs=num_runs, concurrency=_AT_ONCE)
         record = await evaluate_plan(build_evaluation_plan(eval_set, agent, options))
         # Results are stored under the name of the module, not under that of an object in it.
         record = replace(record, agent=replace(record.agent, what=agent_module))

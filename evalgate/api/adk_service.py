@@ -218,8 +218,10 @@ class LocalEvalService:
         eval_set = _load_cases(request.eval_set_id, cases)
         at_once = request.inference_config.parallelism
         # Without criteria: nothing is scored here.
-        rules = parse_adk_config({"criteria": {}, "user_simulator_config": self._user}, Path.cwd())
-        async for eval_id, run in iter_conversations(eval_set, self._agent, rules=rules, concurrency=at_once):
+        thresholds = parse_adk_config({"criteria": {}, "user_simulator_config": self._user}, Path.cwd())
+        async for eval_id, run in iter_conversations(
+            eval_set, self._agent, thresholds=thresholds, concurrency=at_once
+        ):
             yield self._build_inference(request, eval_id, run)
 
     def _build_inference(self, request: InferenceRequest, eval_id: str, run: RunResult) -> InferenceResult:
@@ -326,11 +328,11 @@ async def _score_inferences(
     cases: dict[str, Any],
     config: EvaluateConfig,
 ) -> types.Record:
-    rules = parse_adk_config(_build_config(config), Path.cwd())
+    thresholds = parse_adk_config(_build_config(config), Path.cwd())
     expected = _load_cases(eval_set_id, [cases[each.eval_case_id] for each in inferences])
     said = _load_replies(eval_set_id, inferences)
     recorded = [replace(case, recorded=said[case.eval_id]) for case in expected.cases]
-    options = EvaluationOptions(rules=rules, runs=1, concurrency=config.parallelism)
+    options = EvaluationOptions(built_thresholds=thresholds, runs=1, concurrency=config.parallelism)
     plan = build_evaluation_plan(replace(expected, cases=tuple(recorded)), _refuse_turn, options)
     return await evaluate_plan(plan)
 

@@ -16,23 +16,23 @@ async def hold_conversations(
     eval_sets: Sequence[EvalSet],
     agent: object,
     *,
-    rules: Thresholds | None = None,
+    thresholds: Thresholds | None = None,
     concurrency: int | None = None,
     progress: ProgressListener | None = None,
 ) -> types.Record:
     """Run every case once in the current event loop and return a record without scores.
 
-    `rules` apply, except for their criteria; None: the defaults. The thresholds file of the working folder is
-    not read. `concurrency` limits the conversations at once; None: the default. Secrets are not removed from
-    the record, because evaluators score exactly the texts of the agent.
+    `thresholds` apply, except for their criteria; None: the defaults. The thresholds file of the working
+    folder is not read. `concurrency` limits the conversations at once; None: the default. Secrets are not
+    removed from the record, because evaluators score exactly the texts of the agent.
 
     Raises:
         InvalidInputError: an eval set, the agent or the concurrency is wrong.
         EvalgateError: the agent cannot be set up.
         CancelledError: the call was cancelled.
     """
-    rules = rules or Thresholds(DEFAULT_CONFIG, Path.cwd())
-    options = EvaluationOptions(rules=rules, runs=1, concurrency=concurrency, scores=False)
+    thresholds = thresholds or Thresholds(DEFAULT_CONFIG, Path.cwd())
+    options = EvaluationOptions(built_thresholds=thresholds, runs=1, concurrency=concurrency, scores=False)
     plan = build_evaluation_plan(list(eval_sets), agent, options).drop_baseline()
     with prepare_run(plan, progress or SilentProgress()) as gate_run:
         await gate_run.make_runs()
@@ -54,7 +54,7 @@ class _QueueProgress(SilentProgress):
 
 
 async def iter_conversations(
-    eval_set: EvalSet, agent: object, *, rules: Thresholds | None = None, concurrency: int | None = None
+    eval_set: EvalSet, agent: object, *, thresholds: Thresholds | None = None, concurrency: int | None = None
 ) -> AsyncIterator[tuple[str, RunResult]]:
     """Run every case once, and yield the id of a case and its run as soon as the run is over.
 
@@ -63,7 +63,9 @@ async def iter_conversations(
     """
     progress = _QueueProgress()
     held = asyncio.ensure_future(
-        hold_conversations([eval_set], agent, rules=rules, concurrency=concurrency, progress=progress)
+        hold_conversations(
+            [eval_set], agent, thresholds=thresholds, concurrency=concurrency, progress=progress
+        )
     )
     held.add_done_callback(lambda _: progress.runs.put_nowait(None))
     try:

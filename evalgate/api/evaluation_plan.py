@@ -42,7 +42,7 @@ class EvaluationOptions:
     env: Sequence[str] = ()
     format: str | None = None
     folder: str | Path = "."
-    rules: Thresholds | None = None
+    built_thresholds: Thresholds | None = None
     """Thresholds that are built already, in place of `criteria` and `thresholds`."""
     scores: bool = True
     """False: conversations are held, but nothing is scored."""
@@ -74,18 +74,18 @@ def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationO
         env=tuple(options.env) if is_spec else (),
         format=options.format,
         trace=options.trace and is_spec,
-        selection=SelectionOptions(tuple(options.tags), options.k),
+        selection_options=SelectionOptions(tuple(options.tags), options.k),
     )
     given = GivenObjects(
         objects,
         None if is_spec else agent if isinstance(agent, AgentSpec) else describe_agent(agent, options),
-        options.rules or _build_rules(options, folder),
+        options.built_thresholds or _build_thresholds(options, folder),
         options.scores,
     )
     thresholds = options.thresholds
     path = str(thresholds) if isinstance(thresholds, str | Path) else None
     with rename_options():
-        return build_plan(overrides, thresholds=path, folder=folder, environ=os.environ, given=given)
+        return build_plan(overrides, thresholds_file=path, folder=folder, environ=os.environ, objects=given)
 
 
 def _check_options(options: EvaluationOptions) -> None:
@@ -116,7 +116,7 @@ def load_sources(sources: object, format_name: str | None, folder: Path) -> tupl
     """
     patterns, objects = split_sources(sources, format_name)
     formats = registry.get_formats()
-    loaded = load_eval_sets(patterns, formats, base=folder, format_name=format_name) if patterns else ()
+    loaded = load_eval_sets(patterns, formats, folder=folder, format_name=format_name) if patterns else ()
     return (*loaded, *objects)
 
 
@@ -204,7 +204,7 @@ def build_agent_config(kind: str, options: EvaluationOptions) -> AgentConfig:
         ) from None
 
 
-def _build_rules(options: EvaluationOptions, folder: Path) -> Thresholds | None:
+def _build_thresholds(options: EvaluationOptions, folder: Path) -> Thresholds | None:
     """Return the thresholds of the mappings in `options`; None if no mapping is given.
 
     Raises:
@@ -222,5 +222,5 @@ def _build_rules(options: EvaluationOptions, folder: Path) -> Thresholds | None:
             "sections as a mapping"
         )
     value = {**(sections or {}), **given}
-    rules = parse_thresholds(value, folder, "thresholds" if sections else "")
-    return replace(rules, base=folder.absolute())
+    thresholds = parse_thresholds(value, folder, "thresholds" if sections else "")
+    return replace(thresholds, folder=folder.absolute())

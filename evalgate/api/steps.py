@@ -192,16 +192,16 @@ def compare(
     check_arguments(given, required=frozenset({"record", "folder", "baseline"}))
     workspace = resolve_workspace(Path(folder))
     if isinstance(thresholds, Mapping):
-        rules = parse_thresholds(thresholds, workspace.folder, "thresholds")
+        parsed = parse_thresholds(thresholds, workspace.folder, "thresholds")
     else:
         path = None if thresholds is None else str(thresholds)
-        rules = load_thresholds_or_default(workspace.folder, path)
+        parsed = load_thresholds_or_default(workspace.folder, path)
     if isinstance(baseline, types.Record):
         baseline = build_baseline(baseline, path="the other record")
     elif not isinstance(baseline, Baseline):
         baseline = load_stored_baseline(workspace, str(baseline))
-    criteria = {criterion.metric: criterion for criterion in rules.criteria_with_min_mean}
-    gate_rules = GateRules(rules.config.gate, infer_runs_setting(record), criteria)
+    criteria = {criterion.metric: criterion for criterion in parsed.criteria_with_min_mean}
+    gate_rules = GateRules(parsed.config.gate, infer_runs_setting(record), criteria)
     return Record.from_core(reevaluate(record, gate_rules, baseline))
 
 
@@ -226,7 +226,7 @@ def decide(record: types.Record, gate: Mapping[str, object] | None = None) -> Ve
     'fail'
     """
     check_arguments({"record": record, "gate": gate}, required=frozenset({"record"}))
-    policy = parse_thresholds({"gate": dict(gate or {})}, Path(), "").config.gate
+    section = parse_thresholds({"gate": dict(gate or {})}, Path(), "").config.gate
     interrupted = record.verdict.exit_code == ExitCode.INTERRUPTED
     evidence = GateInput(
         record.metrics,
@@ -239,7 +239,7 @@ def decide(record: types.Record, gate: Mapping[str, object] | None = None) -> Ve
         anchor=record.anchor,
         control=record.control,
     )
-    return decide_verdict(evidence, limit_min_cases(policy, record))
+    return decide_verdict(evidence, limit_min_cases(section, record))
 
 
 def render(record: types.Record, report: str = "comment") -> str:

@@ -76,11 +76,11 @@ def measure_flakiness(runs: Sequence[float | None]) -> Flakiness:
     return Flakiness(n, passed, rate, trailing)
 
 
-def score_run_pass(run: BaselineRun, thresholds: Limits, pass_score: float | None) -> float | None:
+def score_run_pass(run: BaselineRun, limits: Limits, pass_score: float | None) -> float | None:
     """Return 1.0 for a run that passed, 0.0 for a failed run, None for an answered run that does not count.
 
     `measure_baseline_flakiness` describes the rule. If `pass_score` is None, metrics that are not in
-    `thresholds` do not count, because the case does not have them any more.
+    `limits` do not count, because the case does not have them any more.
     """
     if run.outcome != "answered":
         return 0.0
@@ -91,14 +91,14 @@ def score_run_pass(run: BaselineRun, thresholds: Limits, pass_score: float | Non
         for known in [get_score_range(name)]
         # A budget without a limit cannot fail: a `pass_score` of 1.0 would be the figure 0.
         for assumed in [None if pass_score is None or known.lower_is_better else known.to_score(pass_score)]
-        for limit in [thresholds.get(name, assumed)]
+        for limit in [limits.get(name, assumed)]
         if limit is not None
     ]
     return float(all(met)) if met else None
 
 
-def describe_assumed_limits(baseline: Baseline, thresholds: Limits, pass_score: float) -> str:
-    """Return a sentence about the metrics that have a score below `pass_score`, but no entry in `thresholds`.
+def describe_assumed_limits(baseline: Baseline, limits: Limits, pass_score: float) -> str:
+    """Return a sentence about the metrics that have a score below `pass_score`, but no entry in `limits`.
 
     Runs with such a score count as failed. `pass_score` is a share of the metric's range from 0 to 1. Return
     "" if there is no such metric. Checks, the final session state and budgets are never named.
@@ -107,7 +107,7 @@ def describe_assumed_limits(baseline: Baseline, thresholds: Limits, pass_score: 
     names = {
         name
         for name, score in scores
-        if score is not None and name not in thresholds and name != FINAL_STATE
+        if score is not None and name not in limits and name != FINAL_STATE
         if not name.startswith("check/")
         for known in [get_score_range(name)]
         if not known.lower_is_better and not known.is_met(score, known.to_score(pass_score))

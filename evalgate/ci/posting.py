@@ -109,16 +109,16 @@ class PostResult:
     """True if something has to be fixed although the post exists; `reason` says what."""
 
 
-def to_post_notice(what: str, result: PostResult, verdict: VerdictStatus) -> PostNotice:
-    """Return the message for the log about the result of a post; `what` names the post, as `check run`."""
+def to_post_notice(post_name: str, result: PostResult, verdict: VerdictStatus) -> PostNotice:
+    """Return the message for the log about the result of a post; `post_name` is such as `check run`."""
     if result.kind in {"skipped", "failed"}:
         level: Literal["notice", "warning"] = "notice" if result.kind == "skipped" else "warning"
         kept = "The exit code stays the same." if verdict == "error" else "The verdict stands."
-        return PostNotice(level, f"The {what} was not posted: {result.reason}. {kept}")
+        return PostNotice(level, f"The {post_name} was not posted: {result.reason}. {kept}")
     if result.needs_attention:
-        return PostNotice("warning", f"The {what} is {result.kind}: {result.url} but {result.reason}.")
+        return PostNotice("warning", f"The {post_name} is {result.kind}: {result.url} but {result.reason}.")
     note = f" ({result.reason})" if result.reason else ""
-    return PostNotice("info", f"The {what} is {result.kind}: {result.url}{note}")
+    return PostNotice("info", f"The {post_name} is {result.kind}: {result.url}{note}")
 
 
 @frozen

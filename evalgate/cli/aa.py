@@ -205,7 +205,7 @@ class _Trial:
         self._pairs = pairs
         self._sources = sources
         self._rules = rules
-        self._policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
+        self._statistics = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
 
     def run_trial(self, dice: random.Random) -> _TrialResult:
         """Draw both samples and let the gate decide.
@@ -218,7 +218,7 @@ class _Trial:
             for _, before in self._pairs
         )
         baseline = Baseline(tuple(resampled), self._sources, "the stored runs")
-        strategy = AdaptiveRuns(self._policy, baseline)
+        strategy = AdaptiveRuns(self._statistics, baseline)
         made: list[list[RunResult]] = [[] for _ in self._pairs]
 
         def collect_cases() -> tuple[CaseResult, ...]:
@@ -226,20 +226,20 @@ class _Trial:
                 replace(case, runs=tuple(runs)) for (case, _), runs in zip(self._pairs, made, strict=True)
             )
 
-        wanted = strategy.plan_first_runs(len(self._pairs))
-        while wanted:
-            for index, numbers in wanted.items():
+        schedule = strategy.plan_first_runs(len(self._pairs))
+        while schedule:
+            for index, numbers in schedule.items():
                 drawn = dice.choices(self._pairs[index][0].runs, k=len(numbers))
                 made[index] += [replace(run, run=at) for run, at in zip(drawn, numbers, strict=True)]
-            wanted = strategy.plan_next_runs([rescore_case(case, self._rules) for case in collect_cases()])
-        scored = score_stored_runs(collect_cases(), self._rules, self._policy, baseline)
+            schedule = strategy.plan_next_runs([rescore_case(case, self._rules) for case in collect_cases()])
+        scored = score_stored_runs(collect_cases(), self._rules, self._statistics, baseline)
         comparison = compare_runs(scored, baseline, self._rules.gate)
         evidence = GateInput(
             comparison.metrics,
             comparison.cases,
             compute_totals(comparison.cases),
             comparison.changes,
-            criteria=self._policy.criteria,
+            criteria=self._statistics.criteria,
         )
         return _TrialResult(decide_verdict(evidence, self._rules.gate), sum(map(len, made)))
 
@@ -294,14 +294,15 @@ def _collect_shares(stored: Sequence[BaselineCase], rules: GateRules) -> dict[st
 def _estimate_smallest_drop(
     stored: Sequence[BaselineCase], rules: GateRules, repeats: int, seed: int
 ) -> float | None:
-    policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
+    statistics = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
     shares = _collect_shares(stored, rules)
     metrics = dict.fromkeys(name for runs in shares.values() for run in runs for name in run)
     limits = {
-        name: MetricRule(_get_allowance(name, rules, policy.max_drop), policy.require) for name in metrics
+        name: MetricRule(_get_allowance(name, rules, statistics.max_drop), statistics.require)
+        for name in metrics
     }
     return measure_gate_sensitivity(
-        shares, limits, policy.parameters, repeats=repeats, seed=seed
+        shares, limits, statistics.parameters, repeats=repeats, seed=seed
     ).smallest_drop
 
 
@@ -376,7 +377,7 @@ def _format_lines(found: AaResult) -> Iterator[str]:
 
 
 def measure_false_alarms(
-    stored: str | None, *, rounds: int | None, repeats: int, thresholds: str | None, folder: Path
+    stored: str | None, *, rounds: int | None, repeats: int, thresholds_file: str | None, folder: Path
 ) -> AaResult:
     """Measure the false alarms of the thresholds file on stored runs, or on fresh runs with `rounds`.
 
@@ -388,14 +389,14 @@ def measure_false_alarms(
         NoVerdictError: the agent could not be run.
     """
     workspace = resolve_workspace(folder)
-    rules = load_thresholds_or_default(workspace.folder, thresholds)
-    criteria = {criterion.metric: criterion for criterion in rules.criteria_with_min_mean}
-    gate = rules.config.gate.model_copy(update={"baseline": "the stored runs"})
-    gate_rules = GateRules(gate, rules.config.runs if rules.config.runs_given else "auto", criteria)
+    thresholds = load_thresholds_or_default(workspace.folder, thresholds_file)
+    criteria = {criterion.metric: criterion for criterion in thresholds.criteria_with_min_mean}
+    gate = thresholds.config.gate.model_copy(update={"baseline": "the stored runs"})
+    gate_rules = GateRules(gate, thresholds.config.runs if thresholds.config.runs_given else "auto", criteria)
     if rounds is not None:
-        record = _run_rounds(rounds, thresholds, folder)
+        record = _run_rounds(rounds, thresholds_file, folder)
         return run_aa_test(record.cases, build_baseline(record), gate_rules, repeats=repeats)
-    path = stored or rules.config.gate.baseline or find_baseline(workspace)
+    path = stored or thresholds.config.gate.baseline or find_baseline(workspace)
     if not path:
         raise InvalidInputError(
             "nothing to draw from: name a results.json or a baseline, set `gate.baseline`, or add --rounds N"
@@ -408,13 +409,13 @@ def measure_false_alarms(
     )
 
 
-def _run_rounds(rounds: int, thresholds: str | None, folder: Path) -> Record:
+def _run_rounds(rounds: int, thresholds_file: str | None, folder: Path) -> Record:
     from evalgate.runner.pipeline import SilentProgress, run_gate
     from evalgate.runner.plan import build_plan
 
     overrides = Overrides(runs=rounds)
-    plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
-    record = run_gate(replace(plan, baseline=None), SilentProgress())
+    plan = build_plan(overrides, thresholds_file=thresholds_file, folder=folder, environ=os.environ)
+    record = run_gate(replace(plan, baseline_store=None), SilentProgress())
     if record.verdict.exit_code in {ExitCode.NO_VERDICT, ExitCode.INTERRUPTED}:
         raise NoVerdictError(f"the agent could not be run: {record.verdict.reasons[0]}")
     return record

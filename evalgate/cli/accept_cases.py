@@ -131,9 +131,9 @@ def _build_changes(
     if missing := [case.eval_id for case in chosen if not case.path]:
         raise InvalidInputError(f"{missing[0]!r} is in no file: its eval set was made by a program")
     paths = tuple(dict.fromkeys(case.path for case in chosen))
-    suites = load_suites(_build_overrides(paths, record), thresholds=options.thresholds, folder=folder)
+    suites = load_suites(_build_overrides(paths, record), thresholds_file=options.thresholds, folder=folder)
     fingerprints = {
-        (suite.eval_set.eval_set_id, case.eval_id): (fingerprint, suite.get_policy(case).protected)
+        (suite.eval_set.eval_set_id, case.eval_id): (fingerprint, suite.get_case_policy(case).protected)
         for suite in suites
         for case, fingerprint in zip(suite.eval_set.cases, suite.fingerprints, strict=True)
     }

@@ -64,10 +64,12 @@ def affected(
         raise click.UsageError("--json cannot be combined with --matrix.")
     if explained and (as_json or matrix):
         raise click.UsageError("--explain prints text: leave out --json and --matrix.")
-    overrides = Overrides(eval_sets=eval_sets, agent=agent, selection=SelectionOptions(affected=base or ""))
+    overrides = Overrides(
+        eval_sets=eval_sets, agent=agent, selection_options=SelectionOptions(affected=base or "")
+    )
     with build_redactor().redact_errors():
         folder = Path(working_directory)
-        found = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ).affected
+        found = build_plan(overrides, thresholds_file=thresholds, folder=folder, environ=os.environ).affected
     if found is None:
         raise AssertionError("the plan was made with a selection by suites")
     if explained:

@@ -19,7 +19,7 @@ from evalgate.runner.stored_results import (
     load_checked_record,
     load_stored_baseline,
     load_thresholds_or_default,
-    open_store,
+    open_named_store,
 )
 from evalgate.system.workspace import resolve_workspace
 
@@ -44,7 +44,7 @@ class BacktestResult:
 
 
 def run_backtest(
-    results: Sequence[str], *, thresholds: str | None, baseline: str | None, folder: Path
+    results: Sequence[str], *, thresholds_file: str | None, baseline: str | None, folder: Path
 ) -> list[BacktestResult]:
     """Evaluate every result again by the thresholds file; return the results oldest first.
 
@@ -56,26 +56,26 @@ def run_backtest(
         InvalidInputError: a file cannot be read, or there are no criteria.
     """
     workspace = resolve_workspace(folder)
-    rules = load_thresholds_or_default(workspace.folder, thresholds)
-    if not rules.criteria:
+    thresholds = load_thresholds_or_default(workspace.folder, thresholds_file)
+    if not thresholds.criteria:
         raise InvalidInputError("no criteria: name a thresholds file with --thresholds")
-    path = baseline or rules.config.gate.baseline or find_baseline(workspace)
+    path = baseline or thresholds.config.gate.baseline or find_baseline(workspace)
     if baseline:
         stored: Baseline | None = load_stored_baseline(workspace, baseline)
     else:
-        stored = open_store(workspace, path).read() if path else None
+        stored = open_named_store(workspace, path).read() if path else None
     records = [(name, load_checked_record(workspace.folder, name)) for name in results]
     records.sort(key=lambda pair: pair[1].created_at)
-    return [_replay_result(name, record, rules, stored, path) for name, record in records]
+    return [_replay_result(name, record, thresholds, stored, path) for name, record in records]
 
 
 def _replay_result(
-    name: str, record: Record, rules: Thresholds, stored: Baseline | None, path: str | None
+    name: str, record: Record, thresholds: Thresholds, stored: Baseline | None, path: str | None
 ) -> BacktestResult:
-    criteria = {criterion.metric: criterion for criterion in rules.criteria_with_min_mean}
-    gate = rules.config.gate.model_copy(update={"baseline": path})
+    criteria = {criterion.metric: criterion for criterion in thresholds.criteria_with_min_mean}
+    gate = thresholds.config.gate.model_copy(update={"baseline": path})
     then = select_earlier_runs(stored, record.created_at) if stored else None
-    gate_rules = GateRules(gate, infer_runs_setting(record), criteria, _build_policies(record, rules))
+    gate_rules = GateRules(gate, infer_runs_setting(record), criteria, _build_policies(record, thresholds))
     now = (
         reevaluate(record, gate_rules, then).verdict
         if record.verdict.exit_code != ExitCode.INTERRUPTED
@@ -92,7 +92,7 @@ def _replay_result(
     )
 
 
-def _build_policies(record: Record, rules: Thresholds) -> Mapping[tuple[str, str], CasePolicy]:
+def _build_policies(record: Record, thresholds: Thresholds) -> Mapping[tuple[str, str], CasePolicy]:
     """Return the policies of the cases, by key, from the section `cases` of the thresholds file.
 
     Rules for cases that the result lacks are ignored. Cases that were quarantined stay quarantined.
@@ -102,7 +102,7 @@ def _build_policies(record: Record, rules: Thresholds) -> Mapping[tuple[str, str
         eval_case = EvalCase(case.eval_id, line=case.line, tags=case.tags)
         sets.setdefault((case.eval_set_id, case.path), []).append(eval_case)
     eval_sets = [EvalSet(name, tuple(cases), path) for (name, path), cases in sets.items()]
-    found = dict(resolve_case_policies(rules, rules.config.cases, eval_sets, is_part=True))
+    found = dict(resolve_case_policies(thresholds, thresholds.config.cases, eval_sets, is_part=True))
     for case in record.cases:
         if case.quarantine is not None:
             key = case.key

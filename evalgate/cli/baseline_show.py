@@ -68,9 +68,9 @@ class BaselineSummary:
 
 
 def summarize_baseline(
-    destination: BaselineTarget, thresholds: str | None = None, now: datetime | None = None
+    destination: BaselineTarget, thresholds_file: str | None = None, now: datetime | None = None
 ) -> BaselineSummary:
-    """Summarize a stored baseline; `thresholds` is the file that the user named.
+    """Summarize a stored baseline; `thresholds_file` is the file that the user named.
 
     Raises:
         InvalidInputError: there is no baseline, or it cannot be read.
@@ -81,10 +81,10 @@ def summarize_baseline(
     repeats_itself = gate.deterministic or destination.config.is_replay
     if not (destination.config.runs_given or repeats_itself):
         runs = choose_default_runs([len(case.runs) for case in baseline.cases])
-    policy = build_statistical_policy(gate, runs, destination.criteria)
-    parameters = policy.parameters
+    statistics = build_statistical_policy(gate, runs, destination.criteria)
+    parameters = statistics.parameters
     get_range = destination.config.get_score_range
-    limits = load_current_limits(destination, thresholds)
+    limits = load_current_limits(destination, thresholds_file)
     drops = estimate_detectable_drops(
         build_score_history(baseline, destination.config), parameters, max_drop=gate.max_regression
     )
@@ -105,20 +105,20 @@ def summarize_baseline(
         dict(_find_breaks(baseline, limits, gate.statistics.pass_score)),
         format_planned_runs(runs, gate.max_runs),
         tuple(filter(None, (*describe_staleness(baseline, now), limits.remark))),
-        dict(_estimate_increases(baseline, destination, policy)),
+        dict(_estimate_increases(baseline, destination, statistics)),
     )
 
 
 def _estimate_increases(
-    baseline: Baseline, destination: BaselineTarget, policy: StatisticalPolicy
+    baseline: Baseline, destination: BaselineTarget, statistics: StatisticalPolicy
 ) -> Iterator[tuple[str, DetectableIncrease]]:
     """Yield (name, detectable increase) of each budget with stored figures."""
     criteria = {each.metric: each for each in destination.criteria}
     cases = build_stored_record(baseline, criteria, EMPTY_RECORD).cases
-    for figures in collect_budget_figures(cases, baseline, policy).values():
+    for figures in collect_budget_figures(cases, baseline, statistics).values():
         stored = {
             case: [each for each in row.baseline or () if each is not None][
-                -policy.parameters.baseline_keep :
+                -statistics.parameters.baseline_keep :
             ]
             for case, row in figures.rows.items()
         }
@@ -129,7 +129,7 @@ def _estimate_increases(
         shares = {case: row.baseline or () for case, row in figures.shares.cases.items()}
         if most is not None and any(each is not None for scores in shares.values() for each in scores):
             allowed = figures.shares.to_drop(most)
-            found = estimate_detectable_drops({"": shares}, policy.parameters, max_drop=allowed)[""]
+            found = estimate_detectable_drops({"": shares}, statistics.parameters, max_drop=allowed)[""]
             ratio = figures.shares.to_ratio(found.notice)
         yield figures.metric, DetectableIncrease(len(means), compute_mean(means), ratio)
 

@@ -85,9 +85,9 @@ def chat(
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("chat needs a terminal; `evalgate record --from -` reads messages from a pipe")
-    redactor, thresholds = build_redactor(options["mask"]), options.pop("thresholds")
+    redactor, thresholds_file = build_redactor(options["mask"]), options.pop("thresholds")
     with redactor.redact_errors():
-        setup = resolve_setup(options, thresholds, Path(working_directory), state, redactor)
+        setup = resolve_setup(options, thresholds_file, Path(working_directory), state, redactor)
         if out is not None:
             check_target(out, to, eval_id, setup.workspace)
         _talk(setup, (out, to, eval_id), redactor, interrupts)
@@ -111,7 +111,7 @@ def _talk(
     _enable_line_editing()
     agent, printer = setup.build_agent(), build_printer(redactor)
     printer.print_line(
-        f"Agent {setup.spec.settings.kind}:{setup.spec.what}. /help lists commands, Ctrl-D ends."
+        f"Agent {setup.spec.settings.kind}:{setup.spec.name}. /help lists commands, Ctrl-D ends."
     )
     with asyncio.Runner() as runner:
         create_trace = TraceFactory(merge_own_prices(setup.prices)) if setup.keeps_trace else None
@@ -130,7 +130,7 @@ def _talk(
 
 def resolve_setup(
     options: dict[str, Any],
-    thresholds: str | None,
+    thresholds_file: str | None,
     folder: Path,
     state: str | None,
     redactor: "LiveRedactor",
@@ -146,7 +146,7 @@ def resolve_setup(
 
     setup = resolve_agent_setup(
         build_overrides((), options),
-        thresholds=thresholds,
+        thresholds_file=thresholds_file,
         folder=folder,
         environ=os.environ,
         state=None if state is None else read_state(folder / state, state),

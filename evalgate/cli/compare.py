@@ -21,7 +21,7 @@ from evalgate.system.files import write_atomically
 from evalgate.system.workspace import Workspace, resolve_workspace
 
 
-def compare_results(before: str, after: str, *, thresholds: str | None, folder: Path) -> Record:
+def compare_results(before: str, after: str, *, thresholds_file: str | None, folder: Path) -> Record:
     """Compare `after` with `before`, each a `results.json` or a baseline, without running anything.
 
     The `gate` section of the thresholds file applies. The thresholds are those stored in `after` if it is a
@@ -31,13 +31,13 @@ def compare_results(before: str, after: str, *, thresholds: str | None, folder: 
         InvalidInputError: a file does not exist, or is neither a result nor a baseline.
     """
     workspace = resolve_workspace(folder)
-    rules = load_thresholds_or_default(workspace.folder, thresholds)
+    thresholds = load_thresholds_or_default(workspace.folder, thresholds_file)
     baseline = load_stored_baseline(workspace, before)
-    criteria = {criterion.metric: criterion for criterion in rules.criteria_with_min_mean}
+    criteria = {criterion.metric: criterion for criterion in thresholds.criteria_with_min_mean}
     record = load_stored_result(workspace, after)
     if record is None:
         record = build_stored_record(load_stored_baseline(workspace, after), criteria, EMPTY_RECORD)
-    found = compare_with_baseline(record, baseline, rules, before)
+    found = compare_with_baseline(record, baseline, thresholds, before)
     what = pluralize(len(found.cases), "case")
     notice = f"{after} ({what}) was compared with {before}; nothing was run."
     return replace(found, notices=(notice, *found.notices))
@@ -60,14 +60,14 @@ def write_comparison_page(record: Record, before: str, page: str, *, folder: Pat
         raise InvalidInputError(f"{page}: cannot be written: {error.strerror}") from None
 
 
-def _load_replies(workspace: Workspace, what: str) -> Iterator[tuple[CaseKey, tuple[Reply | None, ...]]]:
-    """Yield (key, replies) of each case of a baseline or result `what`.
+def _load_replies(workspace: Workspace, name: str) -> Iterator[tuple[CaseKey, tuple[Reply | None, ...]]]:
+    """Yield (key, replies) of each case of a baseline or result `name`.
 
     The replies are those stored in a baseline, or those of the run of a result that a page shows first.
     """
-    record = load_stored_result(workspace, what)
+    record = load_stored_result(workspace, name)
     if record is None:
-        yield from ((case.key, case.replies) for case in load_stored_baseline(workspace, what).cases)
+        yield from ((case.key, case.replies) for case in load_stored_baseline(workspace, name).cases)
         return
     for case in record.cases:
         run = Finding(case).run

@@ -78,7 +78,7 @@ def convert_eval_set(options: ConvertOptions, folder: Path) -> ConvertResult:
 
 def _load_eval_set(options: ConvertOptions, workspace: Workspace) -> EvalSet:
     formats, name = registry.get_formats(), options.format_name
-    eval_sets = load_eval_sets([options.source], formats, base=workspace.folder, format_name=name)
+    eval_sets = load_eval_sets([options.source], formats, folder=workspace.folder, format_name=name)
     if len(eval_sets) != 1:
         raise InvalidInputError(
             f"{options.source}: name one file; there are {pluralize(len(eval_sets), 'eval set')}"

@@ -53,15 +53,15 @@ class FlakyCase:
         return not is_steady and (self.found.flip_rate or 0.0) >= PROPOSED
 
 
-def build_flaky_report(folder: Path, to: str | None, thresholds: str | None, today: date) -> str:
+def build_flaky_report(folder: Path, to: str | None, thresholds_file: str | None, today: date) -> str:
     """Return the report on the baseline `to`, else on `gate.baseline`, else on the default baseline.
 
     Raises:
         InvalidInputError: there is no such baseline, the baseline cannot be read, or the thresholds file is
             wrong.
     """
-    target = resolve_target(folder, to, thresholds)
-    limits = load_current_limits(target, thresholds)
+    target = resolve_target(folder, to, thresholds_file)
+    limits = load_current_limits(target, thresholds_file)
     ranges = {each.metric: target.config.get_score_range(each.metric) for each in target.criteria}
     baseline = target.read()
     pass_score = target.config.gate.statistics.pass_score

@@ -195,7 +195,7 @@ def _convert_record(record: Record) -> tuple[EvalSet, list[str]]:
 @frozen
 class _GenerationSetup:
     chosen: AgentSpec
-    users: CreateUser
+    create_user: CreateUser
     judges: ModelPool
 
 
@@ -204,7 +204,7 @@ def _play_stories(
 ) -> tuple[EvalSet, list[str]]:
     stories = options.stories or ""
     story_set = read_stories(workspace.folder / stories, stories)
-    setup = _build_setup(_load_rules(options.thresholds, workspace), overrides, story_set, environ)
+    setup = _build_setup(_load_thresholds(options.thresholds, workspace), overrides, story_set, environ)
     runs = asyncio.run(_run_stories(setup, story_set.cases, workspace, environ))
     cases, missing = [], []
     for case, run in zip(story_set.cases, runs, strict=True):
@@ -222,9 +222,9 @@ def _play_stories(
     return replace(story_set, cases=tuple(cases)), missing
 
 
-def _load_rules(thresholds: str | None, workspace: Workspace) -> Thresholds:
-    if thresholds is not None:
-        return load_thresholds(workspace.folder / thresholds, thresholds)
+def _load_thresholds(thresholds_file: str | None, workspace: Workspace) -> Thresholds:
+    if thresholds_file is not None:
+        return load_thresholds(workspace.folder / thresholds_file, thresholds_file)
     found = find_thresholds_file(workspace.folder)
     if found is None:
         return Thresholds(DEFAULT_CONFIG, workspace.folder)
@@ -232,21 +232,23 @@ def _load_rules(thresholds: str | None, workspace: Workspace) -> Thresholds:
 
 
 def _build_setup(
-    rules: Thresholds, overrides: Overrides, story_set: EvalSet, environ: Mapping[str, str]
+    thresholds: Thresholds, overrides: Overrides, story_set: EvalSet, environ: Mapping[str, str]
 ) -> _GenerationSetup:
-    config = apply_overrides(rules.config, overrides)
+    config = apply_overrides(thresholds.config, overrides)
     if config.agent is None:
         raise InvalidInputError(
             "no agent: name one with --agent KIND:WHAT, or in the `agent` section of the thresholds file"
         )
     settings, config = config.agent, config.model_copy(update={"user": config.user or UserConfig()})
     redactor = LiveRedactor(Redactor.from_environment(environ, ()))
-    context = LlmContext(rules.base, environ, UsageMeter(config.budget), config.prices, redactor=redactor)
+    context = LlmContext(
+        thresholds.folder, environ, UsageMeter(config.budget), config.prices, redactor=redactor
+    )
     resolver = JudgeResolver(ModelPool(context), config.judge, forced_by_cli=overrides.judge is not None)
-    users = build_user_factory(rules, config, {}, resolver, [story_set])
+    create_user = build_user_factory(thresholds, config, {}, resolver, [story_set])
     resolver.judges.check_reserved()
     return _GenerationSetup(
-        resolve_agent(settings, overrides.kind_and_what[1], rules), users, resolver.judges
+        resolve_agent(settings, overrides.agent_name, thresholds), create_user, resolver.judges
     )
 
 
@@ -262,6 +264,6 @@ async def _run_stories(
     concurrency = setup.chosen.settings.concurrency
     async with build_agent(setup.chosen, workspace, environ) as agent, setup.judges:
         await run_requests(
-            agent, requests, concurrency=concurrency, on_finished=store_run, create_user=setup.users
+            agent, requests, concurrency=concurrency, on_finished=store_run, create_user=setup.create_user
         )
     return [found[index] for index in range(len(cases))]

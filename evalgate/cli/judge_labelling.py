@@ -47,7 +47,7 @@ class SampleOptions:
     out: str
 
 
-def draw_sample(options: SampleOptions, folder: Path, thresholds: str | None) -> Iterator[str]:
+def draw_sample(options: SampleOptions, folder: Path, thresholds_file: str | None) -> Iterator[str]:
     """Draw judged answers, store the judge's verdicts, and write a file of the answers to label.
 
     Yield sentences about the drawn answers; nothing is done before the first sentence is read. No file is
@@ -56,7 +56,7 @@ def draw_sample(options: SampleOptions, folder: Path, thresholds: str | None) ->
     Raises:
         InvalidInputError: there is no judged answer, all were drawn before, or a file cannot be used.
     """
-    path, shown_as = _find_store(folder, thresholds)
+    path, shown_as = _find_store(folder, thresholds_file)
     with lock_folder(path.parent):
         store = read_store(path, shown_as)
         among = _select_metric(
@@ -97,7 +97,7 @@ def _select_metric(answers: list[JudgedAnswer], options: SampleOptions) -> list[
     return [each for each in answers if options.metric in {None, each.metric}]
 
 
-def add_labels(labels: str, by: str, folder: Path, thresholds: str | None) -> Iterator[str]:
+def add_labels(labels: str, by: str, folder: Path, thresholds_file: str | None) -> Iterator[str]:
     """Store the labels of the person `by`, and yield a sentence about them.
 
     Nothing is stored before the sentence is read.
@@ -105,7 +105,7 @@ def add_labels(labels: str, by: str, folder: Path, thresholds: str | None) -> It
     Raises:
         InvalidInputError: with every problem of the file, or if the file holds no label.
     """
-    path, shown_as = _find_store(folder, thresholds)
+    path, shown_as = _find_store(folder, thresholds_file)
     with lock_folder(path.parent):  # another person may add labels at the same time
         store = read_store(path, shown_as)
         filled, empty = read_label_file(folder / labels, labels, store.answers)
@@ -169,28 +169,28 @@ def _build_judge(each: JudgeAssessment) -> dict[str, Any]:
     }
 
 
-def check_judge(folder: Path, thresholds: str | None) -> JudgeCheck:
+def check_judge(folder: Path, thresholds_file: str | None) -> JudgeCheck:
     """Compare the labels of people with the judge of each metric: the judge in the metric's newest sample.
 
     Raises:
         InvalidInputError: there is no sample, or a file cannot be used.
     """
-    rules = load_thresholds_or_default(folder, thresholds)
-    path, shown_as = _find_store(folder, thresholds)
+    thresholds = load_thresholds_or_default(folder, thresholds_file)
+    path, shown_as = _find_store(folder, thresholds_file)
     store = read_store(path, shown_as)
     if not store.samples:
         raise InvalidInputError(f"{shown_as}: no sample yet. Draw one: evalgate judge sample RESULTS")
-    floors = rules.config.judge.floor.label_floors if rules.config.judge else {}
+    floors = thresholds.config.judge.floor.label_floors if thresholds.config.judge else {}
     return JudgeCheck(store, assess_judges(store, floors))
 
 
-def _find_store(folder: Path, thresholds: str | None) -> tuple[Path, str]:
+def _find_store(folder: Path, thresholds_file: str | None) -> tuple[Path, str]:
     """Return the path of the file with the labels, and the name of this file in messages.
 
     Raises:
         InvalidInputError: there is no such folder, or the thresholds file is wrong.
     """
     resolve_workspace(folder)
-    base = load_thresholds_or_default(folder, thresholds).base
-    path = base / STORE_NAME
+    own_folder = load_thresholds_or_default(folder, thresholds_file).folder
+    path = own_folder / STORE_NAME
     return path, str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)

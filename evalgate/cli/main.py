@@ -111,7 +111,7 @@ def validate(
 
     overrides = Overrides(eval_sets=eval_sets, format=format_name)
     redactor = Redactor.from_environment(os.environ)
-    for line in check_files(overrides, thresholds=thresholds, folder=Path(working_directory)):
+    for line in check_files(overrides, thresholds_file=thresholds, folder=Path(working_directory)):
         print_sentence(line, hide=redactor.redact_text)
     return 0
 
@@ -348,7 +348,7 @@ def compare(
     from evalgate.cli.compare import compare_results, format_verdict_json, write_comparison_page
     from evalgate.reporting.terminal import TerminalReport
 
-    record = compare_results(before, after, thresholds=thresholds, folder=Path(working_directory))
+    record = compare_results(before, after, thresholds_file=thresholds, folder=Path(working_directory))
     if page is not None:
         write_comparison_page(record, before, page, folder=Path(working_directory))
     print_report(format_verdict_json(record) if as_json else TerminalReport().render(record), is_json=as_json)
@@ -377,7 +377,9 @@ def backtest(
     """
     from evalgate.cli.backtest import format_backtest, run_backtest
 
-    found = run_backtest(results, thresholds=thresholds, baseline=baseline, folder=Path(working_directory))
+    found = run_backtest(
+        results, thresholds_file=thresholds, baseline=baseline, folder=Path(working_directory)
+    )
     print_report(format_backtest(found))
     return 0
 
@@ -426,7 +428,7 @@ def aa(
     from evalgate.cli.aa import format_aa_result, measure_false_alarms
 
     found = measure_false_alarms(
-        stored, rounds=rounds, repeats=repeats, thresholds=thresholds, folder=Path(working_directory)
+        stored, rounds=rounds, repeats=repeats, thresholds_file=thresholds, folder=Path(working_directory)
     )
     print_report(format_aa_result(found))
     return 0

@@ -75,15 +75,15 @@ def matrix(
     from evalgate.runner.publish import Publisher
     from evalgate.runner.variants import build_variants, describe_expected_cost, parse_variations
 
-    thresholds, selection = options.pop("thresholds"), pop_case_filters(options)
-    overrides = build_overrides(eval_sets, options, selection)
+    thresholds_file, selection_options = options.pop("thresholds"), pop_case_filters(options)
+    overrides = build_overrides(eval_sets, options, selection_options)
     redactor = build_redactor(overrides.mask)
     with interrupts.handle_signals(), redactor.redact_errors():
         variations = parse_variations(vary)
         plan = build_plan(
-            overrides, thresholds=thresholds, folder=Path(working_directory), environ=os.environ
+            overrides, thresholds_file=thresholds_file, folder=Path(working_directory), environ=os.environ
         )
-        variants = build_variants(plan, overrides.kind_and_what[1], variations)
+        variants = build_variants(plan, overrides.agent_name, variations)
         if plan.agent.settings.env_file:
             redactor.learn_environment(plan.environ)
         _refuse_secrets(variants, redactor)

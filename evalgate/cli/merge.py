@@ -65,21 +65,26 @@ def merge(
     from evalgate.runner.sharding import find_shards, read_shard
     from evalgate.system.gc import pause_gc
 
-    thresholds, folder = options.pop("thresholds"), Path(working_directory)
+    thresholds_file, folder = options.pop("thresholds"), Path(working_directory)
     posting, requested = pop_post_options(options), pop_requested_reports(options)
     redactor = build_redactor()
     with pause_gc():  # all that is read here stays to the end
         with post_on_failure(posting, redactor), redactor.redact_errors():
             filters, destinations = pop_case_filters(options), pop_destinations(options)
-            overrides, files = build_overrides(eval_sets, options, filters), find_shards(shards, base=folder)
+            overrides, files = (
+                build_overrides(eval_sets, options, filters),
+                find_shards(shards, folder=folder),
+            )
             redactor.learn_masks(list_masks(overrides, destinations))
-            plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
+            plan = build_plan(overrides, thresholds_file=thresholds_file, folder=folder, environ=os.environ)
             streams = (sys.stdout, sys.stderr)
             publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, requested)
             publisher.destinations = destinations
             records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]
             record = merge_shards(plan, records, publisher.build_progress())
-            repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
+            repro_options = build_repro_options(
+                working_directory, thresholds_file, out, overrides, os.environ
+            )
             record = replace(record, options=repro_options)
         publisher.clear_previous_reports()
         return publisher.publish(record)

@@ -340,7 +340,7 @@ def build_overrides(
     from evalgate.config.cli_overrides import EVERY_CASE, Overrides
 
     name = options.pop("format_name", None)
-    return Overrides(eval_sets=eval_sets, format=name, selection=selection or EVERY_CASE, **options)
+    return Overrides(eval_sets=eval_sets, format=name, selection_options=selection or EVERY_CASE, **options)
 
 
 # --- the servers that a run is sent to ----------------------------------------------------------------------

@@ -166,7 +166,9 @@ def _count_cases(target: BaselineTarget) -> int:
     config, folder = target.config, target.workspace.folder
     if not config.eval_sets:
         return 0
-    loaded = load_eval_sets(config.eval_sets, registry.get_formats(), base=folder, format_name=config.format)
+    loaded = load_eval_sets(
+        config.eval_sets, registry.get_formats(), folder=folder, format_name=config.format
+    )
     return sum(len(each.cases) for each in loaded)
 
 

@@ -58,9 +58,9 @@ def record(
     from evalgate.runner.message_files import expect_replies, is_whole, run_conversations
     from evalgate.runner.saved_cases import check_target, save_cases
 
-    redactor, thresholds = build_redactor(options["mask"]), options.pop("thresholds")
+    redactor, thresholds_file = build_redactor(options["mask"]), options.pop("thresholds")
     with redactor.redact_errors():
-        setup = resolve_setup(options, thresholds, Path(working_directory), state, redactor)
+        setup = resolve_setup(options, thresholds_file, Path(working_directory), state, redactor)
         check_target(out, to, eval_id, setup.workspace)
         cases = _read_conversations(setup, source, out, eval_id, redactor)
         printer = build_printer(redactor)

@@ -78,7 +78,7 @@ def diff(
     pair = find_pair(folder, before, after)
     paths = [str(each.path.relative_to(folder)) for each in pair]
     try:
-        record = compare_results(*paths, thresholds=thresholds, folder=folder)
+        record = compare_results(*paths, thresholds_file=thresholds, folder=folder)
     except InvalidInputError:
         for each in pair:
             read_result(each)  # its error says how to go on

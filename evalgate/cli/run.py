@@ -232,7 +232,7 @@ def _run_once(
     from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
 
-    thresholds, folder = options.pop("thresholds"), Path(working_directory)
+    thresholds_file, folder = options.pop("thresholds"), Path(working_directory)
     posting, reports = pop_post_options(options), pop_requested_reports(options)
     kept, details = options.pop("keep_results"), options.pop("details")
     redactor = build_redactor()
@@ -244,21 +244,21 @@ def _run_once(
     ):
         destinations = pop_destinations(options)
         out = choose_out(click.get_current_context(), folder, out, options["agent"])
-        selection = pop_selection_options(options, out, is_shard=shard is not None, is_resumed=resume)
+        selection_options = pop_selection_options(options, out, is_shard=shard is not None, is_resumed=resume)
         # The other options are fields of `Overrides`, such as `agent` and `baseline`.
-        overrides = build_overrides(eval_sets, options, selection)
+        overrides = build_overrides(eval_sets, options, selection_options)
         redactor.learn_masks(list_masks(overrides, destinations))
-        plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
+        plan = build_plan(overrides, thresholds_file=thresholds_file, folder=folder, environ=os.environ)
         _keep_recordings(plan, folder / out)
         streams = (sys.stdout, sys.stderr)
         publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, reports, kept)
         publisher.details, publisher.destinations = details, destinations
         run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, until_published)
         # Before the run, because the agent may remove the folder that this looks at.
-        repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
+        repro_options = build_repro_options(working_directory, thresholds_file, out, overrides, os.environ)
         record = _run_with_progress(plan, publisher, interrupts, run_options, repro_options)
         code = _publish_record(publisher, record, until_published)
-    if selection.failed is None:  # `--failed` alone runs what is left
+    if selection_options.failed is None:  # `--failed` alone runs what is left
         suggest_resume(publisher, plan.workspace.folder / out)
     return code
 
@@ -275,7 +275,7 @@ def _run_with_progress(
     plan: "Plan",
     publisher: "Publisher",
     interrupts: InterruptHandler,
-    options: "RunOptions",
+    run_options: "RunOptions",
     repro_options: tuple[str, ...],
 ) -> "Record":
     """Run the plan with a progress display; return the record with `repro_options`."""
@@ -295,7 +295,7 @@ def _run_with_progress(
             plan,
             progress,
             begin=begin_reports,
-            options=options,
+            run_options=run_options,
             tell=publisher.print_notice,
             while_starting=publisher.preload_reporting,
         )
@@ -382,7 +382,7 @@ def build_resume_command(arguments: Sequence[str]) -> str:
 
 
 def build_repro_options(
-    folder: str, thresholds: str | None, out: str, overrides: "Overrides", environ: Mapping[str, str]
+    folder: str, thresholds_file: str | None, out: str, overrides: "Overrides", environ: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Return the options that repeat the run of one case, as words of the command line.
 
@@ -390,13 +390,18 @@ def build_repro_options(
     to `-C`. In CI these are left out if they are absolute paths outside of those folders, and so is an
     absolute `--python`: such paths exist only on the CI machine.
     """
-    stand, is_ci = _find_base_folder(environ)
+    reader_folder, is_ci = _find_reader_folder(environ)
     work = (Path.cwd() / folder).resolve()
     # Never resolved: the interpreter of a virtual environment is a link to one without its packages.
     python = None if overrides.python and is_ci and Path(overrides.python).is_absolute() else overrides.python
     paths = (
-        ("-C", "" if work == stand else _format_path(Path.cwd() / folder, stand, folder, is_ci=is_ci)),
-        ("-c", thresholds and _format_path(work / thresholds, work, thresholds, is_ci=is_ci)),
+        (
+            "-C",
+            ""
+            if work == reader_folder
+            else _format_path(Path.cwd() / folder, reader_folder, folder, is_ci=is_ci),
+        ),
+        ("-c", thresholds_file and _format_path(work / thresholds_file, work, thresholds_file, is_ci=is_ci)),
         ("--python", python),
     )
     setup = (overrides.setup or "").strip()
@@ -418,7 +423,7 @@ def build_repro_options(
     return (*words, "--live-tools") if overrides.live_tools else words
 
 
-def _find_base_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
+def _find_reader_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
     """Return the folder in which a reader types commands, and True if it is the root of a CI checkout."""
     here, root = Path.cwd().resolve(), environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR")
     if root and here.is_relative_to(Path(root).resolve()):
@@ -426,11 +431,11 @@ def _find_base_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
     return here, False
 
 
-def _format_path(path: Path, base: Path, as_typed: str, *, is_ci: bool) -> str:
-    """Return a path as typed in the folder `base`; "" for a path that only the CI machine has."""
+def _format_path(path: Path, folder: Path, as_typed: str, *, is_ci: bool) -> str:
+    """Return a path as typed in `folder`; "" for a path that only the CI machine has."""
     found = path.resolve()
-    if found.is_relative_to(base):
-        return found.relative_to(base).as_posix()
+    if found.is_relative_to(folder):
+        return found.relative_to(folder).as_posix()
     return "" if is_ci and Path(as_typed).is_absolute() else as_typed
 
 

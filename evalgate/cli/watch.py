@@ -236,7 +236,7 @@ class _WatchLoop:
         try:
             plan = build_plan(
                 build_watch_overrides(self._values),
-                thresholds=self._values["thresholds"],
+                thresholds_file=self._values["thresholds"],
                 folder=self._folder,
                 environ=os.environ,
             )
@@ -308,7 +308,7 @@ def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":
     known = {each.name for each in fields(Overrides)}
     given = {name: value for name, value in values.items() if name in known}
     selection = SelectionOptions(values["tags"], values["keyword"])
-    return Overrides(**given, format=values["format_name"], selection=selection)
+    return Overrides(**given, format=values["format_name"], selection_options=selection)
 
 
 def list_typed_options(

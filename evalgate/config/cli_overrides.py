@@ -91,13 +91,17 @@ class Overrides:
     """True: the gate never closes."""
     control: str | None = None
     """Commit for the control runs, as git names it."""
-    selection: SelectionOptions = EVERY_CASE
+    selection_options: SelectionOptions = EVERY_CASE
 
     @property
-    def kind_and_what(self) -> tuple[str, str]:
-        """Return KIND and WHAT of `--agent`; two empty texts if the option is not given."""
-        kind, _, what = (self.agent or "").partition(":")
-        return kind, what
+    def agent_kind(self) -> str:
+        """Return the KIND of `--agent KIND:WHAT`; "" if the option is not given."""
+        return (self.agent or "").partition(":")[0]
+
+    @property
+    def agent_name(self) -> str:
+        """Return the WHAT of `--agent KIND:WHAT`; "" if the option is not given."""
+        return (self.agent or "").partition(":")[2]
 
 
 def apply_overrides(config: Config, overrides: Overrides) -> Config:
@@ -208,12 +212,11 @@ def _override_agent(config: AgentConfig | None, overrides: Overrides) -> AgentCo
         "trace": overrides.trace or None,
     }
     if overrides.agent is not None:
-        kind, what = overrides.kind_and_what
-        if not what:
+        if not overrides.agent_name:
             raise InvalidInputError(
                 f"--agent {overrides.agent}: must be KIND:WHAT, as python:agent.py:answer"
             )
-        config = _reset_kind(kind, config or AgentConfig.model_construct())
+        config = _reset_kind(overrides.agent_kind, config or AgentConfig.model_construct())
     return _update_config(config, settings) if config else None
 
 

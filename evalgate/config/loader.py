@@ -86,13 +86,13 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
         trpc_criteria: _ParseCriteria = registry.load_object(_PARSE_TRPC_CRITERIA)
 
         find_position = partial(criterion_position, document)
-        rules = Thresholds(DEFAULT_CONFIG, path.parent, shown_as, "trpc", find_position=find_position)
+        thresholds = Thresholds(DEFAULT_CONFIG, path.parent, shown_as, "trpc", find_position=find_position)
         try:
             criteria = trpc_criteria(document)
-            return replace(rules, criteria=criteria, notices=describe_ignored_trpc_keys(document))
+            return replace(thresholds, criteria=criteria, notices=describe_ignored_trpc_keys(document))
         except InvalidInputError as error:
             criteria = tuple(_iter_valid_trpc_criteria(document, document.value))
-            raise InvalidThresholdsError(error.problems, replace(rules, criteria=criteria)) from None
+            raise InvalidThresholdsError(error.problems, replace(thresholds, criteria=criteria)) from None
     if _is_adk_test_config(path, document.value):
         adk_test_config: type[BaseModel] = registry.load_object(_ADK_TEST_CONFIG)
         try:
@@ -102,14 +102,14 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
             raise InvalidThresholdsError(_translate_errors(error, document, adk_test_config), rest) from None
     problems = list(find_out_of_range_values(document.value, shown_as, document.find_position))
     try:
-        rules = _build_own_thresholds(document, path.parent)
+        thresholds = _build_own_thresholds(document, path.parent)
     except ValidationError as error:
         _refuse_dataset(path, shown_as)
         rest = _read_valid_rest(document, error, partial(_build_own_thresholds, folder=path.parent))
         raise InvalidThresholdsError(sorted([*_translate_errors(error, document), *problems]), rest) from None
     if problems:
-        raise InvalidThresholdsError(problems, rules)
-    return rules
+        raise InvalidThresholdsError(problems, thresholds)
+    return thresholds
 
 
 def parse_thresholds(
@@ -132,12 +132,12 @@ def parse_thresholds(
     document = ConfigDocument(shown_as, value, find_position)
     problems = list(find_out_of_range_values(value, shown_as, document.find_position))
     try:
-        rules = _build_own_thresholds(document, folder)
+        thresholds = _build_own_thresholds(document, folder)
     except ValidationError as error:
         problems = [*_translate_errors(error, document), *problems]
     if problems:
         raise InvalidInputError(sorted(problems))
-    return rules
+    return thresholds
 
 
 def parse_adk_config(value: Mapping[str, object], folder: Path) -> Thresholds:
@@ -257,10 +257,10 @@ def _build_adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
 
 
 def _build_criteria(
-    configs: Mapping[str, AdkCriterionConfig | CheckConfig], rules: Config
+    sections: Mapping[str, AdkCriterionConfig | CheckConfig], config: Config
 ) -> tuple[Criterion, ...]:
     return tuple(
-        _build_criterion(name, config, rules.get_score_range(name)) for name, config in configs.items()
+        _build_criterion(name, section, config.get_score_range(name)) for name, section in sections.items()
     )
 
 

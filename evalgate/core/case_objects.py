@@ -105,11 +105,11 @@ def _find_wrong_data(event: ToolCall | ToolResult) -> Iterator[str]:
         yield from _find_no_json(f"the arguments of `{event.name}` are", event.arguments)
 
 
-def _find_no_json(what: str, value: object) -> Iterator[str]:
+def _find_no_json(subject: str, value: object) -> Iterator[str]:
     try:
         json.dumps(value, allow_nan=False, default=_as_dict)
     except (TypeError, ValueError, RecursionError) as error:
-        yield f"{what} no JSON: {error}"
+        yield f"{subject} no JSON: {error}"
 
 
 def _as_dict(value: Any) -> dict[Any, Any]:

@@ -56,11 +56,15 @@ class EvalFile:
 
 
 def load_eval_sets(
-    patterns: Sequence[str], formats: Mapping[str, EvalFormat], *, base: Path, format_name: str | None = None
+    patterns: Sequence[str],
+    formats: Mapping[str, EvalFormat],
+    *,
+    folder: Path,
+    format_name: str | None = None,
 ) -> tuple[EvalSet, ...]:
     """Load the eval sets of all patterns in the given order, each file once.
 
-    A pattern is a file, `file:case_a,case_b`, a folder or a glob, relative to `base`. The first of
+    A pattern is a file, `file:case_a,case_b`, a folder or a glob, relative to `folder`. The first of
     `formats` that recognises a file's content reads it, unless `format_name` selects one. Case notes are
     applied.
 
@@ -71,7 +75,7 @@ def load_eval_sets(
     """
     chosen = _select_formats(formats, format_name)
     problems: list[Problem] = []
-    found = find_eval_files(patterns, base=base, problems=problems)
+    found = find_eval_files(patterns, folder=folder, problems=problems)
     eval_sets = []
     with pause_gc():
         for file in found:
@@ -85,7 +89,7 @@ def load_eval_sets(
     return tuple(eval_sets)
 
 
-def find_rules_file(
+def find_adjacent_thresholds_file(
     eval_set_path: Path, eval_set_id: str, exists: Callable[[Path], bool] = Path.is_file
 ) -> Path | None:
     """Return the thresholds file next to an eval set: tRPC-Agent-Go's, else Google ADK's, else None.
@@ -243,15 +247,15 @@ def _describe_unrecognized(document: Document, formats: Mapping[str, EvalFormat]
 
 def _select_cases(eval_set: EvalSet, file: EvalFile) -> EvalSet:
     ids = {case.eval_id: index for index, case in enumerate(eval_set.cases)} if file.selections else {}
-    wanted = {name for text in file.selections for name in _split_names(text, ids)}
-    if unknown := sorted(wanted - ids.keys()):
+    selected = {name for text in file.selections for name in _split_names(text, ids)}
+    if unknown := sorted(selected - ids.keys()):
         raise InvalidInputError(
             Problem(file.shown_as, 0, 0, f"there is no case {name!r}.{_suggest_nearest(name, ids)}")
             for name in unknown
         )
     cases = eval_set.cases
     if not file.is_whole:
-        cases = tuple([cases[index] for index in sorted(ids[name] for name in wanted)])
+        cases = tuple([cases[index] for index in sorted(ids[name] for name in selected)])
     cases = assign_eval_set(cases, eval_set.eval_set_id)
     return replace(eval_set, cases=cases, is_whole=file.is_whole)
 
@@ -287,7 +291,9 @@ def _find_repeated_sets(eval_sets: Iterable[EvalSet]) -> Iterator[Problem]:
 # --- patterns to files --------------------------------------------------------------------------------------
 
 
-def find_eval_files(patterns: Sequence[str], *, base: Path, problems: list[Problem]) -> tuple[EvalFile, ...]:
+def find_eval_files(
+    patterns: Sequence[str], *, folder: Path, problems: list[Problem]
+) -> tuple[EvalFile, ...]:
     """Return the files of all patterns in their order; the files of a folder or glob are sorted.
 
     Each file is returned once. A file that several patterns name keeps its first position, with the cases
@@ -301,7 +307,7 @@ def find_eval_files(patterns: Sequence[str], *, base: Path, problems: list[Probl
     found: dict[str, EvalFile] = {}
     for pattern in patterns:
         try:
-            for file in _expand_pattern(pattern, base):
+            for file in _expand_pattern(pattern, folder):
                 # Different paths of one file, and links to it, are the same file.
                 identity = os.path.realpath(file.path)
                 earlier = found.get(identity)
@@ -313,23 +319,23 @@ def find_eval_files(patterns: Sequence[str], *, base: Path, problems: list[Probl
     return tuple(found.values())
 
 
-def _expand_pattern(pattern: str, base: Path) -> list[EvalFile]:
-    path = base / pattern
+def _expand_pattern(pattern: str, folder: Path) -> list[EvalFile]:
+    path = folder / pattern
     if not pattern.strip() or "\0" in pattern:
         raise _build_pattern_error(pattern, "an empty pattern names no file")
     if path.is_dir():
-        return [_build_eval_file(inner, base) for inner in _list_folder(path, pattern)]
+        return [_build_eval_file(inner, folder) for inner in _list_folder(path, pattern)]
     if path.exists():
-        return [_build_eval_file(path, base)]
-    if glob.has_magic(pattern) and (matches := _match_glob(pattern, base)):
-        return [_build_eval_file(match, base) for match in matches]
-    if selected := _parse_selection(pattern, base):
+        return [_build_eval_file(path, folder)]
+    if glob.has_magic(pattern) and (matches := _match_glob(pattern, folder)):
+        return [_build_eval_file(match, folder) for match in matches]
+    if selected := _parse_selection(pattern, folder):
         return [selected]
-    raise _build_pattern_error(pattern, _describe_no_match(pattern, base))
+    raise _build_pattern_error(pattern, _describe_no_match(pattern, folder))
 
 
-def _build_eval_file(path: Path, base: Path, *selections: str) -> EvalFile:
-    home = Path(os.path.normpath(base.absolute()))
+def _build_eval_file(path: Path, folder: Path, *selections: str) -> EvalFile:
+    home = Path(os.path.normpath(folder.absolute()))
     absolute = Path(os.path.normpath(home / path))
     inside = absolute.relative_to(home) if absolute.is_relative_to(home) else absolute
     return EvalFile(absolute, str(inside), selections, is_whole=not selections)
@@ -368,9 +374,9 @@ def _raise_error(error: OSError) -> NoReturn:
     raise error
 
 
-def _match_glob(pattern: str, base: Path) -> list[Path]:
-    names = glob.glob(pattern, root_dir=base, recursive=True)  # noqa: PTH207  Path.glob enters hidden folders
-    found = (base / name for name in names)
+def _match_glob(pattern: str, folder: Path) -> list[Path]:
+    names = glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207  Path.glob enters hidden folders
+    found = (folder / name for name in names)
     # Files that stand next to eval sets, and that `*.json` matches too.
     others = (*METRICS_ENDINGS, *_RESULT_ENDINGS, NOTES_ENDING)
     return sorted(
@@ -380,32 +386,32 @@ def _match_glob(pattern: str, base: Path) -> list[Path]:
     )
 
 
-def _parse_selection(pattern: str, base: Path) -> EvalFile | None:
+def _parse_selection(pattern: str, folder: Path) -> EvalFile | None:
     """Parse `file:case_a,case_b`; return None if there is no such file.
 
     The longest prefix that is a file counts, because paths and ids may contain colons.
     """
     colons = [at for at, character in enumerate(pattern) if character == ":"]
     for at in reversed(colons):
-        path, rest = base / pattern[:at], pattern[at + 1 :]
+        path, rest = folder / pattern[:at], pattern[at + 1 :]
         if pattern[:at].strip() and is_readable_name(path):
             if not rest.strip(" ,"):
                 raise _build_pattern_error(
                     pattern, "no case is named after the colon: name one, or drop the colon for all"
                 )
-            return _build_eval_file(path, base, rest)
+            return _build_eval_file(path, folder, rest)
     return None
 
 
-def _describe_no_match(pattern: str, base: Path) -> str:
+def _describe_no_match(pattern: str, folder: Path) -> str:
     if glob.has_magic(pattern):
-        return f"no file matches this pattern in {base}"
-    folder = (base / pattern).parent
-    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        return f"no file matches this pattern in {folder}"
+    parent = (folder / pattern).parent
+    names = [path.name for path in parent.iterdir()] if parent.is_dir() else []
     from evalgate.core.did_you_mean import find_similar
 
     near = find_similar(Path(pattern).name, sorted(names))
-    hint = f". Did you mean {Path(pattern).with_name(near[0])}?" if near else f" in {base}"
+    hint = f". Did you mean {Path(pattern).with_name(near[0])}?" if near else f" in {folder}"
     return f"no such file or folder{hint}"
 
 

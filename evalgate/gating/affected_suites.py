@@ -84,7 +84,7 @@ class AffectedSuites:
     """One for each changed file; () if `everything` is set."""
     everything: str = ""
     """Sentence with the reason why every suite is concerned, without a look at files; "" if files decide."""
-    base: str = ""
+    base_revision: str = ""
     """Revision that the change is compared with, for reports; "" if none is known."""
 
     @property
@@ -121,14 +121,16 @@ class AffectedSuites:
             return "Nothing that this change touches concerns an eval set."
         of, files = pluralize(len(self.rules.names), "suite"), pluralize(len(self.effects), "file")
         return (
-            f"The change ({files} since {self.base}) concerns {len(self.names)} of {of}: "
+            f"The change ({files} since {self.base_revision}) concerns {len(self.names)} of {of}: "
             f"{', '.join(self.names)}."
         )
 
 
-def find_affected_suites(rules: ChangeRules, changed: Iterable[str], base: str) -> AffectedSuites:
-    """Return the suites that the changed files concern; `base` is the revision before the change."""
-    return AffectedSuites(rules, tuple(explain_file(rules, path) for path in sorted(changed)), base=base)
+def find_affected_suites(rules: ChangeRules, changed: Iterable[str], base_revision: str) -> AffectedSuites:
+    """Return the suites that the changed files concern; `base_revision` is the revision before the change."""
+    return AffectedSuites(
+        rules, tuple(explain_file(rules, path) for path in sorted(changed)), base_revision=base_revision
+    )
 
 
 def explain_file(rules: ChangeRules, path: str) -> FileEffect:
@@ -204,7 +206,7 @@ def _get_kind(path: str) -> tuple[str, str]:
 def build_json(found: AffectedSuites) -> Mapping[str, object]:
     """Return what `evalgate affected --json` prints."""
     return {
-        "base": found.base,
+        "base": found.base_revision,
         "everything": found.is_everything,
         "reason": found.describe(),
         "suites": [

@@ -49,7 +49,7 @@ _DAYS_OF_WEEKS = 21
 class AnchorContext:
     """Surroundings of the comparison, for its rule and its sentences."""
 
-    base: str = ""
+    base_branch: str = ""
     """Name of the moving baseline's branch; "" if there is no such baseline."""
     unmerged_change: str = ""
     """Kind of unmerged change that the job tests, as `a pull request`; "" if it tests none."""
@@ -62,19 +62,19 @@ class AnchorContext:
 
 
 def compare_with_anchor(
-    scored: ScoredRuns, anchor: Baseline, gate: GateConfig, context: AnchorContext
+    scored: ScoredRuns, anchor_baseline: Baseline, gate: GateConfig, context: AnchorContext
 ) -> AnchorComparison:
     """Compare the average of each gating metric, except budgets, with the anchor.
 
     Raises:
         ValueError: `gate.anchor` is not set, or the scored runs have no settings of the statistics.
     """
-    settings, policy, source = gate.anchor, scored.statistics, anchor.sources[-1]
-    if settings is None or policy is None:
+    settings, statistics, source = gate.anchor, scored.statistics, anchor_baseline.sources[-1]
+    if settings is None or statistics is None:
         raise ValueError("without `gate.anchor` and statistics nothing can be compared with an anchor")
-    tables = build_anchor_tables(scored.cases, anchor, gate, policy)
+    tables = build_anchor_tables(scored.cases, anchor_baseline, gate, statistics)
     rounds = max(1, scored.rounds)
-    assessments = build_assessments(tables, policy.parameters, AnalysisStage(rounds, True, rounds))
+    assessments = build_assessments(tables, statistics.parameters, AnalysisStage(rounds, True, rounds))
     ranges = {
         build_pool_name(key.name, key.fingerprint): (key.name, members.metrics[0].range)
         for key, members in group_by_metric(scored.cases).items()
@@ -101,7 +101,7 @@ def compare_with_anchor(
         metrics=tuple(found),
         created_at=source.created_at,
         commit=source.commit,
-        gate_runs=len(anchor.sources),
+        gate_runs=len(anchor_baseline.sources),
         not_compared=tuple(
             dict.fromkeys(ranges[table][0] for table, each in assessments.items() if each.change is None)
         ),
@@ -109,7 +109,7 @@ def compare_with_anchor(
 
 
 def build_anchor_tables(
-    cases: Sequence[CaseResult], anchor: Baseline, gate: GateConfig, policy: StatisticalPolicy
+    cases: Sequence[CaseResult], anchor_baseline: Baseline, gate: GateConfig, statistics: StatisticalPolicy
 ) -> Mapping[str, GatingMetric]:
     """Build one table for each metric with scores, with the anchor as its baseline and the anchor's limit.
 
@@ -117,11 +117,11 @@ def build_anchor_tables(
     """
     own = gate.anchor.max_regression if gate.anchor else None
     limit = gate.max_regression if own is None else own
-    criteria = policy.criteria if own is None else {}
-    policy = replace(policy, max_drop=limit if limit < 1 else None, criteria=criteria)
+    criteria = statistics.criteria if own is None else {}
+    statistics = replace(statistics, max_drop=limit if limit < 1 else None, criteria=criteria)
     return {
         name: GatingMetric(table.cases, MetricRule(table.rule.max_drop))
-        for name, table in build_score_tables(cases, anchor, policy).items()
+        for name, table in build_score_tables(cases, anchor_baseline, statistics).items()
         if not is_line_table(name) and not table.rule.is_figure
     }
 
@@ -260,11 +260,11 @@ def _iter_sentences(
     elif metric.outcome == "fell_before":
         yield (
             f"This change is not shown to take part ({format_delta(-own.drop * width)} against "
-            f"{context.base}): the gate of {context.unmerged_change} stays open, that of the default "
+            f"{context.base_branch}): the gate of {context.unmerged_change} stays open, that of the default "
             "branch closes."
         )
     elif context.unmerged_change:
         change = format_score(own.drop * width, beside=0.0)
-        yield f"This change took it down by {change} against {context.base}."
+        yield f"This change took it down by {change} against {context.base_branch}."
     elif own.drop * width < limit - EPSILON:
-        yield f"This run alone moved by {format_delta(-own.drop * width)} against {context.base}."
+        yield f"This run alone moved by {format_delta(-own.drop * width)} against {context.base_branch}."

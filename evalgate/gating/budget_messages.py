@@ -46,8 +46,8 @@ def describe_growth(
         "likely_luck": f"Passed: {found}, but {odds}. {power}",
         "small_drop": f"Passed: {found}, a small real increase; {most} is allowed.",
         "proven": f"Within the allowance: {found}; {most} is allowed.",
-        "unchanged": f"No change: {noun} as on {context.base} in every case.",
-        "better": f"Less than on {context.base}: {found}, too much to be luck.",
+        "unchanged": f"No change: {noun} as on {context.base_branch} in every case.",
+        "better": f"Less than on {context.base_branch}: {found}, too much to be luck.",
     }
     return sentences.get(growth.reason, f"No sign of an increase: {found}. {power}")
 
@@ -56,7 +56,7 @@ def describe_cost_from_zero(figures: Sequence[float], context: "MessageContext")
     """Return the sentence about cases that cost 0 in the baseline; `figures` are their costs now."""
     it, has = ("it", "has") if len(figures) == 1 else ("they", "have")
     return (
-        f"Can't tell: {pluralize(len(figures), 'case')} cost nothing on {context.base}, and "
+        f"Can't tell: {pluralize(len(figures), 'case')} cost nothing on {context.base_branch}, and "
         f"{format_figure(compute_mean(figures))} on average now, so that {it} {has} no ratio. Limit the cost "
         "with `max`, or accept it with `evalgate baseline accept`."
     )

@@ -83,18 +83,18 @@ class BudgetFigures:
                 found.append(compute_mean(now))
         return found
 
-    def build_table(self, policy: "StatisticalPolicy") -> GatingMetric:
+    def build_table(self, statistics: "StatisticalPolicy") -> GatingMetric:
         """Build the table with which the increase is tested; without `max_increase` nothing is tested.
 
         `gate.max_regression` does not count here: it limits drops of scores.
         """
         most = self.limits.max_increase
         max_drop = None if most is None else self.shares.to_drop(most)
-        return GatingMetric(self.shares.cases, MetricRule(max_drop, policy.require, is_figure=True))
+        return GatingMetric(self.shares.cases, MetricRule(max_drop, statistics.require, is_figure=True))
 
 
 def collect_budget_figures(
-    cases: Sequence[CaseResult], baseline: Baseline | None, policy: "StatisticalPolicy"
+    cases: Sequence[CaseResult], baseline: Baseline | None, statistics: "StatisticalPolicy"
 ) -> dict[str, BudgetFigures]:
     """Return the figures of every budget, over all of its lines in the report, by name of the score table."""
     from evalgate.gating.score_tables import build_pool_name, build_row_name
@@ -121,7 +121,7 @@ def collect_budget_figures(
     return {
         name: BudgetFigures(
             metrics[name],
-            policy.budgets.get(metrics[name], BudgetLimits.model_construct()),
+            statistics.budgets.get(metrics[name], BudgetLimits.model_construct()),
             rows,
             scale_logarithms(rows, offset=1.0 if metrics[name] in _COUNTS else 0.0),
             tuple(measured[name]),
@@ -200,7 +200,7 @@ def compare_budgets(
     metrics: Sequence[MetricSummary],
     cases: Sequence[CaseResult],
     baseline: Baseline | None,
-    policy: "StatisticalPolicy",
+    statistics: "StatisticalPolicy",
     decision: Decision | None,
     context: "MessageContext",
 ) -> tuple[tuple[MetricSummary, ...], tuple[CaseResult, ...]]:
@@ -210,7 +210,7 @@ def compare_budgets(
         metrics: the summaries of `cases`, in the order of `summarize_metrics`.
         cases: all cases of the run.
         baseline: the stored runs; None if there is no baseline.
-        policy: settings of the statistics.
+        statistics: settings of the statistics.
         decision: decision on all gating metrics; budgets that do not gate are compared separately. None:
             every budget is compared separately.
         context: words and settings of the sentences.
@@ -219,7 +219,7 @@ def compare_budgets(
         return tuple(metrics), tuple(cases)
     from evalgate.gating.score_tables import build_pool_name, build_row_name
 
-    figures = collect_budget_figures(cases, baseline, policy)
+    figures = collect_budget_figures(cases, baseline, statistics)
     described = set[str]()
     found = []
     for (key, members), summary in zip(group_by_metric(cases).items(), metrics, strict=True):
@@ -227,21 +227,21 @@ def compare_budgets(
         if name not in figures or not summary.range.lower_is_better:
             found.append(summary)
             continue
-        growth = _find_growth(figures[name], name, decision if key.gates else None, policy)
+        growth = _find_growth(figures[name], name, decision if key.gates else None, statistics)
         line = {build_row_name(case) for case in members.cases}
-        compared = _compare_means(summary, figures[name], line, growth, policy.parameters)
+        compared = _compare_means(summary, figures[name], line, growth, statistics.parameters)
         if name not in described:  # of several lines the first has the sentences about all of them
-            compared = _add_judgement(compared, figures[name], growth, policy, context)
+            compared = _add_judgement(compared, figures[name], growth, statistics, context)
             described.add(name)
         found.append(compared)
     if baseline is None:
         return tuple(found), tuple(cases)
-    keep = policy.parameters.baseline_keep
+    keep = statistics.parameters.baseline_keep
     return tuple(found), tuple(_add_standings(case, figures, keep) for case in cases)
 
 
 def _find_growth(
-    figures: BudgetFigures, name: str, decision: Decision | None, policy: "StatisticalPolicy"
+    figures: BudgetFigures, name: str, decision: Decision | None, statistics: "StatisticalPolicy"
 ) -> MetricDecision | None:
     """Return the decision on the increase; None if there is nothing to compare with."""
     if decision is not None:
@@ -249,8 +249,8 @@ def _find_growth(
     from evalgate.statistics.auto_runs import decide_available_runs
     from evalgate.statistics.gate_decision import decide_fixed_runs
 
-    decide = decide_available_runs if policy.follows_up else decide_fixed_runs
-    return decide({name: figures.build_table(policy)}, policy.parameters).metrics[name]
+    decide = decide_available_runs if statistics.follows_up else decide_fixed_runs
+    return decide({name: figures.build_table(statistics)}, statistics.parameters).metrics[name]
 
 
 def _compare_means(
@@ -284,10 +284,10 @@ def _add_judgement(
     summary: MetricSummary,
     figures: BudgetFigures,
     growth: MetricDecision | None,
-    policy: "StatisticalPolicy",
+    statistics: "StatisticalPolicy",
     context: "MessageContext",
 ) -> MetricSummary:
-    parts = [*_judge_growth(figures, growth, context), *_judge_percentile(figures, policy)]
+    parts = [*_judge_growth(figures, growth, context), *_judge_percentile(figures, statistics)]
     if not parts:
         return summary
     # A missing baseline leaves the gate open if there is none at all, so other doubts go before it.
@@ -350,18 +350,18 @@ def _judge_growth(
     )
 
 
-def _judge_percentile(figures: BudgetFigures, policy: "StatisticalPolicy") -> Iterator[MetricComparison]:
-    limit, alpha = figures.limits.p95, policy.parameters.alpha
+def _judge_percentile(figures: BudgetFigures, statistics: "StatisticalPolicy") -> Iterator[MetricComparison]:
+    limit, alpha = figures.limits.p95, statistics.parameters.alpha
     if limit is None:
         return
     values = figures.measured
-    found = compare_percentile(values, limit, alpha=alpha, require=policy.require)
+    found = compare_percentile(values, limit, alpha=alpha, require=statistics.require)
     yield MetricComparison(
         verdict=found.verdict if found else "inconclusive",
         reason=_PERCENTILE_REASONS[found.verdict] if found else "too_few_runs",
         sentences=(describe_percentile(found, len(values), count_needed_runs(alpha), limit, alpha),),
         max_drop=None,
-        require=policy.require,
+        require=statistics.require,
         planned=len(values),
         percentile=found,
     )

@@ -45,7 +45,7 @@ class RunComparison:
 def compare_runs(
     scored: ScoredRuns,
     baseline: Baseline | None,
-    policy: GateConfig,
+    gate: GateConfig,
     *,
     whole_sets: Collection[str] | None = None,
 ) -> RunComparison:
@@ -66,8 +66,8 @@ def compare_runs(
     cases = classify_failures(scored.cases, baseline, scored.statistics)
     metrics = summarize_metrics(cases, with_margins=True)
     if baseline is not None:
-        metrics = flag_regressions(add_deltas(metrics, cases, baseline), policy, scored.statistics.criteria)
-    found = apply_decision(replace(scored, cases=cases), metrics, baseline, policy)
+        metrics = flag_regressions(add_deltas(metrics, cases, baseline), gate, scored.statistics.criteria)
+    found = apply_decision(replace(scored, cases=cases), metrics, baseline, gate)
     return replace(
         found,
         changes=compare_with_baseline(found.cases, baseline, whole_sets=whole_sets) if baseline else None,
@@ -75,26 +75,25 @@ def compare_runs(
 
 
 def flag_regressions(
-    metrics: Sequence[MetricSummary], policy: GateConfig, criteria: Mapping[str, Criterion]
+    metrics: Sequence[MetricSummary], gate: GateConfig, criteria: Mapping[str, Criterion]
 ) -> tuple[MetricSummary, ...]:
-    """Return the summaries with `regressed` set from the plain means, so that reports need no policy."""
+    """Return the summaries with `regressed` set from the plain means, so that reports need no limits."""
     return tuple(
-        replace(metric, regressed=metric.gates and has_dropped(metric, policy, criteria))
-        for metric in metrics
+        replace(metric, regressed=metric.gates and has_dropped(metric, gate, criteria)) for metric in metrics
     )
 
 
-def has_dropped(metric: MetricSummary, policy: GateConfig, criteria: Mapping[str, Criterion]) -> bool:
+def has_dropped(metric: MetricSummary, gate: GateConfig, criteria: Mapping[str, Criterion]) -> bool:
     """Return True if the mean dropped by the limit or more; False without a mean to compare with."""
-    limit = compute_drop_limit(metric, policy, criteria)
+    limit = compute_drop_limit(metric, gate, criteria)
     return metric.delta is not None and -metric.delta >= max(limit - _EPSILON, _EPSILON)
 
 
-def compute_drop_limit(metric: MetricSummary, policy: GateConfig, criteria: Mapping[str, Criterion]) -> float:
+def compute_drop_limit(metric: MetricSummary, gate: GateConfig, criteria: Mapping[str, Criterion]) -> float:
     """Return the smallest drop of the mean that is a regression, in the metric's own range.
 
     A criterion of the metric may have its own, unless `gate.max_regression` is 1 and allows every drop.
     """
     criterion = criteria.get(metric.name)
-    own = None if criterion is None or policy.max_regression >= 1 else criterion.max_regression
-    return policy.max_regression * metric.range.width if own is None else own
+    own = None if criterion is None or gate.max_regression >= 1 else criterion.max_regression
+    return gate.max_regression * metric.range.width if own is None else own

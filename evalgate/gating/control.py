@@ -51,7 +51,7 @@ def build_control_comparison(
     *,
     commit: str,
     url: str = "",
-    base: str = "main",
+    base_name: str = "main",
     is_base_changed: bool = False,
 ) -> ControlComparison:
     """Build the record of the control runs.
@@ -62,7 +62,7 @@ def build_control_comparison(
         decision: the answers.
         commit: commit of the control.
         url: address of the base's deployment; "" if the control was started here.
-        base: name of the base branch.
+        base_name: name of the base branch.
         is_base_changed: the base has, or may have, other code than the commit of the newest stored runs.
     """
     cause = _DRIFT_OR_CHANGE if is_base_changed else _DRIFT
@@ -71,7 +71,7 @@ def build_control_comparison(
         _build_case(case, fresh[case.key], suspects, decision.cases.get(build_row_name(case)), words)
         for case in suspects.cases
         if case.key in fresh
-        for words in [(quote(case.key), base, cause)]
+        for words in [(quote(case.key), base_name, cause)]
     )
     made = [run for runs in fresh.values() for side in (runs.head, runs.control) for run in side.runs]
     costs = [run.usage.cost_usd if run.usage else None for run in made if run.outcome != "not_run"]
@@ -80,7 +80,7 @@ def build_control_comparison(
         commit=commit,
         answer=decision.answer,
         cases=cases,
-        metrics=tuple(_iter_metrics(suspects, decision, base, cause)),
+        metrics=tuple(_iter_metrics(suspects, decision, base_name, cause)),
         runs=sum(run.outcome != "not_run" for run in made),
         cost_usd=sum(known) if len(known) == len(costs) else None,
         url=url,
@@ -95,7 +95,7 @@ def _build_case(
     words: tuple[str, str, str],
 ) -> ControlCase:
     """Return the record of a case; `words` are the names of case and base, and the cause of a drift."""
-    outcomes = SuspectOutcomes(case, suspects.baseline, suspects.policy)
+    outcomes = SuspectOutcomes(case, suspects.baseline, suspects.statistics)
 
     def convert_run(run: RunResult, side: CaseResult) -> ControlRun:
         return ControlRun(
@@ -126,7 +126,9 @@ def _build_case(
     )
 
 
-def _describe_case(found: CaseControl, outcomes: SuspectOutcomes, name: str, base: str, cause: str) -> str:
+def _describe_case(
+    found: CaseControl, outcomes: SuspectOutcomes, name: str, base_name: str, cause: str
+) -> str:
     stored = outcomes.stored
     control = f"{found.control_runs - found.control_failed} of {found.control_runs}"
     head = f"{found.head_runs - found.head_failed} of {found.head_runs}"
@@ -137,7 +139,7 @@ def _describe_case(found: CaseControl, outcomes: SuspectOutcomes, name: str, bas
         return f"{name} broke: {sides} passed today."
     if found.answer == "drifted":
         then = f"{stored.runs - stored.failed} of {stored.runs} in the baseline"
-        return f"{name} fails on {base} today as well ({sides} passed; {then}): {cause}"
+        return f"{name} fails on {base_name} today as well ({sides} passed; {then}): {cause}"
     if found.answer == "recovered":
         return f"{name} fails no longer ({sides} passed): luck, or an outage that is over."
     runs = pluralize(found.head_runs, "further run")
@@ -145,7 +147,7 @@ def _describe_case(found: CaseControl, outcomes: SuspectOutcomes, name: str, bas
 
 
 def _iter_metrics(
-    suspects: ControlSuspects, decision: ControlDecision, base: str, cause: str
+    suspects: ControlSuspects, decision: ControlDecision, base_name: str, cause: str
 ) -> Iterator[ControlMetric]:
     ranges = {
         build_pool_name(metric.name, metric.fingerprint): metric.range
@@ -170,11 +172,11 @@ def _iter_metrics(
             drop,
             found.p,
             found.level,
-            _describe_average(name, found, shown, base, cause),
+            _describe_average(name, found, shown, base_name, cause),
         )
 
 
-def _describe_average(name: str, found: AverageControl, shown: list[str], base: str, cause: str) -> str:
+def _describe_average(name: str, found: AverageControl, shown: list[str], base_name: str, cause: str) -> str:
     then, head, control = shown
     sides = f"control {control}, head {head} today"
     if not found.is_measured:
@@ -185,17 +187,19 @@ def _describe_average(name: str, found: AverageControl, shown: list[str], base: 
         )
         return f"{name}: {why}, so the baseline decides."
     if found.answer == "drifted" and not found.rounds:
-        return f"{name} is lower because of the cases that fail on {base} today as well."
+        return f"{name} is lower because of the cases that fail on {base_name} today as well."
     if found.answer == "broke":
         return f"{name} fell by the change: {sides}, on the cases that were run again."
     if found.answer == "drifted":
-        return f"{name} is lower on {base} today as well ({sides}, {then} in the baseline): {cause}"
+        return f"{name} is lower on {base_name} today as well ({sides}, {then} in the baseline): {cause}"
     if found.answer == "recovered":
         return f"{name} is no longer lower ({sides}): luck, or an outage that is over."
     return f"{name}: {found.rounds} further runs a case cannot tell whether the change lowered it ({sides})."
 
 
-def apply_control(comparison: RunComparison, scored: ScoredRuns, control: ControlComparison) -> RunComparison:
+def apply_control(
+    run_comparison: RunComparison, scored: ScoredRuns, control: ControlComparison
+) -> RunComparison:
     """Return the comparison with new verdicts for the metrics that the control clears or leaves open.
 
     All other metrics keep their verdicts. The control answers for drops and broken cases only: budgets, a
@@ -204,18 +208,18 @@ def apply_control(comparison: RunComparison, scored: ScoredRuns, control: Contro
     """
     decision = scored.decision
     if decision is None:
-        return comparison
+        return run_comparison
     compared = {name: found for name, found in decision.metrics.items() if not found.rule.is_figure}
     answers = {case.key: case.answer for case in control.cases}
-    quote = build_case_quote(case.key for case in comparison.cases)
+    quote = build_case_quote(case.key for case in run_comparison.cases)
     cleared = tuple(
         open_broken_sentence(quote(case.key))
-        for case in comparison.cases
+        for case in run_comparison.cases
         if _VERDICTS[answers.get(case.key)] == "pass"
     )
     averages = {build_pool_name(each.name, each.fingerprint): each.answer for each in control.metrics}
     metrics = []
-    for key, summary in zip(group_by_metric(comparison.cases), comparison.metrics, strict=True):
+    for key, summary in zip(group_by_metric(run_comparison.cases), run_comparison.metrics, strict=True):
         table = build_pool_name(key.name, key.fingerprint)
         found = compared.get(table)
         judged = summary.judgement
@@ -232,12 +236,12 @@ def apply_control(comparison: RunComparison, scored: ScoredRuns, control: Contro
         if any(check.kind == "cases" and check.verdict == "fail" for check in found.checks):
             broken = [
                 case.key
-                for case in comparison.cases
+                for case in run_comparison.cases
                 if case.gates and _is_broken_by(case, key.name, key.fingerprint)
             ]
             verdicts += [_VERDICTS[answers.get(each)] for each in broken] or ["fail"]
         metrics.append(_replace_verdict(_drop_sentences(summary, cleared), verdicts))
-    return replace(comparison, metrics=tuple(metrics))
+    return replace(run_comparison, metrics=tuple(metrics))
 
 
 def _is_broken_by(case: CaseResult, name: str, fingerprint: str) -> bool:

@@ -84,7 +84,7 @@ class ControlSuspects:
 
     Drops are shares of the metric's range."""
     baseline: Baseline
-    policy: StatisticalPolicy
+    statistics: StatisticalPolicy
 
     @property
     def keys(self) -> frozenset[CaseKey]:
@@ -98,7 +98,7 @@ class ControlSuspects:
         cases = [case for case in self.cases if case.key in self.broken]
         suspects = []
         for case in cases:
-            outcomes = SuspectOutcomes(case, self.baseline, self.policy)
+            outcomes = SuspectOutcomes(case, self.baseline, self.statistics)
             head, control = (
                 (outcomes.list_failures(runs.head), outcomes.list_failures(runs.control))
                 if (runs := fresh.get(case.key))
@@ -110,20 +110,20 @@ class ControlSuspects:
     def _build_averages(self, fresh: Mapping[CaseKey, FreshRuns]) -> Iterator[AverageSuspect]:
         if not self.averages:
             return
-        tables = build_score_tables(self.cases, self.baseline, self.policy)
+        tables = build_score_tables(self.cases, self.baseline, self.statistics)
         chosen = [case for case in self.cases if case.key in self.keys]
         empty = [replace(case, runs=()) for case in chosen]
         head, control = (
             build_score_tables(
                 [getattr(fresh[case.key], side) if case.key in fresh else case for case in empty],
                 self.baseline,
-                self.policy,
+                self.statistics,
             )
             for side in ("head", "control")
         )
         rows = {case.key: build_row_name(case) for case in chosen}
         for name, drops in self.averages.items():
-            table, keep = tables[name], self.policy.parameters.baseline_keep
+            table, keep = tables[name], self.statistics.parameters.baseline_keep
             scores = {
                 rows[key]: FreshScores(
                     tuple((table.cases[rows[key]].baseline or ())[-keep:]),
@@ -159,12 +159,12 @@ def find_suspects(
         mode: `suspects` looks at the averages that fell by half of their limit or more, `all` at those of
             all metrics.
     """
-    policy, decision = scored.statistics, scored.decision
-    if policy is None or baseline is None:
+    statistics, decision = scored.statistics, scored.decision
+    if statistics is None or baseline is None:
         return None
     broken = frozenset(case.key for case in cases if _is_suspect(case))
     averages: dict[str, Mapping[CaseKey, float]] = {}
-    tables = build_score_tables(cases, baseline, policy) if decision else {}
+    tables = build_score_tables(cases, baseline, statistics) if decision else {}
     keys = {build_row_name(case): case.key for case in cases}
     for name, found in decision.metrics.items() if decision else ():
         limit, change = found.rule.max_drop, found.change
@@ -172,7 +172,7 @@ def find_suspects(
             continue
         # Half of it, as a gate that closes at the first broken case never measures its averages to the end.
         if mode == "all" or change.drop >= limit / 2:
-            keep, rounds = policy.parameters.baseline_keep, found.rounds
+            keep, rounds = statistics.parameters.baseline_keep, found.rounds
             pairs = pair_cases(tables[name].cases, keep=keep, first=rounds, runs=rounds).pairs
             averages[name] = {
                 keys[pair.case]: compute_score_mean(pair.baseline) - compute_score_mean(pair.candidate)
@@ -180,7 +180,7 @@ def find_suspects(
             }
     if not broken and not averages:
         return None
-    return ControlSuspects(tuple(cases), broken, averages, baseline, policy)
+    return ControlSuspects(tuple(cases), broken, averages, baseline, statistics)
 
 
 def _is_suspect(case: CaseResult) -> bool:
@@ -203,15 +203,15 @@ def _list_broken_metrics(case: CaseResult) -> list[CaseMetric]:
 class SuspectOutcomes:
     """The ways of failing that made one case a suspect, and the runs that failed in these ways."""
 
-    def __init__(self, case: CaseResult, baseline: Baseline, policy: StatisticalPolicy) -> None:
+    def __init__(self, case: CaseResult, baseline: Baseline, statistics: StatisticalPolicy) -> None:
         self._case = case
         self._classifier: FailureClassifier | None = None
         if _has_new_failures(case):
-            self._classifier = build_classifier(baseline, policy)
+            self._classifier = build_classifier(baseline, statistics)
         self._limits: dict[str, float] = {}
         """Metric to the score, a share of its range, up to which a run is a failure of it."""
         old = baseline.index_cases().get(case.key)
-        self._stored = self._list_stored_failures(old, policy) if old else []
+        self._stored = self._list_stored_failures(old, statistics) if old else []
 
     @property
     def stored(self) -> StoredOutcomes:
@@ -235,15 +235,15 @@ class SuspectOutcomes:
             found.append(None if share is None else share <= limit + EPSILON)
         return True if True in found else False if False in found else None
 
-    def _list_stored_failures(self, old: BaselineCase, policy: StatisticalPolicy) -> list[bool]:
+    def _list_stored_failures(self, old: BaselineCase, statistics: StatisticalPolicy) -> list[bool]:
         failures: dict[int, bool] = {}
         for metric in _list_broken_metrics(self._case):
-            keep = policy.parameters.baseline_keep
+            keep = statistics.parameters.baseline_keep
             scores = tuple(list_baseline_scores(old, metric.name, metric.range))[-keep:]
             known = [score for score in scores if score is not None]
             if not known:
                 continue
-            limit = sum(known) / len(known) - policy.parameters.case_drop
+            limit = sum(known) / len(known) - statistics.parameters.case_drop
             self._limits[metric.name] = limit
             for at, score in enumerate(known):
                 failures[at] = failures.get(at, False) or score <= limit + EPSILON

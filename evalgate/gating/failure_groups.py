@@ -7,7 +7,7 @@ neither excused nor already failing. A group gets no mark if its divergence says
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from evalgate.baselines.failing_since import collect_thresholds
+from evalgate.baselines.failing_since import collect_case_limits
 from evalgate.baselines.flakiness import Limits, score_run_pass
 from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import (
@@ -86,7 +86,7 @@ def _list_stored_divergences(
     cases: Iterable[CaseResult], before: Mapping[CaseKey, BaselineCase]
 ) -> frozenset[str] | None:
     """Return the divergences of all failed runs in the baseline; None if any divergence is unknown."""
-    own = collect_thresholds(tuple(cases))
+    own = collect_case_limits(tuple(cases))
     strictest = _find_strictest(own.values())
     found: set[str] = set()
     for key, old in before.items():

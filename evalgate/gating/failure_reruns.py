@@ -30,22 +30,22 @@ from evalgate.statistics.case_regression import (
 
 
 def classify_failures(
-    cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
+    cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
 ) -> tuple[CaseResult, ...]:
     """Return the cases, with a `follow_up` for each failing case that can be compared with the baseline.
 
     A case cannot be compared if it has no comparable stored runs, or missed the threshold of a metric that
     is new or changed. Without a baseline or with `max_failed_cases`, the cases are returned unchanged.
     """
-    classifier = build_classifier(baseline, policy)
+    classifier = build_classifier(baseline, statistics)
     return classifier.classify_failures(cases) if classifier else tuple(cases)
 
 
-def build_classifier(baseline: Baseline | None, policy: StatisticalPolicy) -> "FailureClassifier | None":
+def build_classifier(baseline: Baseline | None, statistics: StatisticalPolicy) -> "FailureClassifier | None":
     """Build the classifier of failing cases; return None without a baseline or with `max_failed_cases`."""
-    if baseline is None or policy.case_runs == 0:
+    if baseline is None or statistics.case_runs == 0:
         return None
-    return FailureClassifier(baseline, keep=policy.parameters.baseline_keep, most=policy.case_runs)
+    return FailureClassifier(baseline, keep=statistics.parameters.baseline_keep, most=statistics.case_runs)
 
 
 class FailureClassifier:

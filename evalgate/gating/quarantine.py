@@ -69,7 +69,7 @@ class QuarantineFile:
 class QuarantineResult:
     """Policies of all cases, with notices about the quarantine."""
 
-    policies: CasePolicies
+    case_policies: CasePolicies
     notices: tuple[str, ...] = ()
     is_settled: bool = True
     """False if git does not know the target branch of the change, so that the entries of the change itself
@@ -79,7 +79,7 @@ class QuarantineResult:
 def apply_quarantine(
     file: QuarantineFile,
     eval_sets: Iterable[EvalSet],
-    policies: CasePolicies,
+    case_policies: CasePolicies,
     *,
     today: date,
     environ: Mapping[str, str],
@@ -90,7 +90,7 @@ def apply_quarantine(
     Args:
         file: location of the quarantine file.
         eval_sets: the eval sets of the run.
-        policies: policies of the cases, without quarantine.
+        case_policies: policies of the cases, without quarantine.
         today: cases of entries that expired before this day gate again.
         environ: environment of the CI job; it tells whether an unmerged change is tested.
         is_part: only some cases were selected, so an entry may name others.
@@ -103,7 +103,7 @@ def apply_quarantine(
     }
     document = read_config_document(file.folder / file.path, file.path)
     entries = _parse_entries(document)
-    if problems := list(_find_misfits(document, entries, keys, policies, is_part=is_part)):
+    if problems := list(_find_misfits(document, entries, keys, case_policies, is_part=is_part)):
         raise InvalidInputError(sorted(problems))
     settled = _resolve_entries(file, entries, environ)
     # An entry that the change itself adds does not count yet: a change must not quarantine what it breaks.
@@ -112,7 +112,7 @@ def apply_quarantine(
     if fresh:
         what = pluralize(len(fresh), "quarantine")
         notices.append(f"{what} of this change will count when it is merged: {', '.join(fresh)}.")
-    combined = dict(policies)
+    combined = dict(case_policies)
     for entry in entries if settled is None else settled:
         found = _find_matching_keys(entry, keys)
         if found and entry.expires < today:
@@ -174,7 +174,7 @@ def _find_misfits(
     document: ConfigDocument,
     entries: Sequence[_QuarantineEntry],
     keys: Mapping[CaseKey, tuple[EvalSet, str]],
-    policies: CasePolicies,
+    case_policies: CasePolicies,
     *,
     is_part: bool,
 ) -> Iterator[Problem]:
@@ -183,7 +183,7 @@ def _find_misfits(
         found = _find_matching_keys(entry, keys)
         if not found and not is_part:
             yield Problem(document.path, *position, f"no case is called `{entry.case}`: remove the entry")
-        protected = [key[1] for key in found if policies.get(key, CasePolicy()).protected]
+        protected = [key[1] for key in found if case_policies.get(key, CasePolicy()).protected]
         if protected:
             message = f"{join_quoted(protected)} must never fail (`protected`), so it cannot be quarantined"
             yield Problem(document.path, *position, message)

@@ -88,7 +88,7 @@ def build_row_name(case: CaseResult) -> str:
 
 
 def build_score_tables(
-    cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
+    cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
 ) -> ScoreTables:
     """Build the tables of every gating metric with all scores inside its range, as shares of the range.
 
@@ -101,7 +101,7 @@ def build_score_tables(
     row in its table. A gating budget with `max_increase` has a table of its figures.
     """
     before = baseline.index_cases() if baseline else {}
-    keep = policy.parameters.baseline_keep
+    keep = statistics.parameters.baseline_keep
     pools: dict[str, dict[MetricKey, GatingMetric]] = {}
     has_budgets = False
     for key, members in group_by_metric(cases).items():
@@ -114,16 +114,16 @@ def build_score_tables(
             if _is_applicable(case, metric)
         }
         if rows:
-            table = GatingMetric(rows, policy.build_rule(members[0][1]))
+            table = GatingMetric(rows, statistics.build_rule(members[0][1]))
             pools.setdefault(build_pool_name(key.name, key.fingerprint), {})[key] = table
     found: dict[str, GatingMetric] = {}
     for name, lines in pools.items():
         if all(_is_unit(row) for line in lines.values() for row in line.cases.values()):
             found.update(_pool_tables(name, lines, cases))
-    budgets = collect_budget_figures(cases, baseline, policy) if has_budgets else {}
+    budgets = collect_budget_figures(cases, baseline, statistics) if has_budgets else {}
     for name, figures in budgets.items():
-        if figures.metric in policy.criteria and figures.limits.max_increase is not None:
-            found[name] = figures.build_table(policy)
+        if figures.metric in statistics.criteria and figures.limits.max_increase is not None:
+            found[name] = figures.build_table(statistics)
     return found
 
 
@@ -173,11 +173,11 @@ def is_line_table(name: str) -> bool:
 
 
 def describe_out_of_range_scores(
-    cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
+    cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
 ) -> Iterator[str]:
     """Yield a sentence with the score for every metric that has no table because a score is out of range."""
     before = baseline.index_cases() if baseline else {}
-    keep = policy.parameters.baseline_keep
+    keep = statistics.parameters.baseline_keep
     quote = build_case_quote(case.key for case in cases)
     for key, members in group_by_metric(cases).items():
         is_score = key.gates and not members.metrics[0].range.lower_is_better

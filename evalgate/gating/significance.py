@@ -47,16 +47,16 @@ from evalgate.statistics.score_pairs import Pair, PairedScores, pair_cases
 
 
 def decide_metrics(
-    cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
+    cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
 ) -> Decision | None:
     """Return the decision on the runs, even if they ended early, or None if no metric can be judged."""
-    tables = build_score_tables(cases, baseline, policy)
+    tables = build_score_tables(cases, baseline, statistics)
     if not tables:
         return None
     # A run that was interrupted, or stored, has the runs that it has: `decide_available_runs` never asks for
     # more.
-    decide = decide_available_runs if policy.follows_up else decide_fixed_runs
-    return decide(tables, policy.parameters)
+    decide = decide_available_runs if statistics.follows_up else decide_fixed_runs
+    return decide(tables, statistics.parameters)
 
 
 def apply_decision(
@@ -66,30 +66,30 @@ def apply_decision(
 
     Scores outside their range are not judged: their plain differences stay.
     """
-    policy, decision, cases = scored.statistics, scored.decision, scored.cases
-    if policy is None:
+    statistics, decision, cases = scored.statistics, scored.decision, scored.cases
+    if statistics is None:
         return RunComparison(metrics, cases)
-    beyond = tuple(describe_out_of_range_scores(cases, baseline, policy))
-    parameters = policy.parameters
+    beyond = tuple(describe_out_of_range_scores(cases, baseline, statistics))
+    parameters = statistics.parameters
     context = build_message_context(baseline, cases, parameters, blocking=gate.on_inconclusive == "fail")
-    metrics, cases = compare_budgets(metrics, cases, baseline, policy, decision, context)
+    metrics, cases = compare_budgets(metrics, cases, baseline, statistics, decision, context)
     if decision is None:
         return RunComparison(metrics, cases, notices=beyond)
-    tables = build_score_tables(cases, baseline, policy)
+    tables = build_score_tables(cases, baseline, statistics)
     rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
     changes = dict(compare_line_means(tables, rounds, parameters))
-    found = annotate_results(metrics, cases, decision, context, changes)
+    annotated = annotate_results(metrics, cases, decision, context, changes)
     # Only AUTO stops because an average looks good. A fixed number of runs stops for no such reason.
-    excesses = dict(find_excesses(tables, decision, parameters)) if policy.is_auto else {}
-    corrected = apply_corrections(group_by_metric(cases), found.metrics, excesses)
+    excesses = dict(find_excesses(tables, decision, parameters)) if statistics.is_auto else {}
+    corrected = apply_corrections(group_by_metric(cases), annotated.metrics, excesses)
     notices = (
         *beyond,
         *describe_decision(decision, parameters),
         *describe_low_means(corrected),
         *describe_corrections(corrected),
     )
-    effort = decision.cost if policy.is_auto else None
-    return RunComparison(corrected, found.cases, effort=effort, notices=notices)
+    effort = decision.cost if statistics.is_auto else None
+    return RunComparison(corrected, annotated.cases, effort=effort, notices=notices)
 
 
 def find_excesses(
@@ -119,11 +119,11 @@ def find_excesses(
             yield line, bias * _compute_sensitivity(part, whole.pairs)
 
 
-def _has_stopped_early(found: MetricDecision, parameters: Parameters) -> bool:
-    limit, change = found.rule.max_drop, found.change
-    if limit is None or change is None or found.reason == "better":
+def _has_stopped_early(metric_decision: MetricDecision, parameters: Parameters) -> bool:
+    limit, change = metric_decision.rule.max_drop, metric_decision.change
+    if limit is None or change is None or metric_decision.reason == "better":
         return False
-    return found.rounds < parameters.max_runs and change.drop < limit / 2 - EPSILON
+    return metric_decision.rounds < parameters.max_runs and change.drop < limit / 2 - EPSILON
 
 
 def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
@@ -191,24 +191,26 @@ def annotate_results(
     summaries, described = [], set[str]()
     for key, summary in zip(group_by_metric(cases), metrics, strict=True):
         name, line = build_pool_name(key.name, key.fingerprint), build_table_name(key)
-        found, own = decision.metrics.get(name), decision.metrics.get(line)
+        whole, minima = decision.metrics.get(name), decision.metrics.get(line)
         has_minimum = key.min_mean is not None
-        if found is None or not key.gates or found.rule.is_figure:
+        if whole is None or not key.gates or whole.rule.is_figure:
             summaries.append(summary)
-        elif own is None:
+        elif minima is None:
             summaries.append(
                 _annotate_summary(
-                    summary, found, _build_line_context(summary, context), has_minimum=has_minimum
+                    summary, whole, _build_line_context(summary, context), has_minimum=has_minimum
                 )
             )
         else:
-            decided = _combine_line_decision(found, own, changes.get(line))
-            own_context = _build_line_context(summary, context)
+            decided = _combine_line_decision(whole, minima, changes.get(line))
+            line_context = _build_line_context(summary, context)
             # The sentences about the whole metric stand once, at the first line that ends like it.
-            is_first = name not in described and found.verdict == decided.verdict
+            is_first = name not in described and whole.verdict == decided.verdict
             described |= {name} if is_first else set()
-            result = _annotate_summary(summary, decided, own_context, has_minimum=has_minimum)
-            summaries.append(_add_sentences(result, decided, own, found if is_first else None, own_context))
+            result = _annotate_summary(summary, decided, line_context, has_minimum=has_minimum)
+            summaries.append(
+                _add_sentences(result, decided, minima, whole if is_first else None, line_context)
+            )
     annotated = (
         replace(case, metrics=tuple(_annotate_case_metric(metric, case, decision) for metric in case.metrics))
         for case in cases
@@ -217,22 +219,22 @@ def annotate_results(
 
 
 def _combine_line_decision(
-    found: MetricDecision, own: MetricDecision, change: MeanDifference | None
+    whole: MetricDecision, minima: MetricDecision, change: MeanDifference | None
 ) -> MetricDecision:
-    """Return the decision on one of several lines: the metric's comparison, and the line's own minima."""
-    minima = tuple(part for part in own.checks if part.kind in {"minimum", "reliability"})
-    if change is not None and found.change is not None:
-        change = replace(change, p=found.change.p)  # the test is the metric's
+    """Return the decision on one of several lines: the whole metric's comparison, and the line's minima."""
+    minimum_checks = tuple(part for part in minima.checks if part.kind in {"minimum", "reliability"})
+    if change is not None and whole.change is not None:
+        change = replace(change, p=whole.change.p)  # the test is the metric's
     return replace(
-        found,
-        rule=replace(found.rule, min_score=own.rule.min_score, reliability=own.rule.reliability),
-        checks=(*found.checks, *minima),
-        change=None if found.change is None else change,
-        minimum=own.minimum,
-        reliability=own.reliability,
-        cases={case: found.cases[case] for case in own.cases if case in found.cases},
-        missing=own.missing,
-        planned=own.planned,
+        whole,
+        rule=replace(whole.rule, min_score=minima.rule.min_score, reliability=minima.rule.reliability),
+        checks=(*whole.checks, *minimum_checks),
+        change=None if whole.change is None else change,
+        minimum=minima.minimum,
+        reliability=minima.reliability,
+        cases={case: whole.cases[case] for case in minima.cases if case in whole.cases},
+        missing=minima.missing,
+        planned=minima.planned,
         flip=None,
     )
 
@@ -240,7 +242,7 @@ def _combine_line_decision(
 def _add_sentences(
     summary: MetricSummary,
     line: MetricDecision,
-    own: MetricDecision,
+    minima: MetricDecision,
     shares: MetricDecision | None,
     context: MessageContext,
 ) -> MetricSummary:
@@ -249,7 +251,7 @@ def _add_sentences(
     Args:
         summary: summary of the line.
         line: the line's decision, as `_combine_line_decision` returns it.
-        own: the decision on the line's minima.
+        minima: the decision on the line's minima.
         shares: the decision on the whole metric; None if another line has its sentences.
         context: context of the line.
     """
@@ -258,8 +260,8 @@ def _add_sentences(
     has_minimum = line.rule.min_score is not None or line.rule.reliability is not None
     # Suspects are listed with the whole metric.
     alone = (
-        describe_metric(replace(own, cases={}), context)
-        if has_minimum and own.verdict == line.verdict
+        describe_metric(replace(minima, cases={}), context)
+        if has_minimum and minima.verdict == line.verdict
         else ()
     )
     shared = describe_metric(shares, replace(context, is_part=False)) if shares else ()
@@ -272,7 +274,7 @@ def build_message_context(
     """Build the words and settings of the sentences."""
     source = baseline.sources[-1] if baseline else None
     return MessageContext(
-        base=source.branch if source and source.branch else "the baseline",
+        base_branch=source.branch if source and source.branch else "the baseline",
         blocking=blocking,
         fixed_runs=parameters.runs is not None,
         max_runs=parameters.max_runs,
@@ -312,25 +314,28 @@ def _build_row_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
 
 
 def _annotate_summary(
-    summary: MetricSummary, found: MetricDecision, context: MessageContext, *, has_minimum: bool
+    summary: MetricSummary, metric_decision: MetricDecision, context: MessageContext, *, has_minimum: bool
 ) -> MetricSummary:
-    change, score_range = found.change, summary.range
+    change, score_range = metric_decision.change, summary.range
     # The literal comparison with the minimum is replaced where the statistics judged it with its interval.
     status = summary.status
-    if summary.score is not None and (found.minimum or found.reliability):
-        bad = any(each is not None and each.verdict == "fail" for each in (found.minimum, found.reliability))
+    if summary.score is not None and (metric_decision.minimum or metric_decision.reliability):
+        bad = any(
+            each is not None and each.verdict == "fail"
+            for each in (metric_decision.minimum, metric_decision.reliability)
+        )
         status = "failed" if bad else "passed"
     annotated = replace(
         summary,
         status=status,
-        regressed=_has_regressed(found),
-        judgement=_build_metric_comparison(found, context, score_range),
+        regressed=_has_regressed(metric_decision),
+        judgement=_build_metric_comparison(metric_decision, context, score_range),
     )
-    if found.rule.max_drop is None:  # not compared by statistics: the plain difference stays
+    if metric_decision.rule.max_drop is None:  # not compared by statistics: the plain difference stays
         return annotated
-    has_rule = found.rule.min_score is not None or found.rule.reliability is not None
+    has_rule = metric_decision.rule.min_score is not None or metric_decision.rule.reliability is not None
     # A judge that fails in many runs does not turn the comparison into another rule: there is no verdict.
-    is_compared = change is not None or found.reason == "missing_runs"
+    is_compared = change is not None or metric_decision.reason == "missing_runs"
     if is_compared and not has_minimum and not has_rule:
         # The cases' threshold is no minimum of the mean: three cases of sixty that pass nine times in ten
         # would close the gate on every fourth harmless change.
@@ -357,34 +362,38 @@ def _build_line_context(summary: MetricSummary, context: MessageContext) -> Mess
     )
 
 
-def _has_regressed(found: MetricDecision) -> bool:
+def _has_regressed(metric_decision: MetricDecision) -> bool:
     """Return True if an average of the metric or of this line failed after a drop, or if a case broke."""
-    fell = any(part.kind == "average" and part.verdict == "fail" for part in found.checks)
-    return (fell and found.change is not None and found.change.drop > 0) or bool(found.list_cases("broken"))
+    fell = any(part.kind == "average" and part.verdict == "fail" for part in metric_decision.checks)
+    return (fell and metric_decision.change is not None and metric_decision.change.drop > 0) or bool(
+        metric_decision.list_cases("broken")
+    )
 
 
 def _build_metric_comparison(
-    found: MetricDecision, context: MessageContext, score_range: Range
+    metric_decision: MetricDecision, context: MessageContext, score_range: Range
 ) -> MetricComparison:
-    change, limit = found.change, found.rule.max_drop
-    is_share = found.deciding.kind == "reliability"
+    change, limit = metric_decision.change, metric_decision.rule.max_drop
+    is_share = metric_decision.deciding.kind == "reliability"
     moved: dict[str, Any] = (
         {name: value * score_range.width for name, value in _list_difference_fields(change)} if change else {}
     )
     return MetricComparison(
-        verdict=found.verdict,
-        reason=found.reason,
-        sentences=describe_metric(found, context),
+        verdict=metric_decision.verdict,
+        reason=metric_decision.reason,
+        sentences=describe_metric(metric_decision, context),
         max_drop=None if limit is None else limit * score_range.width,
-        require=found.rule.require,
-        rounds=found.rounds,
-        missing=found.missing,
-        planned=found.planned,
+        require=metric_decision.rule.require,
+        rounds=metric_decision.rounds,
+        missing=metric_decision.missing,
+        planned=metric_decision.planned,
         p=change.p if change else None,
-        level=found.level,
-        minimum=found.minimum.to_scores(score_range) if found.minimum else None,
-        reliability=found.reliability,  # pass^k is a share of runs in any range
-        flip=found.flip if found.flip is None or is_share else found.flip.to_scores(score_range),
+        level=metric_decision.level,
+        minimum=metric_decision.minimum.to_scores(score_range) if metric_decision.minimum else None,
+        reliability=metric_decision.reliability,  # pass^k is a share of runs in any range
+        flip=metric_decision.flip
+        if metric_decision.flip is None or is_share
+        else metric_decision.flip.to_scores(score_range),
         **moved,
     )
 

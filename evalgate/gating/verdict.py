@@ -1,4 +1,4 @@
-"""Decide the verdict from evidence and policy. The functions are pure: no clock, no file, no rounding."""
+"""Decide the verdict from evidence and the section `gate`. The functions are pure: no clock, no file."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ def find_inconsistencies(record: Record) -> Iterator[str]:
         yield "the verdict is `pass` although a metric failed"
 
 
-def decide_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
+def decide_verdict(evidence: GateInput, gate: GateConfig) -> Verdict:
     """Return the verdict and its reasons, the weightiest first.
 
     With `report_only`, every verdict but `error` leaves the gate open.
@@ -78,13 +78,13 @@ def decide_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
     An untrustworthy run is never called better or worse. A certain failure outweighs a metric that could
     not be evaluated. A run without any result never passes.
     """
-    verdict = _decide_gating_verdict(evidence, policy)
-    if not policy.report_only or verdict.status == "error":
+    verdict = _decide_gating_verdict(evidence, gate)
+    if not gate.report_only or verdict.status == "error":
         return verdict
     return replace(verdict, exit_code=ExitCode.OPEN, gating_exit_code=verdict.exit_code)
 
 
-def _decide_gating_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
+def _decide_gating_verdict(evidence: GateInput, gate: GateConfig) -> Verdict:
     # First of all, so that not even an interruption or an error rate counts a case that does not gate.
     evidence = _exclude_reported_metrics(_exclude_exempt(evidence))
     if evidence.interrupted:
@@ -92,16 +92,16 @@ def _decide_gating_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
         return Verdict(
             "error", ExitCode.INTERRUPTED, (f"Interrupted after {done} of {_format_case_count(evidence)}.",)
         )
-    untrustworthy = tuple(_describe_untrustworthy(evidence, policy))
+    untrustworthy = tuple(_describe_untrustworthy(evidence, gate))
     control = evidence.control
     since_anchor = evidence.anchor.metrics if evidence.anchor else ()
     failures = (
         *(control.iter_sentences("broke") if control else ()),
-        *_describe_failures(evidence, policy),
-        *_describe_regressions(evidence, policy),
+        *_describe_failures(evidence, gate),
+        *_describe_regressions(evidence, gate),
         *(each.sentence for each in since_anchor if each.outcome == "fell"),
     )
-    missing = tuple(_describe_missing(evidence, policy))
+    missing = tuple(_describe_missing(evidence, gate))
     explained = tuple(control.iter_sentences("drifted", "recovered")) if control else ()
     # Before the failures: with half of the cases missing, what failed may be all that was reached. The
     # failures are still listed, because they are true of the cases that ran.
@@ -113,11 +113,11 @@ def _decide_gating_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
     if missing:
         return Verdict("error", ExitCode.NO_VERDICT, missing)
     # With `max_failed_cases` the user counts failures literally; nothing is left open then.
-    open_cases = _describe_open_cases(evidence) if policy.max_failed_cases is None else ()
+    open_cases = _describe_open_cases(evidence) if gate.max_failed_cases is None else ()
     untold = control.iter_sentences("open") if control else ()
     if undecided := (*untold, *_describe_undecided(evidence), *open_cases):
-        return Verdict("inconclusive", _UNDECIDED[policy.on_inconclusive], (*undecided, *explained))
-    return Verdict("pass", ExitCode.OPEN, (*explained, _describe_pass(evidence, policy)))
+        return Verdict("inconclusive", _UNDECIDED[gate.on_inconclusive], (*undecided, *explained))
+    return Verdict("pass", ExitCode.OPEN, (*explained, _describe_pass(evidence, gate)))
 
 
 def _exclude_exempt(evidence: GateInput) -> GateInput:
@@ -164,7 +164,7 @@ def _explain_no_cases(evidence: GateInput) -> str:
     return "all of them are quarantined" if evidence.quarantined else "the eval sets are empty"
 
 
-def _describe_untrustworthy(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
+def _describe_untrustworthy(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
     totals = evidence.totals
     if evidence.unreachable:
         yield f"The agent could not be reached: {shorten_text(evidence.unreachable, _QUOTED)}"
@@ -174,7 +174,7 @@ def _describe_untrustworthy(evidence: GateInput, policy: GateConfig) -> Iterator
         yield from evidence.doubts
         return
     if totals.cases == 0:
-        if policy.min_cases > 0:
+        if gate.min_cases > 0:
             yield f"No case was evaluated: {_explain_no_cases(evidence)}."
         return
     # Also where `min_cases: 0` allows a run without a score: an empty result must never open the gate.
@@ -185,15 +185,15 @@ def _describe_untrustworthy(evidence: GateInput, policy: GateConfig) -> Iterator
         )
         return
     without_score = [case for case in evidence.cases if all(metric.score is None for metric in case.metrics)]
-    if len(without_score) / totals.cases > policy.max_error_rate:
+    if len(without_score) / totals.cases > gate.max_error_rate:
         yield (
             f"Too many errors: {len(without_score)} of {_format_case_count(evidence)} ended "
             f"without a score, more than "
-            f"the allowed {policy.max_error_rate:.0%}{_quote_first_fault(without_score)}"
+            f"the allowed {gate.max_error_rate:.0%}{_quote_first_fault(without_score)}"
         )
     evaluated = totals.cases - totals.not_evaluated
-    if evaluated < policy.min_cases:
-        yield f"Only {pluralize(evaluated, 'case')} evaluated; min_cases asks for {policy.min_cases}."
+    if evaluated < gate.min_cases:
+        yield f"Only {pluralize(evaluated, 'case')} evaluated; min_cases asks for {gate.min_cases}."
 
 
 def _quote_first_fault(cases: Sequence[CaseResult]) -> str:
@@ -207,7 +207,7 @@ def _quote_first_fault(cases: Sequence[CaseResult]) -> str:
     return f". The first reason: {shorten_text(first, _QUOTED)}" if first else "."
 
 
-def _describe_failures(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
+def _describe_failures(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
     for metric in evidence.metrics:
         judgement = metric.judgement
         # A minimum that was judged with its interval reports itself with the comparison.
@@ -222,7 +222,7 @@ def _describe_failures(evidence: GateInput, policy: GateConfig) -> Iterator[str]
         yield f"Protected and not passed: {_format_case_share(protected, evidence)}."
     failed = [case for case in evidence.cases if case.status == "failed"]
     crashed = [case for case in evidence.cases if case.agent_failed]
-    if policy.max_failed_cases is None:
+    if gate.max_failed_cases is None:
         settled = evidence.control.settled if evidence.control else ()
         broken = (case for case in evidence.cases if _is_broken(case) and case.key not in settled)
         quote = build_case_quote(case.key for case in evidence.cases)
@@ -230,7 +230,7 @@ def _describe_failures(evidence: GateInput, policy: GateConfig) -> Iterator[str]
         # Cases with a follow-up were run again, or explained by their baseline: only a break counts there.
         failed = [case for case in failed if case.follow_up is None]
         crashed = [case for case in crashed if case.follow_up is None]
-    if len(failed) + len(crashed) <= (policy.max_failed_cases or 0):
+    if len(failed) + len(crashed) <= (gate.max_failed_cases or 0):
         return
     if crashed:
         yield f"The agent crashed or timed out in {_format_case_share(crashed, evidence)}."
@@ -267,14 +267,14 @@ def _format_run_share(some: int, runs: int) -> str:
 
 def _format_baseline_runs(found: FollowUp, evidence: GateInput) -> str:
     """Return the passed stored runs as text: `passed 1 of 1 on main (19 more without a score)`."""
-    base = (evidence.comparison.branch if evidence.comparison else None) or "the baseline"
+    base_branch = (evidence.comparison.branch if evidence.comparison else None) or "the baseline"
     passed = found.baseline_runs - found.baseline_failed - found.baseline_otherwise
     others = (
         f"{found.baseline_otherwise} failed in another way" if found.baseline_otherwise else "",
         f"{found.baseline_unscored} more without a score" if found.baseline_unscored else "",
     )
     remark = "; ".join(filter(None, others))
-    return f"passed {passed} of {found.baseline_runs} on {base}{remark and f' ({remark})'}"
+    return f"passed {passed} of {found.baseline_runs} on {base_branch}{remark and f' ({remark})'}"
 
 
 def _describe_open_cases(evidence: GateInput) -> Iterator[str]:
@@ -315,27 +315,27 @@ def _format_case_share(cases: Sequence[CaseResult], evidence: GateInput) -> str:
     return f"{len(cases):,} of {_format_case_count(evidence)} ({_format_case_names(cases, evidence)})"
 
 
-def _describe_regressions(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
+def _describe_regressions(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
     for metric in evidence.metrics:
         judgement = metric.judgement
         if judgement is not None:
             if judgement.verdict == "fail":
                 yield from (f"{label}: {sentence}" for label, sentence in metric.iter_sentences())
         elif metric.regressed and metric.delta is not None:
-            limit, before = compute_drop_limit(metric, policy, evidence.criteria), metric.baseline
+            limit, before = compute_drop_limit(metric, gate, evidence.criteria), metric.baseline
             drop, allowed = format_drop_pair(-metric.delta, limit)
             after = None if before is None else before + metric.delta
             then = format_score(before, beside=after)
             now = format_delta(metric.delta) if after is None else format_score(after, beside=before)
-            # The comparison may have been made with another limit than that of this policy.
-            exceeds = has_dropped(metric, policy, evidence.criteria)
+            # The comparison may have been made with another limit than that of this section.
+            exceeds = has_dropped(metric, gate, evidence.criteria)
             rule = f"; allowed is less than {allowed}" if exceeds else ""
             yield f"{metric.label} regressed by {drop} ({then} → {now}){rule}."
 
 
-def _describe_missing(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
+def _describe_missing(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
     """Yield sentences about metrics and cases without a result, which neither close nor open the gate."""
-    if policy.min_cases == 0 and evidence.totals.cases == 0:
+    if gate.min_cases == 0 and evidence.totals.cases == 0:
         return
     for metric in evidence.metrics:
         if metric.score is None:
@@ -362,7 +362,7 @@ def _quote_missing_figure(metric: MetricSummary, cases: Sequence[CaseResult]) ->
     return f": {shorten_text(first, _QUOTED)}" if first else ""
 
 
-def _describe_pass(evidence: GateInput, policy: GateConfig) -> str:
+def _describe_pass(evidence: GateInput, gate: GateConfig) -> str:
     totals = evidence.totals
     if totals.cases == 0:
         return "No case was evaluated, as min_cases: 0 allows."
@@ -387,12 +387,12 @@ def _describe_pass(evidence: GateInput, policy: GateConfig) -> str:
         for each in evidence.metrics
     )
     met = "every minimum is met" if below else "every metric meets its threshold"
-    return f"{passed} and {met}{_describe_comparison(evidence, policy)}{exempt}."
+    return f"{passed} and {met}{_describe_comparison(evidence, gate)}{exempt}."
 
 
-def _describe_comparison(evidence: GateInput, policy: GateConfig) -> str:
+def _describe_comparison(evidence: GateInput, gate: GateConfig) -> str:
     newly = _changed(evidence, "newly_failing")
-    if newly and policy.max_failed_cases is not None:
+    if newly and gate.max_failed_cases is not None:
         return f"; {pluralize(len(newly), 'case')} newly failing, allowed by max_failed_cases"
     if newly := _changed(evidence, "newly_failing", "flaky"):
         return "".join(f"; {sentence}" for sentence in _describe_excuses(newly, evidence))

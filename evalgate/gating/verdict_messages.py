@@ -27,7 +27,7 @@ _FEW_RUNS = 3  # fewer stored runs of a case hardly measure luck
 class MessageContext:
     """Words and settings that the sentences need in addition to the statistics."""
 
-    base: str = "main"
+    base_branch: str = "main"
     """Branch that the baseline comes from."""
     blocking: bool = False
     """True with `on_inconclusive: fail`."""
@@ -127,22 +127,22 @@ def _describe_check(part: RuleCheck, metric: MetricDecision, context: MessageCon
 
 def describe_broken_case(case: str, outcome: CaseComparison, context: MessageContext) -> str:
     """Return a sentence about a case that broke."""
-    opening, base = open_broken_sentence(context.quote(case)), context.base
+    opening, base_branch = open_broken_sentence(context.quote(case)), context.base_branch
     if outcome.need is None:  # compared exactly
         return (
             f"{opening}{context.format_score(outcome.mean)}, "
-            f"{context.format_score(outcome.baseline_mean)} on {base}."
+            f"{context.format_score(outcome.baseline_mean)} on {base_branch}."
         )
     if _is_binary(outcome):
         failed = outcome.runs - outcome.passed
         what = (
             f"failed {failed} of {pluralize(outcome.runs, 'run')}, "
-            f"passed {outcome.baseline_passed} of {outcome.baseline_runs} on {base}"
+            f"passed {outcome.baseline_passed} of {outcome.baseline_runs} on {base_branch}"
         )
     else:
         what = (
             f"{context.format_score(outcome.mean)} on average over {pluralize(outcome.runs, 'run')}, "
-            f"{context.format_score(outcome.baseline_mean)} over {outcome.baseline_runs} on {base}"
+            f"{context.format_score(outcome.baseline_mean)} over {outcome.baseline_runs} on {base_branch}"
         )
     chance = f"{context.case_alpha * 100:g} %"
     return f"{opening}{what}. Less than a {chance} chance of this happening by luck anywhere in the suite."
@@ -171,9 +171,10 @@ def _describe_average(
         return _describe_against_allowance(part, metric, change, context)
     if part.reason == "unchanged":
         whole = "the only case" if change.cases == 1 else f"all {change.cases:,} cases"
-        return f"No change: {whole} scored the same as on {context.base}."
+        return f"No change: {whole} scored the same as on {context.base_branch}."
     if part.reason == "better":
-        return f"Better than {context.base}: +{context.format_difference(-change.drop)}, too much to be luck."
+        gain = context.format_difference(-change.drop)
+        return f"Better than {context.base_branch}: +{gain}, too much to be luck."
     size = f"{pluralize(change.cases, 'case')}, {pluralize(metric.rounds, 'run')} each"
     means, power = _format_means(change, context), _describe_power(change, context)
     return f"No sign of a regression: {means} ({size}). {power}"
@@ -248,10 +249,12 @@ def _format_means(change: MeanDifference, context: MessageContext) -> str:
     if abs(change.drop) < 1e-9:
         return (
             f"{context.format_score(change.candidate)} vs {context.format_score(change.candidate)} on "
-            f"{context.base}"
+            f"{context.base_branch}"
         )
     now = context.format_score(change.candidate, beside=change.baseline)
-    return f"{now} vs {context.format_score(change.baseline, beside=change.candidate)} on {context.base}"
+    return (
+        f"{now} vs {context.format_score(change.baseline, beside=change.candidate)} on {context.base_branch}"
+    )
 
 
 def _describe_power(change: MeanDifference, context: MessageContext) -> str:

@@ -206,8 +206,8 @@ class ResponseCache:
             raise
         return file
 
-    def _add_notice(self, what: str) -> None:
-        self._notices.setdefault(f"the judge's cache {self._path.name} {what}.")
+    def _add_notice(self, predicate: str) -> None:
+        self._notices.setdefault(f"the judge's cache {self._path.name} {predicate}.")
 
 
 def _add_digest(key: str, text: str) -> str:

@@ -7,7 +7,7 @@ from evalgate.core.frozen import frozen
 
 
 @frozen
-class Anchor:
+class JudgeAnchor:
     """A case that people labelled, and the judge's score of it."""
 
     name: str
@@ -32,7 +32,7 @@ class Anchor:
 
 
 @frozen
-class AnchorVerdict:
+class JudgeAnchorVerdict:
     """The result of the comparison of a judge with all anchors."""
 
     met: int
@@ -61,10 +61,10 @@ class AnchorVerdict:
         return f"the judge is unreliable: {found}, fewer than the {self.floor:.0%} that are asked for"
 
 
-def evaluate_anchors(anchors: Sequence[Anchor], floor: float) -> AnchorVerdict:
+def evaluate_judge_anchors(anchors: Sequence[JudgeAnchor], floor: float) -> JudgeAnchorVerdict:
     """Compare the judge with the labels of all anchors; `floor` is the share that must be met, in [0, 1]."""
     missed = [anchor for anchor in anchors if not anchor.is_met]
-    return AnchorVerdict(
+    return JudgeAnchorVerdict(
         met=len(anchors) - len(missed),
         anchors=len(anchors),
         floor=floor,

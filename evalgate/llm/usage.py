@@ -81,7 +81,7 @@ class MeteredUsage:
 class RunUsage:
     """Usage of a gate run since its first start, including work that failed or was repeated."""
 
-    judged: ModelUsage = field(default_factory=ModelUsage)
+    judge_usage: ModelUsage = field(default_factory=ModelUsage)
     """Usage of judges."""
     spent: MeteredUsage = field(default_factory=MeteredUsage)
     """Usage that the budget counts: of agent, judges and simulated users."""

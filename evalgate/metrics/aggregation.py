@@ -116,12 +116,12 @@ def _summarize_metric(name: str, scope: str, members: MetricGroup, *, split: boo
     score = compute_weighted_mean(scores, weights) if scores else None
     scored = [metric for metric in metrics if metric.score is not None]
     # All members of a group share it: it is part of the group's key.
-    own = metrics[0].min_mean
+    min_mean = metrics[0].min_mean
     status: Status = "not_evaluated"
     if score is not None:
-        met = metrics[0].range.is_met(score, threshold if own is None else own - _EPSILON)
+        met = metrics[0].range.is_met(score, threshold if min_mean is None else min_mean - _EPSILON)
         # Owners' rules and pass@k can pass every case although the mean is below the threshold.
-        met = met or (own in {None, threshold} and all(m.status == "passed" for m in scored))
+        met = met or (min_mean in {None, threshold} and all(m.status == "passed" for m in scored))
         status = "passed" if met else "failed"
     return MetricSummary(
         name=name,
@@ -138,7 +138,7 @@ def _summarize_metric(name: str, scope: str, members: MetricGroup, *, split: boo
         eval_sets=tuple(dict.fromkeys(case.eval_set_id for case in members.cases)) if split else (),
         scope=scope,
         range=metrics[0].range,
-        min_mean=None if own == threshold else own,
+        min_mean=None if min_mean == threshold else min_mean,
         agreement=_compute_self_agreement(name, members.cases),
         gates=metrics[0].gates,
     )

@@ -81,16 +81,16 @@ class BoundMetric:
         """Return the metric's name as the user wrote it."""
         return self.criterion.metric
 
-    def apply_threshold(self, own: ScopedThreshold | None) -> "BoundMetric":
-        """Return the metric with a case's own threshold; this object if `own` is None."""
-        if own is None:
+    def apply_threshold(self, case_threshold: ScopedThreshold | None) -> "BoundMetric":
+        """Return the metric with a case's own threshold; this object if `case_threshold` is None."""
+        if case_threshold is None:
             return self
         common = self.criterion.min_mean
         # A `min_mean` that equals the common threshold is replaced by the case's own threshold, too.
-        inherited = own.threshold if common == self.criterion.threshold else common
-        min_mean = inherited if own.min_mean is None else own.min_mean
-        criterion = replace(self.criterion, threshold=own.threshold, min_mean=min_mean)
-        return replace(self, criterion=criterion, scope=own.scope)
+        inherited = case_threshold.threshold if common == self.criterion.threshold else common
+        min_mean = inherited if case_threshold.min_mean is None else case_threshold.min_mean
+        criterion = replace(self.criterion, threshold=case_threshold.threshold, min_mean=min_mean)
+        return replace(self, criterion=criterion, scope=case_threshold.scope)
 
     def decide_status(self, score: float | None, passed: bool | None = None) -> Status:
         """Return the status of a score: "passed" or "failed", or "not_evaluated" if the score is None.
@@ -237,7 +237,7 @@ def score_case(
     *,
     path: str = "",
     fingerprint: str = "",
-    policy: CasePolicy = DEFAULT_CASE_POLICY,
+    case_policy: CasePolicy = DEFAULT_CASE_POLICY,
 ) -> CaseResult:
     """Return the result of a case over its runs; `metrics` have the thresholds of this case.
 
@@ -264,10 +264,10 @@ def score_case(
         fingerprint=fingerprint,
         path=path,
         line=case.line,
-        tags=policy.tags,
-        weight=policy.weight,
-        protected=policy.protected,
-        quarantine=policy.quarantine,
+        tags=case_policy.tags,
+        weight=case_policy.weight,
+        protected=case_policy.protected,
+        quarantine=case_policy.quarantine,
         observed=case.status == "observed",
         source=case.source,
     )
@@ -276,7 +276,7 @@ def score_case(
 def _summarize_case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> CaseMetric:
     # Written for speed: merging shards calls this for every case of every shard.
     name, reason = bound.criterion.metric, ""
-    judged: list[RunMetric] = []
+    scored: list[RunMetric] = []
     scores: list[float] = []
     for run in runs:
         for metric in run.metrics:
@@ -285,19 +285,19 @@ def _summarize_case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> Cas
                     return _create_case_metric(bound, None, "errored", metric.reason)
                 reason = reason or metric.reason
                 if metric.score is not None:
-                    judged.append(metric)
+                    scored.append(metric)
                     scores.append(metric.score)
     score = compute_mean(scores) if scores else None
     if bound.criterion.reliability is not None and score is not None:
         from evalgate.metrics.pass_at_k import decide_reliability
 
-        status, reason = decide_reliability(bound.criterion.reliability, judged)
+        status, reason = decide_reliability(bound.criterion.reliability, scored)
         return _create_case_metric(bound, None if status == "errored" else score, status, reason)
     # If a metric decided a run itself, without the threshold, the case passes if every run passed, at any
     # mean.
     passed = None
-    if False in [run.literal for run in judged]:
-        passed = all(run.status == "passed" for run in judged)
+    if False in [run.literal for run in scored]:
+        passed = all(run.status == "passed" for run in scored)
     return _create_case_metric(bound, score, bound.decide_status(score, passed), reason)
 
 

@@ -349,5 +349,5 @@ def _shorten_pair(one: str, other: str, width: int) -> tuple[str, str]:
     return lead + shorten_text(one[start:], room), lead + shorten_text(other[start:], room)
 
 
-def _build_remark(calls: int, what: str) -> DiffLine:
-    return DiffLine(" ", f"… {calls:,} more {'call' if calls == 1 else 'calls'} {what}")
+def _build_remark(calls: int, remark: str) -> DiffLine:
+    return DiffLine(" ", f"… {calls:,} more {'call' if calls == 1 else 'calls'} {remark}")

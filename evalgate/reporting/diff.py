@@ -25,7 +25,7 @@ class DifferenceLine:
 class Difference:
     """The difference between two sides of a turn: its tool calls or its response."""
 
-    what: Literal["Tool calls", "Response"]
+    part: Literal["Tool calls", "Response"]
     is_since: bool
     """True if compared with the baseline, False if compared with the expected turn of the case."""
     lines: tuple[DifferenceLine, ...]
@@ -95,11 +95,11 @@ def find_differences(turn: TurnResult, before: Reply | None, limits: DiffLimits)
 def _build_difference(
     since_baseline: tuple[DifferenceLine, ...],
     from_expected: tuple[DifferenceLine, ...],
-    what: Literal["Tool calls", "Response"],
+    part: Literal["Tool calls", "Response"],
 ) -> Difference | None:
     if since_baseline:
-        return Difference(what, True, since_baseline)
-    return Difference(what, False, from_expected) if from_expected else None
+        return Difference(part, True, since_baseline)
+    return Difference(part, False, from_expected) if from_expected else None
 
 
 def describe_odd_turn(turns: Sequence[TurnResult], number: int) -> Iterator[str]:

@@ -19,7 +19,7 @@ from evalgate.core.types import AgentInfo, CaseKey, Record, Totals, TrackedFiles
 from evalgate.datasets.loading import build_notes_name, find_eval_files
 from evalgate.gating.affected_suites import AffectedSuites, ChangeRules, SuiteScope, find_affected_suites
 from evalgate.gating.environment_files import matches_pattern
-from evalgate.runner.base_branch import BaseBranchPolicy
+from evalgate.runner.base_branch import RuleFiles
 from evalgate.system.changed_files import (
     UnknownChangeError,
     check_commits_differ,
@@ -40,33 +40,36 @@ _NO_GLOBS = "has no `affects`, so that every change concerns it"
 _NO_BASE = "no commit to compare with is named: this is no pull request, and there is no `--base`."
 
 
-def find_affected(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy, revision: str) -> AffectedSuites:
+def find_affected(
+    plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles, base_revision: str
+) -> AffectedSuites:
     """Return the suites of the plan that the change affects: all suites if git cannot say what changed.
 
     Args:
         plan: The plan with all eval sets.
-        rules: The thresholds file that applies.
-        base: The policy that the plan was made with, which knows the files with rules.
-        revision: The commit to compare with; "" if only the target branch of a pull request counts. A pull
+        thresholds: The thresholds file that applies.
+        rule_files: The files with rules that the plan was made with.
+        base_revision: The commit to compare with; "" if only the target branch of a pull request counts. A
+        pull
             request is compared with its target branch in either case.
 
     Raises:
         InvalidInputError: the agent's files are tracked, and the baseline that lists them cannot be read.
     """
-    rule_files = _list_rule_files(plan, rules, base)
-    known = ChangeRules(tuple(_build_scopes(plan, rules)), rules.config.affected.ignored, rule_files)
+    paths = _list_rule_files(plan, thresholds, rule_files)
+    known = ChangeRules(tuple(_build_scopes(plan, thresholds)), thresholds.config.affected.ignored, paths)
     try:
-        revisions = list(_iter_revisions(base, revision))
+        revisions = list(_iter_revisions(rule_files, base_revision))
         files = frozenset[str]().union(
             *(list_changed_files(plan.workspace.folder, each) for each in revisions)
         )
         known = _mark_unversioned(_mark_outdated(plan, known, files), plan.workspace.folder)
     except UnknownChangeError as error:
-        return AffectedSuites(known, everything=str(error), base=revision)
-    return find_affected_suites(known, files, revision or revisions[0][:12])
+        return AffectedSuites(known, everything=str(error), base_revision=base_revision)
+    return find_affected_suites(known, files, base_revision or revisions[0][:12])
 
 
-def find_unmatched_globs(rules: Thresholds, folder: Path) -> Iterator[str]:
+def find_unmatched_globs(thresholds: Thresholds, folder: Path) -> Iterator[str]:
     """Yield a sentence for each glob of `affects` that matches no file of the repository.
 
     A sentence begins with the place of the glob, as `file:line`. Files that git ignores do not count as
@@ -74,7 +77,7 @@ def find_unmatched_globs(rules: Thresholds, folder: Path) -> Iterator[str]:
     """
     globs = [
         (name, at, pattern)
-        for name, suite in rules.config.suites.items()
+        for name, suite in thresholds.config.suites.items()
         for at, pattern in enumerate(suite.affects)
     ]
     try:
@@ -83,32 +86,32 @@ def find_unmatched_globs(rules: Thresholds, folder: Path) -> Iterator[str]:
         return
     for name, at, pattern in globs:
         if not any(matches_pattern(path, pattern, ignore_case=True) for path in files):
-            line, _ = rules.find_position(("suites", name, "affects", at))
-            place = f"{rules.file}:{line}" if line else rules.file
+            line, _ = thresholds.find_position(("suites", name, "affects", at))
+            place = f"{thresholds.file}:{line}" if line else thresholds.file
             yield f"{place}: `{pattern}` in `affects` of `{name}` matches no file of the repository"
 
 
-def _iter_revisions(base: BaseBranchPolicy, revision: str) -> Iterator[str]:
+def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
     """Yield the revisions to compare with. The differences from all of them count together.
 
-    A pull request is compared with its target branch even if `revision` is given, because the pull request
-    may have edited the command line.
+    A pull request is compared with its target branch even if `base_revision` is given, because the pull
+    request may have edited the command line.
 
     Raises:
         UnknownChangeError: there is nothing to compare with, git does not know the target branch, or the
             commit that is checked out does not differ from the target branch.
     """
-    if revision:
-        yield revision
-    if read_pull_request(base.environ) is not None:
-        found = base.find_target_commit()
+    if base_revision:
+        yield base_revision
+    if read_pull_request(rule_files.environ) is not None:
+        found = rule_files.find_target_commit()
         if not found:
             raise UnknownChangeError(
-                f"git does not know here what the change is merged into. {base.describe_fetch()}"
+                f"git does not know here what the change is merged into. {rule_files.describe_fetch()}"
             )
-        check_commits_differ(base.folder, found)
+        check_commits_differ(rule_files.folder, found)
         yield found
-    elif not revision:
+    elif not base_revision:
         raise UnknownChangeError(_NO_BASE)
 
 
@@ -123,7 +126,7 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
         UnknownChangeError: git fails.
         InvalidInputError: the baseline cannot be read.
     """
-    found = plan.baseline.read() if plan.baseline and plan.agent.settings.track_files else None
+    found = plan.baseline_store.read() if plan.baseline_store and plan.agent.settings.track_files else None
     lists = found.files if found else ()
     digested = frozenset(path for each in lists for path in each.digests)
     # Files that git does not track have a rule of their own, and each run may write them anew.
@@ -169,15 +172,20 @@ def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
     return replace(known, suites=tuple(map(mark, known.suites)))
 
 
-def _list_rule_files(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy) -> frozenset[str]:
+def _list_rule_files(plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles) -> frozenset[str]:
     """Return the paths of files that decide how the agent runs in all suites, or how the gate judges.
 
     Some of the paths may name no file.
     """
-    found = {rules.file, *base.rule_files, *plan.agent.settings.env_file, *_iter_agent_files(plan.agent)}
-    found |= {rules.config.session.file or ""} if rules.config.session else set()
-    found |= {plan.policy.baseline or "", plan.policy.quarantine or ""}
-    found |= {suite.rules.file for suite in plan.suites}
+    found = {
+        thresholds.file,
+        *rule_files.paths,
+        *plan.agent.settings.env_file,
+        *_iter_agent_files(plan.agent),
+    }
+    found |= {thresholds.config.session.file or ""} if thresholds.config.session else set()
+    found |= {plan.gate.baseline or "", plan.gate.quarantine or ""}
+    found |= {suite.thresholds.file for suite in plan.suites}
     found |= {os.path.relpath(path, plan.workspace.folder) for path in plan.recordings}
     return frozenset(own for each in found if each for own in _follow(plan, each))
 
@@ -185,7 +193,7 @@ def _list_rule_files(plan: "Plan", rules: Thresholds, base: BaseBranchPolicy) ->
 def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
     """Yield the paths of all files that the agent's section may name; most of the paths do not exist."""
     options = agent.settings.model_extra or {}
-    entry = agent.what if agent.settings.kind in _WITH_ENTRY else options.get("entry")
+    entry = agent.name if agent.settings.kind in _WITH_ENTRY else options.get("entry")
     if isinstance(entry, str):
         entry = entry.rpartition(":")[0] or entry
         is_path = "/" in entry or entry.endswith(".py")
@@ -194,7 +202,7 @@ def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
         found = [f"{name}/__init__.py" for name in names]
         found += [names[-1], *(names[-1] + end for end in (".py", "/agent.py", "/root_agent.yaml"))]
         yield from (place + name for name in found for place in ("", "src/"))
-    for text in _iter_texts([agent.what, agent.settings.setup, options]):
+    for text in _iter_texts([agent.name, agent.settings.setup, options]):
         # A command may be one text with several words, and have `--config=agent.yaml`.
         yield from (part for word in (text, *text.split()) for part in (word, word.rpartition("=")[2]))
 
@@ -219,12 +227,12 @@ def _follow(plan: "Plan", path: str) -> Iterator[str]:
         yield Path(os.path.relpath(each, folder)).as_posix()
 
 
-def _build_scopes(plan: "Plan", rules: Thresholds) -> Iterator[SuiteScope]:
+def _build_scopes(plan: "Plan", thresholds: Thresholds) -> Iterator[SuiteScope]:
     """Yield a scope for each suite of the thresholds file, and one for each other eval set."""
     tracked = _read_tracked_files(plan)
     left = {suite.eval_set.path: suite for suite in plan.suites}
     planned = frozenset(left)
-    for name, section in rules.config.suites.items():
+    for name, section in thresholds.config.suites.items():
         named = _list_eval_sets(plan, section.eval_sets)
         paths = frozenset(named.values())
         left = {path: suite for path, suite in left.items() if path not in paths}
@@ -246,7 +254,7 @@ def _read_tracked_files(plan: "Plan") -> Mapping[str, frozenset[str]] | None:
     """
     if not plan.agent.settings.track_files:
         return None
-    found = plan.baseline.read() if plan.baseline else None
+    found = plan.baseline_store.read() if plan.baseline_store else None
     return {
         each.eval_set_id: frozenset(each.paths) for each in (found.files if found else ()) if each.digests
     }
@@ -285,7 +293,7 @@ def _list_eval_sets(plan: "Plan", names: Iterable[str]) -> Mapping[str, str]:
     """
     folder = plan.workspace.folder
     planned = {os.path.realpath(folder / each.eval_set.path): each.eval_set.path for each in plan.suites}
-    found = find_eval_files(tuple(names), base=folder, problems=[])
+    found = find_eval_files(tuple(names), folder=folder, problems=[])
     return {each.shown_as: planned.get(os.path.realpath(each.path), each.shown_as) for each in found}
 
 
@@ -347,7 +355,7 @@ def build_skipped_record(plan: "Plan", found: AffectedSuites) -> Record:
         evalgate_version=__version__,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         duration_s=0.0,
-        agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
+        agent=AgentInfo(plan.agent.settings.kind, plan.agent.name),
         runs=0,
         verdict=Verdict("skipped", ExitCode.OPEN, reasons),
         metrics=(),

@@ -1,6 +1,6 @@
 """Read the gate's own rules from the base branch, so that no change can soften them for itself.
 
-The rules are the thresholds files with their tool mocks, the baseline, prompts, anchors, labels and
+The rules are the thresholds files with their tool mocks, the baseline, prompts, judges' anchors, labels and
 personas, and the code of custom metrics; `gating.quarantine` handles the quarantine file. Eval sets and
 agent are the change's own, and so are tool mocks and final states inside an eval set: a notice lists the
 edited sets.
@@ -55,8 +55,8 @@ _SHOWN_OF_COMMIT = 12
 
 
 @dataclass
-class BaseBranchPolicy:
-    """Resolver of the files that hold rules, used while a plan is made.
+class RuleFiles:
+    """Files that hold rules, each in the version that applies; used while a plan is made.
 
     It is a context manager. At the end of the block its copies of the base branch's files are removed, so
     paths that `resolve_path` returned may be gone.
@@ -69,7 +69,7 @@ class BaseBranchPolicy:
     _unsettled: list[str] = field(default_factory=list)
     """Files that were read from the change itself, because git does not know the base branch."""
     _told: list[str] = field(default_factory=list)
-    rule_files: set[str] = field(default_factory=set)
+    paths: set[str] = field(default_factory=set)
     """Paths of the files with rules that were asked for, relative to the folder."""
     _copies: TemporaryDirectory[str] | None = None
     _committed: "CommittedFiles | None" = None
@@ -110,8 +110,8 @@ class BaseBranchPolicy:
         return (unsettled, *self._told)
 
     @cached_property
-    def commit(self) -> str | None:
-        """Return the commit with the rules; "" if git does not know it, None if checked-out rules apply."""
+    def base_commit(self) -> str | None:
+        """Return the base branch's commit with the rules; "" if unknown, None if checked-out rules apply."""
         if self.policy == "head" or not describe_unmerged_change(self.environ):
             return None
         return find_base_commit(self.folder, self.environ)
@@ -130,7 +130,7 @@ class BaseBranchPolicy:
 
     def has_base_file(self, path: Path) -> bool:
         """Return True if the base branch's rules apply and the base branch has the file, not empty."""
-        return bool(self.commit and git.read_blob(self.folder, self.commit, self.format_path(path)))
+        return bool(self.base_commit and git.read_blob(self.folder, self.base_commit, self.format_path(path)))
 
     def note_unverified(self, path: str) -> None:
         """Record that the change's own version of a file was read."""
@@ -143,8 +143,8 @@ class BaseBranchPolicy:
         replace the thresholds file by adding a file with a name that is earlier in `DEFAULT_NAMES`. The
         file may exist only on the base branch.
         """
-        for name in DEFAULT_NAMES if self.commit else ():
-            then = git.read_blob(self.folder, self.commit or "", name)
+        for name in DEFAULT_NAMES if self.base_commit else ():
+            then = git.read_blob(self.folder, self.base_commit or "", name)
             if then and (name != "pyproject.toml" or OUR_TABLE.encode() in then):
                 return self.folder / name
         return find_thresholds_file(self.folder)
@@ -157,9 +157,9 @@ class BaseBranchPolicy:
         Raises:
             InvalidInputError: the file cannot be read or has a problem, or as `resolve_path` raises it.
         """
-        return replace(load_thresholds(self.resolve_path(path), shown_as), base=path.parent)
+        return replace(load_thresholds(self.resolve_path(path), shown_as), folder=path.parent)
 
-    def load_chosen_thresholds(self, given: str | None) -> Thresholds:
+    def load_chosen_thresholds(self, thresholds_file: str | None) -> Thresholds:
         """Read the thresholds file that the user names, else the one in the folder, else return the defaults.
 
         A folder in place of a file holds the criteria of each eval set, as tRPC-Agent-Go's base folder of
@@ -168,26 +168,26 @@ class BaseBranchPolicy:
         Raises:
             InvalidInputError: as `load_thresholds` raises it.
         """
-        if given is not None and (self.folder / given).is_dir():
-            return Thresholds(DEFAULT_CONFIG, self.folder, criteria_folder=given)
-        if given is not None:
-            return self.load_thresholds(self.folder / given, given)
+        if thresholds_file is not None and (self.folder / thresholds_file).is_dir():
+            return Thresholds(DEFAULT_CONFIG, self.folder, criteria_folder=thresholds_file)
+        if thresholds_file is not None:
+            return self.load_thresholds(self.folder / thresholds_file, thresholds_file)
         found = self.find_thresholds_file()
         if found is not None:
             return self.load_thresholds(found, self.format_path(found))
         return Thresholds(DEFAULT_CONFIG, self.folder)
 
     def resolve_path(self, path: Path) -> Path:
-        """Return the path to read for a file with rules: `path` itself, or a copy of the base's version.
+        """Return the path to read for a file with rules: `path` itself, or a copy of the base branch's.
 
-        If the base has no version of the file, `path` is returned, with a notice if git tracks the file.
-        The copy exists until the end of the block.
+        If the base branch has no version of the file, `path` is returned, with a notice if git tracks the
+        file. The copy exists until the end of the block.
 
         Raises:
             InvalidInputError: `--policy base` is given and git does not know the base commit, or the copy
                 cannot be written.
         """
-        self.rule_files.add(self.format_path(path))
+        self.paths.add(self.format_path(path))
         found = self._copy_base_version(path)
         if found is None or found.exists():
             return found or path
@@ -218,16 +218,16 @@ class BaseBranchPolicy:
 
         files = FolderFiles(self.folder)
         code = own = read_metric_code(entry, self.folder, files, roots)
-        self.rule_files |= own.imported
+        self.paths |= own.imported
         where = entry.rpartition(":")[0]
-        if self.commit == "" and own.files:
+        if self.base_commit == "" and own.files:
             self._handle_missing_base(where)
-        elif self.commit:
-            self._committed = self._committed or CommittedFiles(self.folder, self.commit)
+        elif self.base_commit:
+            self._committed = self._committed or CommittedFiles(self.folder, self.base_commit)
             then = read_metric_code(entry, self.folder, self._committed, roots)
             code = then if then.files else own
             paths = own.imported | then.imported
-            self.rule_files |= then.imported
+            self.paths |= then.imported
             here, there = files.read_files(paths), self._committed.read_files(paths)
             self._note_code_change(
                 where, own, then, sorted(path for path in paths if here[path] != there[path])
@@ -251,8 +251,7 @@ class BaseBranchPolicy:
             decide, version = ("decide", "versions") if len(edited) > 1 else ("decides", "version")
             self._add_notice(
                 f"This change edits {_format_paths(edited)}, which {decide}: the gate used the "
-                f"{version} of the "
-                "base branch."
+                f"{version} of the base branch."
             )
 
     def check_eval_sets(self, paths: Iterable[str]) -> None:
@@ -262,26 +261,25 @@ class BaseBranchPolicy:
         track.
         """
         named = sorted({path for path in paths if path})
-        if not self.commit or not named:
+        if not self.base_commit or not named:
             return
         top = Path(git.run_git(self.folder, "rev-parse", "--show-toplevel"))
         changed = git.run_git(
-            self.folder, "--literal-pathspecs", "diff", "--name-only", "-z", self.commit, "--", *named
+            self.folder, "--literal-pathspecs", "diff", "--name-only", "-z", self.base_commit, "--", *named
         )
         if edited := [self.format_path(top / name) for name in changed.split("\0") if name]:
             self._add_notice(
-                f"The change brought its own: {_format_paths(edited)}. What eval sets ask and "
-                f"expect, with the "
-                "tool mocks and final states in them, is as the change has it, not as the base branch."
+                f"The change brought its own: {_format_paths(edited)}. What eval sets ask and expect, with "
+                "the tool mocks and final states in them, is as the change has it, not as the base branch."
             )
 
     def note_local_plugins(self) -> None:
         """Add notices about plugin packages that are installed from files which the change edits."""
-        if not self.commit:
+        if not self.base_commit:
             return
         for name, place in _find_local_packages(self.folder).items():
             shown = self.format_path(place)
-            if git.run_git(self.folder, "diff", "--name-only", self.commit, "--", shown):
+            if git.run_git(self.folder, "diff", "--name-only", self.base_commit, "--", shown):
                 self._add_notice(
                     f"This change edits {shown}, which the package `{name}` with plugins of evalgate was "
                     "installed from: the change's own version was used, because it is what is installed."
@@ -290,19 +288,19 @@ class BaseBranchPolicy:
     def _copy_base_version(self, path: Path) -> Path | None:
         """Copy the base branch's version of a file and return the path of the copy.
 
-        If the base has no version but git tracks the file, no file exists at this path.
+        If the base branch has no version but git tracks the file, no file exists at this path.
 
         Return None if the checked-out file is to be used: the rules of the base branch do not apply, git
         does not know the base commit, or neither the base branch nor git's index has the file, as if an
         earlier step downloaded it.
         """
-        if self.commit is None:
+        if self.base_commit is None:
             return None
         shown = self.format_path(path)
-        if not self.commit:
+        if not self.base_commit:
             self._handle_missing_base(shown)
             return None
-        then = git.read_blob(self.folder, self.commit, shown)
+        then = git.read_blob(self.folder, self.base_commit, shown)
         if not then and not git.run_git(self.folder, "ls-files", "--", shown):
             return None
         self._note_edit(shown, then)
@@ -332,7 +330,7 @@ class BaseBranchPolicy:
         """
         from evalgate.baselines.stores.file import FileStore
 
-        self.rule_files.add(self.format_path(self.folder / path))
+        self.paths.add(self.format_path(self.folder / path))
         copy = self._copy_base_version(self.folder / path)
         if copy is None:
             return FileStore(self.folder / path, path, owner)
@@ -341,7 +339,7 @@ class BaseBranchPolicy:
                 f"{path} is new in this change: the base branch has none, so nothing is compared with it."
             )
         found = FileStore(copy, path).read()
-        version = f"as the base branch has it at `{(self.commit or '')[:_SHOWN_OF_COMMIT]}`"
+        version = f"as the base branch has it at `{(self.base_commit or '')[:_SHOWN_OF_COMMIT]}`"
         return ReadOnlyBaseline(replace(found, version=version) if found else None)
 
     def _handle_missing_base(self, path: str) -> None:
@@ -398,16 +396,18 @@ def _diff_lines(then: str, now: str) -> Iterator[str]:
     yield from (f"[{line[0]} {line[1:].strip()}]" for line in lines)
 
 
-def open_store(name: str | None, workspace: Workspace, base: BaseBranchPolicy) -> BaselineStore | None:
+def open_baseline_store(
+    name: str | None, workspace: Workspace, rule_files: RuleFiles
+) -> BaselineStore | None:
     """Open the baseline `name` of `gate.baseline` or `--baseline`; return None if `name` is None."""
     if name is None:
         return None
-    context = StoreContext(workspace.folder, base.environ, workspace.owner)
-    return registry.resolve_baseline_store(name, context) or base.open_baseline(name, workspace.owner)
+    context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
+    return registry.resolve_baseline_store(name, context) or rule_files.open_baseline(name, workspace.owner)
 
 
-def open_anchor(
-    config: AnchorConfig | None, workspace: Workspace, base: BaseBranchPolicy
+def open_anchor_store(
+    config: AnchorConfig | None, workspace: Workspace, rule_files: RuleFiles
 ) -> BaselineStore | None:
     """Open the baseline of `gate.anchor`: the present one, or a past one if its name is `SOURCE@WHEN`.
 
@@ -419,13 +419,13 @@ def open_anchor(
     name = config.baseline if config else ""
     source, _, when = name.rpartition("@")
     if not when or not source or "://" in source:  # a URL may contain `@`, and has no history
-        return open_store(name or None, workspace, base)
+        return open_baseline_store(name or None, workspace, rule_files)
     from evalgate.baselines.revisions import open_past_baseline
 
-    context = StoreContext(workspace.folder, base.environ, workspace.owner)
-    if base.commit == "" and not source.startswith("branch:"):
-        base.note_unverified(source)
-    return open_past_baseline(source, when, context, base.commit or "HEAD")
+    context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
+    if rule_files.base_commit == "" and not source.startswith("branch:"):
+        rule_files.note_unverified(source)
+    return open_past_baseline(source, when, context, rule_files.base_commit or "HEAD")
 
 
 def _find_local_packages(folder: Path) -> Mapping[str, Path]:

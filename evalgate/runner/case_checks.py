@@ -18,7 +18,7 @@ _SCOPE_KEYS = ("ids", "tags")
 
 
 def add_case_checks(
-    suites: Sequence[Suite], rules: Thresholds, context: MetricContext, environment: MetricEnvironment
+    suites: Sequence[Suite], thresholds: Thresholds, context: MetricContext, environment: MetricEnvironment
 ) -> tuple[Suite, ...]:
     """Return the suites with the checks of their case notes added, each check for its own case only.
 
@@ -28,17 +28,17 @@ def add_case_checks(
     problems = list[Problem]()
     found = []
     for suite in suites:
-        case_rules = list(_iter_case_rules(suite.eval_set, rules, context, problems))
-        metrics = _bind_checks(suite.eval_set, case_rules, context, environment, problems)
-        own = tuple(each for _, each in case_rules)
-        found.append(replace(suite, metrics=(*suite.metrics, *metrics), case_rules=own))
+        note_thresholds = list(_iter_note_thresholds(suite.eval_set, thresholds, context, problems))
+        metrics = _bind_checks(suite.eval_set, note_thresholds, context, environment, problems)
+        own = tuple(each for _, each in note_thresholds)
+        found.append(replace(suite, metrics=(*suite.metrics, *metrics), note_thresholds=own))
     if problems:
         raise InvalidInputError(sorted(problems))
     return tuple(found)
 
 
-def _iter_case_rules(
-    eval_set: EvalSet, rules: Thresholds, context: MetricContext, problems: list[Problem]
+def _iter_note_thresholds(
+    eval_set: EvalSet, thresholds: Thresholds, context: MetricContext, problems: list[Problem]
 ) -> Iterator[tuple[str, Thresholds]]:
     """Yield the id and the checks of each selected case that has checks.
 
@@ -51,7 +51,7 @@ def _iter_case_rules(
     for eval_id, sections in eval_set.checks.sections.items():
         if selected is not None and eval_id not in selected:
             continue
-        problems += _find_misplaced(eval_id, sections, eval_set.checks, rules)
+        problems += _find_misplaced(eval_id, sections, eval_set.checks, thresholds)
         try:
             found = parse_thresholds(
                 {"checks": sections},
@@ -62,7 +62,7 @@ def _iter_case_rules(
         except InvalidInputError as error:
             problems += error.problems
             continue
-        config = rules.config.model_copy(update={"checks": found.config.checks})
+        config = thresholds.config.model_copy(update={"checks": found.config.checks})
         yield eval_id, replace(found, config=config)
 
 
@@ -71,14 +71,14 @@ def _find_position(checks: CaseChecks, eval_id: str, location: Location) -> tupl
 
 
 def _find_misplaced(
-    eval_id: str, sections: Mapping[str, Mapping[str, object]], checks: CaseChecks, rules: Thresholds
+    eval_id: str, sections: Mapping[str, Mapping[str, object]], checks: CaseChecks, thresholds: Thresholds
 ) -> Iterator[Problem]:
     """Yield a problem for each check with a name from the thresholds file, and each key `ids` or `tags`."""
     for name, section in sections.items():
         place = ("cases", eval_id, "checks", name)
-        if name in rules.config.checks:
-            line, _ = rules.find_position(("checks", name))
-            message = f"`checks.{name}` is also in {rules.file}:{line}: give one of the two another name"
+        if name in thresholds.config.checks:
+            line, _ = thresholds.find_position(("checks", name))
+            message = f"`checks.{name}` is also in {thresholds.file}:{line}: give one of the two another name"
             yield Problem(checks.file, *checks.find_position(place), message)
         for key in _SCOPE_KEYS:
             if key in section:
@@ -90,7 +90,7 @@ def _find_misplaced(
 
 def _bind_checks(
     eval_set: EvalSet,
-    case_rules: Sequence[tuple[str, Thresholds]],
+    note_thresholds: Sequence[tuple[str, Thresholds]],
     context: MetricContext,
     environment: MetricEnvironment,
     problems: list[Problem],
@@ -102,14 +102,14 @@ def _bind_checks(
     """
     built: dict[tuple[str, str], BoundMetric] = {}
     cases: dict[tuple[str, str], set[CaseKey]] = {}
-    for eval_id, rules in case_rules:
+    for eval_id, thresholds in note_thresholds:
         sections = eval_set.checks.sections[eval_id] if eval_set.checks else {}
         keys = {f"check/{name}": (name, repr(section)) for name, section in sections.items()}
-        new = tuple([each for each in rules.criteria if keys[each.metric] not in cases])
+        new = tuple([each for each in thresholds.criteria if keys[each.metric] not in cases])
         for key in keys.values():
             cases.setdefault(key, set()).add((eval_set.eval_set_id, eval_id))
         try:
-            bound = bind_metrics(replace(rules, criteria=new), context, environment)
+            bound = bind_metrics(replace(thresholds, criteria=new), context, environment)
         except InvalidInputError as error:
             problems += error.problems
         else:

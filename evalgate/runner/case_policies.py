@@ -15,7 +15,11 @@ CasePolicies: TypeAlias = Mapping[tuple[str, str], CasePolicy]
 
 
 def resolve_case_policies(
-    rules: Thresholds, case_rules: Sequence[CaseRule], eval_sets: Iterable[EvalSet], *, is_part: bool = False
+    thresholds: Thresholds,
+    case_rules: Sequence[CaseRule],
+    eval_sets: Iterable[EvalSet],
+    *,
+    is_part: bool = False,
 ) -> CasePolicies:
     """Return the policies of cases, from their own tags and the rules; the later of two rules wins.
 
@@ -35,40 +39,40 @@ def resolve_case_policies(
         return found.get(key, _NO_POLICY).tags
 
     for index, rule in enumerate(case_rules):
-        problems += _find_unknown_metrics(rule, index, rules)
+        problems += _find_unknown_metrics(rule, index, thresholds)
         chosen = list(select_cases(rule.ids, rule.tags, eval_sets, find_tags))
         if not is_part and (idle := describe_idle_names(rule.ids, rule.tags, eval_sets, find_tags)):
-            position = rules.find_position(("cases", index))
-            problems.append(Problem(rules.file, *position, f"no case is {idle}"))
+            position = thresholds.find_position(("cases", index))
+            problems.append(Problem(thresholds.file, *position, f"no case is {idle}"))
         found |= {key: _apply_rule(found.get(key, _NO_POLICY), rule) for key in chosen}
     if problems:
         raise InvalidInputError(sorted(problems))
-    return {key: policy for key, policy in found.items() if policy != _NO_POLICY}
+    return {key: case_policy for key, case_policy in found.items() if case_policy != _NO_POLICY}
 
 
 _NO_POLICY = CasePolicy()
 
 
-def _apply_rule(policy: CasePolicy, rule: CaseRule) -> CasePolicy:
+def _apply_rule(case_policy: CasePolicy, rule: CaseRule) -> CasePolicy:
     scope = ", ".join([*rule.ids, *(f"tag {name}" for name in rule.tags)])
     thresholds = {
         name: ScopedThreshold(held.threshold, scope, held.min_mean) for name, held in rule.criteria.items()
     }
     return replace(
-        policy,
-        tags=tuple(dict.fromkeys((*policy.tags, *rule.tag))),
-        weight=policy.weight if rule.weight is None else rule.weight,
-        protected=policy.protected if rule.protected is None else rule.protected,
-        thresholds={**policy.thresholds, **thresholds},
+        case_policy,
+        tags=tuple(dict.fromkeys((*case_policy.tags, *rule.tag))),
+        weight=case_policy.weight if rule.weight is None else rule.weight,
+        protected=case_policy.protected if rule.protected is None else rule.protected,
+        thresholds={**case_policy.thresholds, **thresholds},
     )
 
 
-def _find_unknown_metrics(rule: CaseRule, index: int, rules: Thresholds) -> Iterator[Problem]:
-    known = [criterion.metric for criterion in rules.criteria]
+def _find_unknown_metrics(rule: CaseRule, index: int, thresholds: Thresholds) -> Iterator[Problem]:
+    known = [criterion.metric for criterion in thresholds.criteria]
     for name in rule.criteria:
         if name not in known:
-            position = rules.find_position(("cases", index, "criteria", name))
+            position = thresholds.find_position(("cases", index, "criteria", name))
             from evalgate.core.did_you_mean import did_you_mean
 
             hint = did_you_mean(name, known)
-            yield Problem(rules.file, *position, f"`{name}` is not among the file's `criteria`.{hint}")
+            yield Problem(thresholds.file, *position, f"`{name}` is not among the file's `criteria`.{hint}")

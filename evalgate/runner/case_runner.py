@@ -59,11 +59,11 @@ class _AttemptResult:
 class AttemptHistory:
     """Failed attempts at one run of a case."""
 
-    __slots__ = ("_attempts", "_users")
+    __slots__ = ("_attempts", "_user_usages")
 
     def __init__(self) -> None:
         self._attempts: list[Attempt] = []
-        self._users: list[Usage] = []
+        self._user_usages: list[Usage] = []
         """Usage of the simulated users in these attempts."""
 
     def add_attempt(self, run: CaseRun) -> None:
@@ -75,13 +75,13 @@ class AttemptHistory:
         if run.failure is None:
             raise ValueError("an attempt without a failure is not given up")
         self._attempts.append(Attempt(run.outcome, run.failure, run.duration_s, run.usage))
-        self._users += [] if run.user_usage is None else [run.user_usage]
+        self._user_usages += [] if run.user_usage is None else [run.user_usage]
 
     def attach_attempts(self, run: CaseRun) -> CaseRun:
         """Return the final run with the earlier attempts and their users' usage added."""
         if not self._attempts:
             return run
-        used = [*self._users, *([] if run.user_usage is None else [run.user_usage])]
+        used = [*self._user_usages, *([] if run.user_usage is None else [run.user_usage])]
         usage = sum(used, Usage()) if used else None
         return replace(run, earlier_attempts=tuple(self._attempts), user_usage=usage)
 
@@ -113,86 +113,92 @@ class CaseRunner:
         self._stop_reason = stop_reason
         self._create_trace = create_trace
 
-    async def make_run(self, case: EvalCase, run: int, earlier: AttemptHistory | None = None) -> CaseRun:
+    async def make_run(
+        self, case: EvalCase, run_number: int, history: AttemptHistory | None = None
+    ) -> CaseRun:
         """Make a run of a case, and retry it if something other than the agent failed.
 
         If its worker died, a case is run once more, alone in a worker. After a fault that may pass, the
         case is run again after a pause, as often as the throttle allows. If its machine was lost, the case
         is run again at once, at most `_MOST_MOVES` times.
 
-        `earlier` collects the failed attempts, so that they are available even if the call is cancelled.
+        `history` collects the failed attempts, so that they are available even if the call is cancelled.
 
         Raises:
             AgentUnreachableError: the agent cannot be reached.
         """
-        earlier = AttemptHistory() if earlier is None else earlier
+        history = AttemptHistory() if history is None else history
         alone, faults, moves = False, 0, 0
         while True:
             async with self._throttle.create_slot() as slot:
-                ended = await self._run_attempt(case, run, slot, alone=alone)
-            if ended.retry == "alone" and not alone:
+                attempt = await self._run_attempt(case, run_number, slot, alone=alone)
+            if attempt.retry == "alone" and not alone:
                 alone, pause = True, 0.0
-            elif ended.retry == "elsewhere" and moves < _MOST_MOVES and self._stop_reason() is None:
+            elif attempt.retry == "elsewhere" and moves < _MOST_MOVES and self._stop_reason() is None:
                 moves, pause = moves + 1, 0.0
-            elif ended.retry == "later" and self._stop_reason() is None:
+            elif attempt.retry == "later" and self._stop_reason() is None:
                 faults += 1
-                wanted = self._throttle.compute_retry_delay(faults, ended.retry_after_s)
-                if wanted is None:
-                    return earlier.attach_attempts(ended.run)
-                pause = wanted
+                delay = self._throttle.compute_retry_delay(faults, attempt.retry_after_s)
+                if delay is None:
+                    return history.attach_attempts(attempt.run)
+                pause = delay
             else:
-                return earlier.attach_attempts(ended.run)
-            earlier.add_attempt(ended.run)
+                return history.attach_attempts(attempt.run)
+            history.add_attempt(attempt.run)
             # The slot is free during the pause: each attempt takes one of its own.
             if pause:
                 await self._throttle.wait_seconds(pause)
 
-    async def _run_attempt(self, case: EvalCase, run: int, slot: Slot, *, alone: bool) -> _AttemptResult:
+    async def _run_attempt(
+        self, case: EvalCase, run_number: int, slot: Slot, *, alone: bool
+    ) -> _AttemptResult:
         """Run a case once, in a slot that is taken, and tell the throttle how the run ended.
 
         A case with recorded replies is not run: its replies are the result.
         """
         if case.recorded is not None:
             said = tuple(turn.user for turn in case.turns)
-            ended = _AttemptResult(CaseRun(run, "answered", case.recorded, said=said))
+            attempt = _AttemptResult(CaseRun(run_number, "answered", case.recorded, said=said))
         else:
-            ended = await self._run_conversation(case, run, slot, alone=alone)
-        failure = ended.run.failure
+            attempt = await self._run_conversation(case, run_number, slot, alone=alone)
+        failure = attempt.run.failure
         if failure is not None and failure.kind == RATE_LIMITED:
-            self._throttle.on_rate_limited(slot, ended.retry_after_s)
+            self._throttle.on_rate_limited(slot, attempt.retry_after_s)
         else:  # an agent that fails in another way is not overloaded
             self._throttle.on_finished()
-        return ended
+        return attempt
 
-    async def _run_conversation(self, case: EvalCase, run: int, slot: Slot, *, alone: bool) -> _AttemptResult:
+    async def _run_conversation(
+        self, case: EvalCase, run_number: int, slot: Slot, *, alone: bool
+    ) -> _AttemptResult:
         try:
-            user = self._create_user(case, run)
+            user = self._create_user(case, run_number)
         except SimulatedUserError as error:
-            return _AttemptResult(CaseRun(run, "not_run", failure=error.failure))
+            return _AttemptResult(CaseRun(run_number, "not_run", failure=error.failure))
         driver = _ConversationDriver(user, self._throttle, slot)
         if self._create_trace is not None:
             is_trace_wanted.set(True)
             driver.trace = self._create_trace()
         try:
-            async with self._agent.open_session(case, run, alone=alone) as session:
+            async with self._agent.open_session(case, run_number, alone=alone) as session:
                 driver.session = session
                 _check_mocks(case, session)
                 end = await driver.run_conversation(session)
         except AgentError as error:
             is_transient = error.outcome == "faulted" and error.failure.kind in TRANSIENT_FAILURES
-            ended = driver.build_run(run, error.outcome, error.failure, error.usage)
-            return _AttemptResult(ended, "later" if is_transient else "no", error.retry_after_s)
+            run = driver.build_run(run_number, error.outcome, error.failure, error.usage)
+            return _AttemptResult(run, "later" if is_transient else "no", error.retry_after_s)
         except SessionLostError as lost:
             retry: Literal["alone", "elsewhere"] = "alone" if lost.alone else "elsewhere"
-            return _AttemptResult(driver.build_run(run, lost.outcome, lost.failure, lost.usage), retry)
+            return _AttemptResult(driver.build_run(run_number, lost.outcome, lost.failure, lost.usage), retry)
         except SimulatedUserError as error:
-            return _AttemptResult(driver.build_run(run, "faulted", error.failure))
+            return _AttemptResult(driver.build_run(run_number, "faulted", error.failure))
         except AgentUnreachableError:
             raise
         except Exception as error:  # noqa: BLE001  an agent plugin with a bug fails its case, not the run
-            return _AttemptResult(driver.build_run(run, "crashed", Failure.from_plugin(error)))
+            return _AttemptResult(driver.build_run(run_number, "crashed", Failure.from_plugin(error)))
         return _AttemptResult(
-            driver.build_run(run, "answered", None, end.usage, end.unasked, end.final_state)
+            driver.build_run(run_number, "answered", None, end.usage, end.unasked, end.final_state)
         )
 
 
@@ -279,7 +285,7 @@ class _ConversationDriver:
 
     def build_run(
         self,
-        run: int,
+        run_number: int,
         outcome: Outcome,
         failure: Failure | None = None,
         usage: Usage | None = None,
@@ -289,7 +295,7 @@ class _ConversationDriver:
         """Return the run as it ended; `unasked` are replies that a recording has beyond the conversation."""
         session_id, user_id = get_session_ids(self.session)
         return CaseRun(
-            run,
+            run_number,
             outcome,
             (*self._replies, *unasked),
             time.perf_counter() - self._started,

@@ -18,7 +18,7 @@ from evalgate.reporting.report_files import PREVIOUS_SUFFIX
 
 if TYPE_CHECKING:
     from evalgate.config.schema.thresholds import Thresholds
-    from evalgate.runner.base_branch import BaseBranchPolicy
+    from evalgate.runner.base_branch import RuleFiles
     from evalgate.runner.plan import Plan
 
 
@@ -35,7 +35,7 @@ class Candidate:
 
 
 def select_plan_cases(
-    plan: "Plan", options: SelectionOptions, rules: "Thresholds", base: "BaseBranchPolicy"
+    plan: "Plan", options: SelectionOptions, thresholds: "Thresholds", rule_files: "RuleFiles"
 ) -> "Plan":
     """Return the plan with the selected cases only; the others count as not selected by the user.
 
@@ -51,7 +51,7 @@ def select_plan_cases(
     if options.affected is not None:
         from evalgate.runner.affected import find_affected, select_affected_cases
 
-        affected = find_affected(plan, rules, base, options.affected)
+        affected = find_affected(plan, thresholds, rule_files, options.affected)
         plan = replace(plan, affected=affected)
         if not affected.names:
             nothing = CaseSelection(options.words, 0, len(every))
@@ -64,14 +64,14 @@ def select_plan_cases(
     found = select_candidates(found, options, plan.workspace.folder)
     selection = CaseSelection(options.words, len(found), len(every), options.sample is not None)
     part = plan.select_cases({each.key for each in found})
-    policy = part.policy.model_copy(update={"min_cases": min(part.policy.min_cases, len(found))})
+    gate = part.gate.model_copy(update={"min_cases": min(part.gate.min_cases, len(found))})
     notice = f"{len(found):,} of {pluralize(len(every), 'case')} selected by `{shlex.join(options.words)}`."
-    return replace(part, is_part=True, policy=policy, selection=selection, notices=(*part.notices, notice))
+    return replace(part, is_part=True, gate=gate, selection=selection, notices=(*part.notices, notice))
 
 
 def _list_candidates(plan: "Plan") -> list[Candidate]:
     return [
-        Candidate((suite.eval_set.eval_set_id, case.eval_id), suite.get_policy(case).tags)
+        Candidate((suite.eval_set.eval_set_id, case.eval_id), suite.get_case_policy(case).tags)
         for suite in plan.suites
         for case in suite.eval_set.cases
     ]

@@ -74,7 +74,7 @@ class AgentSetup:
 def resolve_agent_setup(
     overrides: Overrides,
     *,
-    thresholds: str | None,
+    thresholds_file: str | None,
     folder: Path,
     environ: Mapping[str, str],
     state: JsonObject | None = None,
@@ -87,14 +87,14 @@ def resolve_agent_setup(
         InvalidInputError: with every problem of the input that was found.
     """
     workspace = resolve_workspace(folder)
-    rules = load_thresholds_or_default(workspace.folder, thresholds)
-    config, environ = add_env_files(apply_overrides(rules.config, overrides), environ, workspace.folder)
+    thresholds = load_thresholds_or_default(workspace.folder, thresholds_file)
+    config, environ = add_env_files(apply_overrides(thresholds.config, overrides), environ, workspace.folder)
     if config.agent is None:
         raise InvalidInputError(
             "no agent: name one with --agent KIND:WHAT, or in the `agent` section of the thresholds file"
         )
-    spec = resolve_agent(config.agent, overrides.kind_and_what[1], rules)
-    check_executor(config.executor, rules)
+    spec = resolve_agent(config.agent, overrides.agent_name, thresholds)
+    check_executor(config.executor, thresholds)
     given = config.session
     session = SessionInput(
         app_name=(given.app_name if given else None) or "",

@@ -13,28 +13,28 @@ from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
 
 def limit_checks(
     metrics: Sequence[BoundMetric],
-    rules: Thresholds,
+    thresholds: Thresholds,
     eval_sets: Sequence[EvalSet],
-    policies: Mapping[CaseKey, CasePolicy],
+    case_policies: Mapping[CaseKey, CasePolicy],
     *,
     is_part: bool,
 ) -> tuple[BoundMetric, ...]:
     """Return the metrics, with each check that names cases limited to the named cases.
 
-    `policies` hold the tags of cases. `is_part`: the user selected some of the cases, so a check may name
-    others; a check that matches none of the selected cases is left out.
+    `case_policies` hold the tags of cases. `is_part`: the user selected some of the cases, so a check may
+    name others; a check that matches none of the selected cases is left out.
 
     Raises:
         InvalidInputError: a check, or a name in it, matches no case (unless `is_part`).
     """
 
     def find_tags(key: CaseKey) -> Sequence[str]:
-        return policies.get(key, DEFAULT_CASE_POLICY).tags
+        return case_policies.get(key, DEFAULT_CASE_POLICY).tags
 
     problems: list[Problem] = []
     found = []
     for bound in metrics:
-        check = rules.find_check(bound.criterion)
+        check = thresholds.find_check(bound.criterion)
         if check is None or not (check.ids or check.tags):
             found.append(bound)
             continue
@@ -42,19 +42,19 @@ def limit_checks(
         if cases:
             found.append(replace(bound, cases=cases))
         if not is_part and (idle := describe_idle_names(check.ids, check.tags, eval_sets, find_tags)):
-            where = rules.find_position(rules.locate_criterion(bound.criterion))
-            problems.append(Problem(rules.file, *where, f"`{bound.name}`: no case is {idle}"))
+            where = thresholds.find_position(thresholds.locate_criterion(bound.criterion))
+            problems.append(Problem(thresholds.file, *where, f"`{bound.name}`: no case is {idle}"))
     if problems:
         raise InvalidInputError(problems)
     return tuple(found)
 
 
 def find_unscored_cases(
-    eval_set: EvalSet, get_metrics: Callable[[EvalCase], Sequence[BoundMetric]], rules: Thresholds
+    eval_set: EvalSet, get_metrics: Callable[[EvalCase], Sequence[BoundMetric]], thresholds: Thresholds
 ) -> Iterator[Problem]:
     """Yield a problem if some cases have no metric: their runs would end without a verdict."""
     names = [case.eval_id for case in eval_set.cases if not get_metrics(case)]
     if names:
         which = f"{pluralize(len(names), 'case')} of {eval_set.path}, as {names[0]!r}"
         message = f"{which}, would be run and not scored: add a check without `ids` and `tags`, or `criteria`"
-        yield Problem(rules.file, *rules.find_position(("checks",)), message)
+        yield Problem(thresholds.file, *thresholds.find_position(("checks",)), message)

@@ -73,14 +73,16 @@ class _TypicalRun:
     seconds: float
 
 
-def estimate_cost(wanted: Mapping[CaseKey, int], baseline: Baseline, concurrency: int) -> CostEstimate | None:
-    """Estimate the usage of runs from stored runs; return None if the baseline has runs of no wanted case.
+def estimate_cost(
+    planned_runs: Mapping[CaseKey, int], baseline: Baseline, concurrency: int
+) -> CostEstimate | None:
+    """Estimate the usage of runs from stored runs; return None if the baseline has runs of none of the cases.
 
-    `wanted` maps each case to its number of runs. `concurrency` is the number of conversations at the same
-    time, at least 1.
+    `planned_runs` maps each case to its number of runs. `concurrency` is the number of conversations at the
+    same time, at least 1.
     """
     known = {case.key: _summarize_case(case) for case in baseline.cases if case.runs}
-    asked = {key: known[key] for key in wanted if key in known}
+    asked = {key: known[key] for key in planned_runs if key in known}
     if not asked:
         return None
     typical = list(asked.values())
@@ -91,11 +93,11 @@ def estimate_cost(wanted: Mapping[CaseKey, int], baseline: Baseline, concurrency
         _average_estimates([each.users for each in typical]),
         compute_mean([each.seconds for each in typical]),
     )
-    rows = [(asked.get(key, average), runs) for key, runs in wanted.items()]
+    rows = [(asked.get(key, average), runs) for key, runs in planned_runs.items()]
     silence = average.agent or UsageEstimate()
     newest = baseline.sources[-1]
     return CostEstimate(
-        runs=sum(wanted.values()),
+        runs=sum(planned_runs.values()),
         agent=_sum_estimates((each.agent or silence).scale_usage(runs) for each, runs in rows),
         judges=_sum_estimates(each.judges.scale_usage(runs) for each, runs in rows),
         users=_sum_estimates(each.users.scale_usage(runs) for each, runs in rows),
@@ -104,7 +106,7 @@ def estimate_cost(wanted: Mapping[CaseKey, int], baseline: Baseline, concurrency
             sum(each.seconds * runs for each, runs in rows) / concurrency, *(each.seconds for each, _ in rows)
         ),
         source="@".join(filter(None, (newest.branch, (newest.commit or "")[:7]))) or baseline.path,
-        unknown=len(wanted) - len(asked),
+        unknown=len(planned_runs) - len(asked),
         agent_is_silent=not spoken,
     )
 
@@ -135,7 +137,7 @@ def _average_estimates(parts: Sequence[UsageEstimate]) -> UsageEstimate:
 
 
 def find_other_judges(
-    judged: Mapping[CaseKey, Mapping[str, str]], baseline: Baseline, wanted: Collection[CaseKey]
+    judged: Mapping[CaseKey, Mapping[str, str]], baseline: Baseline, keys: Collection[CaseKey]
 ) -> tuple[str, ...]:
     """Return the judged metrics that the baseline has with another fingerprint, or not at all.
 
@@ -144,7 +146,7 @@ def find_other_judges(
     then = {case.key: case.metric_fingerprints for case in baseline.cases}
     names = (
         name
-        for key in wanted
+        for key in keys
         for name, print_ in judged.get(key, {}).items()
         if key in then and then[key].get(name) != print_
     )

@@ -8,10 +8,10 @@ from evalgate.runner.plan import load_suites
 from evalgate.runner.stored_results import BaselineTarget
 
 
-def load_current_limits(target: BaselineTarget, thresholds: str | None) -> BaselineLimits:
+def load_current_limits(target: BaselineTarget, thresholds_file: str | None) -> BaselineLimits:
     """Return the limits of the target's thresholds file.
 
-    `thresholds` is the path of the file as the user named it; None if the user named none. The eval sets
+    `thresholds_file` is the path of the file as the user named it; None if the user named none. The eval sets
     are read only if the file has thresholds for some of their cases. If the eval sets cannot be read, only
     the limits of all cases are returned, with the reason as `remark`.
     """
@@ -19,7 +19,7 @@ def load_current_limits(target: BaselineTarget, thresholds: str | None) -> Basel
     if not any(rule.criteria for rule in target.config.cases):
         return BaselineLimits(common)
     try:
-        suites = load_suites(Overrides(), thresholds=thresholds, folder=target.workspace.folder)
+        suites = load_suites(Overrides(), thresholds_file=thresholds_file, folder=target.workspace.folder)
     except InvalidInputError as error:
         first, *others = error.problems
         more = f" (and {pluralize(len(others), 'more problem')})" if others else ""
@@ -30,11 +30,11 @@ def load_current_limits(target: BaselineTarget, thresholds: str | None) -> Basel
     own = {
         key: {
             metric: each.threshold
-            for metric, each in policy.thresholds.items()
+            for metric, each in case_policy.thresholds.items()
             if common.get(metric) is not None
         }
         for suite in suites
-        for key, policy in suite.policies.items()
-        if policy.thresholds
+        for key, case_policy in suite.case_policies.items()
+        if case_policy.thresholds
     }
     return BaselineLimits(common, own)

@@ -20,7 +20,7 @@ _ADK_RS_DEFAULTS = Thresholds(
         Criterion("adk-rs/final_response_match_v1", 0.5),
     ),
 )
-DEFAULT_RULES: Mapping[str, tuple[str, Thresholds]] = {
+DEFAULT_THRESHOLDS: Mapping[str, tuple[str, Thresholds]] = {
     "adk": ("Google ADK", _ADK_DEFAULTS),
     "adk-legacy": ("Google ADK", _ADK_DEFAULTS),
     "adk-rs": ("adk-rs", _ADK_RS_DEFAULTS),
@@ -28,6 +28,6 @@ DEFAULT_RULES: Mapping[str, tuple[str, Thresholds]] = {
 """Format of an eval set to the name of its tool and the criteria that the tool's command uses by default."""
 
 
-def find_default_rules(eval_set: EvalSet) -> Thresholds | None:
+def find_default_thresholds(eval_set: EvalSet) -> Thresholds | None:
     """Return the default criteria of the set's format, or None if the format's tool has none."""
-    return DEFAULT_RULES[eval_set.format_name][1] if eval_set.format_name in DEFAULT_RULES else None
+    return DEFAULT_THRESHOLDS[eval_set.format_name][1] if eval_set.format_name in DEFAULT_THRESHOLDS else None

@@ -23,7 +23,7 @@ from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
 if TYPE_CHECKING:
     from evalgate.agents.tracing.run_trace import RunTrace
-    from evalgate.llm.judge_health import AnchorVerdict
+    from evalgate.llm.judge_health import JudgeAnchorVerdict
 
 _KEPT_AT_ONCE = 64
 """The most runs that finish at the same moment and are lost if the gate is killed at that moment."""
@@ -62,16 +62,16 @@ class RunScope:
 class Evaluation:
     """One run of a plan: makes the runs, scores them and holds the results."""
 
-    def __init__(self, plan: Plan, progress: ProgressListener, scope: RunScope) -> None:
+    def __init__(self, plan: Plan, progress: ProgressListener, run_scope: RunScope) -> None:
         self._plan = plan
         self._progress = progress
-        self._scope = scope
+        self._run_scope = run_scope
         self._case_index = CaseIndex(plan.suites)
-        self._results = [tuple(scope.finished.get(index, ())) for index in range(len(self._case_index))]
+        self._results = [tuple(run_scope.finished.get(index, ())) for index in range(len(self._case_index))]
         """Runs of each case, in the order in which they were made."""
         self._unkept: list[tuple[int, RunResult]] = []
         """Runs that finished in this round of the event loop and are not in the journal yet."""
-        self._known: dict[int | None, tuple[CaseResult, ...]] = {}
+        self._cached_results: dict[int | None, tuple[CaseResult, ...]] = {}
         """Cached results of `collect_results` by `rounds`; a new run clears them."""
         self.interrupted = False
         self.unreachable = ""
@@ -79,11 +79,11 @@ class Evaluation:
         self.more_wanted = False
         """True if the budget was spent before every wanted run was begun."""
         # A resumed run, or a merge of shards, has spent a part of the budget already.
-        plan.judge_resolver.judges.meter.add_usage(scope.used.spent)
+        plan.judge_resolver.judges.meter.add_usage(run_scope.used.spent)
         plan.judge_resolver.judges.meter.on_call = self._record_usage
         self.spending = BudgetGuard(plan.judge_resolver.judges.meter)
-        self.judge_health: AnchorVerdict | None = None
-        """Verdict of the anchors on the judge; None without anchors."""
+        self.judge_health: JudgeAnchorVerdict | None = None
+        """Verdict of the judge's anchors; None without `judge.anchors`."""
         agent = plan.agent.settings
         self._throttle = Throttle(
             ThrottleSettings(agent.concurrency, agent.requests_per_minute, agent.retries, agent.ramp_up)
@@ -95,9 +95,9 @@ class Evaluation:
         These runs are made before any result is known. Runs that exist already do not count. Cases without
         planned runs are left out.
         """
-        wanted = self._select_missing_runs(strategy.plan_first_runs(len(self._case_index)))
+        schedule = self._select_missing_runs(strategy.plan_first_runs(len(self._case_index)))
         named = ((suite.eval_set.eval_set_id, case.eval_id) for suite, case in self._case_index.iter_cases())
-        return {name: len(wanted[index]) for index, name in enumerate(named) if index in wanted}
+        return {name: len(schedule[index]) for index, name in enumerate(named) if index in schedule}
 
     async def run(
         self,
@@ -105,7 +105,7 @@ class Evaluation:
         strategy: RunStrategy,
         while_starting: Callable[[], None],
         begin: Callable[[], None] = lambda: None,
-        then: Callable[[], Awaitable[None]] | None = None,
+        after_runs: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Start the agent and make every missing run that the strategy wants.
 
@@ -118,17 +118,17 @@ class Evaluation:
             while_starting: Function that is called while the agent starts.
             begin: Function that is called before the agent's first turn, once it is certain that the agent
                 exists.
-            then: Function that is awaited after the last run, while the agent still runs.
+            after_runs: Function that is awaited after the last run, while the agent still runs.
 
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.
         """
-        wanted = self._plan_missing_runs(strategy)
+        schedule = self._plan_missing_runs(strategy)
         try:
             async with self.start_agent(agent, while_starting, begin):
-                await self._make_wanted_runs(agent, strategy, wanted)
-                if then is not None:
-                    await then()
+                await self._make_scheduled_runs(agent, strategy, schedule)
+                if after_runs is not None:
+                    await after_runs()
         # Not raised again: what was measured until Ctrl-C is still reported.
         except asyncio.CancelledError:
             self.interrupted = True
@@ -182,55 +182,55 @@ class Evaluation:
     async def make_case_runs(self, agent: Agent, strategy: RunStrategy, index: int) -> None:
         """Make all runs of one case with an agent that was started; runs that exist are made anew."""
         self._results[index] = ()
-        self._known.clear()
-        await self._make_wanted_runs(agent, strategy, self._plan_missing_runs(strategy, index), index)
+        self._cached_results.clear()
+        await self._make_scheduled_runs(agent, strategy, self._plan_missing_runs(strategy, index), index)
 
     async def make_runs(self, agent: Agent, strategy: RunStrategy) -> None:
         """Make every missing run that the strategy wants, with an agent that was started."""
-        await self._make_wanted_runs(agent, strategy, self._plan_missing_runs(strategy))
+        await self._make_scheduled_runs(agent, strategy, self._plan_missing_runs(strategy))
 
-    async def _make_wanted_runs(
-        self, agent: Agent, strategy: RunStrategy, wanted: RunSchedule, index: int | None = None
+    async def _make_scheduled_runs(
+        self, agent: Agent, strategy: RunStrategy, schedule: RunSchedule, index: int | None = None
     ) -> None:
         """Make the wanted runs, then the further runs that the strategy plans.
 
         `index`: the case that gets further runs; None: all cases.
         """
-        if wanted and not await self.check_judge():
+        if schedule and not await self.check_judge():
             return
-        while wanted and not self.unreachable and not self.more_wanted:
-            await self._run_schedule(agent, wanted)
-            wanted = self._plan_further_runs(strategy, index)
-            self.more_wanted = bool(wanted) and self.spending.stop_reason() is not None
+        while schedule and not self.unreachable and not self.more_wanted:
+            await self._run_schedule(agent, schedule)
+            schedule = self._plan_further_runs(strategy, index)
+            self.more_wanted = bool(schedule) and self.spending.stop_reason() is not None
 
     def _begin_run(self, begin: Callable[[], None]) -> None:
         # The journal first: until this run has its own, nothing of an earlier one may be touched.
-        if self._scope.store is not None:
-            self._scope.store.begin_run()
+        if self._run_scope.store is not None:
+            self._run_scope.store.begin_run()
         begin()
 
     @property
-    def judged(self) -> ModelUsage | None:
+    def judge_usage(self) -> ModelUsage | None:
         """Return the usage of the judges, with that of earlier starts; None if no judge was asked."""
-        whole = self._scope.used.judged + self._plan.judge_resolver.judges.judge_usage
+        whole = self._run_scope.used.judge_usage + self._plan.judge_resolver.judges.judge_usage
         return whole if whole.calls or whole.spared else None
 
     @property
     def earlier_judging(self) -> RunUsage:
         """Return the usage before this evaluation began, of judges alone."""
-        return RunUsage(self._scope.used.judged)
+        return RunUsage(self._run_scope.used.judge_usage)
 
     async def check_judge(self) -> bool:
-        """Return False if labels or anchors show that a judge is unreliable.
+        """Return False if labels or the judge's anchors show that a judge is unreliable.
 
         The first call asks the judge about all anchors, which costs tokens.
         """
         if self._plan.label_check is not None and self._plan.label_check.unreliable:
             return False
-        if self._plan.anchors is None:
+        if self._plan.judge_anchors is None:
             return True
         if self.judge_health is None:
-            self.judge_health = await self._plan.anchors.check_judge()
+            self.judge_health = await self._plan.judge_anchors.check_judge()
         return self.judge_health.is_reliable
 
     def is_complete(self, strategy: RunStrategy) -> bool:
@@ -255,29 +255,29 @@ class Evaluation:
     def _plan_further_runs(self, strategy: RunStrategy, index: int | None = None) -> RunSchedule:
         if index is not None and isinstance(strategy, FixedRuns):
             return {}  # and no result of any other case is needed
-        wanted = self._select_missing_runs(strategy.plan_next_runs(self.collect_results()))
-        return wanted if index is None else {at: runs for at, runs in wanted.items() if at == index}
+        schedule = self._select_missing_runs(strategy.plan_next_runs(self.collect_results()))
+        return schedule if index is None else {at: runs for at, runs in schedule.items() if at == index}
 
-    def _select_missing_runs(self, wanted: RunSchedule) -> RunSchedule:
+    def _select_missing_runs(self, schedule: RunSchedule) -> RunSchedule:
         """Return the wanted runs of this shard that do not exist yet."""
-        if self._scope.share is None and not any(self._results):
-            return wanted
+        if self._run_scope.share is None and not any(self._results):
+            return schedule
         missing = {}
-        for index, numbers in wanted.items():
-            there = {run.run for run in self._results[index]}
-            open_ = [number for number in numbers if number not in there] if there else numbers
-            if open_ and (self._scope.share is None or index in self._scope.share):
-                missing[index] = open_
+        for index, numbers in schedule.items():
+            made = {run.run for run in self._results[index]}
+            unmade = [number for number in numbers if number not in made] if made else numbers
+            if unmade and (self._run_scope.share is None or index in self._run_scope.share):
+                missing[index] = unmade
         return missing
 
-    async def _run_schedule(self, agent: Agent, wanted: RunSchedule) -> None:
-        self._progress.on_runs_planned(sum(map(len, wanted.values())))
+    async def _run_schedule(self, agent: Agent, schedule: RunSchedule) -> None:
+        self._progress.on_runs_planned(sum(map(len, schedule.values())))
         refusal = await run_requests(
             agent,
-            self.iter_requests(wanted),
+            self.iter_requests(schedule),
             concurrency=self._plan.agent.settings.concurrency,
             on_finished=self.on_run_finished,
-            create_user=self._plan.users,
+            create_user=self._plan.create_user,
             stop_reason=self.spending.stop_reason,
             time_limit=self.spending.get_time_limit(),
             throttle=self._throttle,
@@ -293,13 +293,13 @@ class Evaluation:
 
         return TraceFactory(self._plan.judge_resolver.judges.prices)
 
-    def iter_requests(self, wanted: RunSchedule) -> Iterator[RunRequest]:
+    def iter_requests(self, schedule: RunSchedule) -> Iterator[RunRequest]:
         """Yield the requests run by run, so that every case is run once before any is run again."""
-        last = max((number for numbers in wanted.values() for number in numbers), default=0)
+        last = max((number for numbers in schedule.values() for number in numbers), default=0)
         # Not case by case: if the run is cut short, every case has some runs, and the comparison still means
         # something.
         for number in range(1, last + 1):
-            for index, numbers in wanted.items():
+            for index, numbers in schedule.items():
                 if number in numbers:
                     yield RunRequest(self._case_index.get_case(index), number, index)
 
@@ -312,8 +312,8 @@ class Evaluation:
         if earlier:
             result = _reuse_expectations(result, earlier[0])
         self._results[request.index] = (*earlier, result)
-        self._known.clear()
-        if self._scope.store is not None and _is_final(result):
+        self._cached_results.clear()
+        if self._run_scope.store is not None and _is_final(result):
             self._schedule_flush(request.index, result)
         self._progress.on_run_finished(suite.eval_set.eval_set_id, case.eval_id, result)
 
@@ -328,8 +328,8 @@ class Evaluation:
     def _flush_runs(self) -> None:
         self._record_usage()
         unkept, self._unkept = self._unkept, []
-        if unkept and self._scope.store is not None:
-            self._scope.store.add_runs(unkept)
+        if unkept and self._run_scope.store is not None:
+            self._run_scope.store.add_runs(unkept)
 
     def _record_usage(self) -> None:
         """Write the usage to the journal before the runs that caused it, because these runs may never end.
@@ -337,13 +337,14 @@ class Evaluation:
         Model calls in progress count with an unknown cost: if the gate is killed, the provider may still
         charge for them. The next usage line replaces this line.
         """
-        if self._scope.store is not None:
+        if self._run_scope.store is not None:
             judges = self._plan.judge_resolver.judges
-            judged, all_ = judges.under_way["judge"], sum(judges.under_way.values())
-            self._scope.store.record_usage(
+            judge_calls, all_calls = judges.under_way["judge"], sum(judges.under_way.values())
+            self._run_scope.store.record_usage(
                 RunUsage(
-                    (self.judged or ModelUsage()) + ModelUsage(calls=judged, unpriced=judged),
-                    judges.meter.spent + MeteredUsage(calls=all_, unpriced=all_, unmetered=all_),
+                    (self.judge_usage or ModelUsage()) + ModelUsage(calls=judge_calls, unpriced=judge_calls),
+                    judges.meter.spent
+                    + MeteredUsage(calls=all_calls, unpriced=all_calls, unmetered=all_calls),
                 )
             )
 
@@ -352,10 +353,10 @@ class Evaluation:
 
         Runs with a number above `rounds` are marked as follow-ups and are in no mean; None: all runs count.
         """
-        known = self._known.get(rounds)
-        if known is None:
-            known = self._known[rounds] = tuple(self._iter_case_results(rounds))
-        return known
+        results = self._cached_results.get(rounds)
+        if results is None:
+            results = self._cached_results[rounds] = tuple(self._iter_case_results(rounds))
+        return results
 
     def get_runs(self, index: int) -> tuple[RunResult, ...]:
         """Return the runs of a case, in the order in which they were made."""
@@ -368,10 +369,10 @@ class Evaluation:
         )
 
     def _iter_case_results(self, rounds: int | None) -> Iterator[CaseResult]:
-        prints = chain.from_iterable(suite.fingerprints for suite in self._plan.suites)
-        cases = zip(self._case_index.iter_cases(), prints, strict=True)
-        for index, ((suite, case), print_) in enumerate(cases):
-            yield self._score_case_runs(index, suite, case, rounds, print_)
+        fingerprints = chain.from_iterable(suite.fingerprints for suite in self._plan.suites)
+        cases = zip(self._case_index.iter_cases(), fingerprints, strict=True)
+        for index, ((suite, case), fingerprint) in enumerate(cases):
+            yield self._score_case_runs(index, suite, case, rounds, fingerprint)
 
     def _score_case_runs(
         self, index: int, suite: Suite, case: EvalCase, rounds: int | None = None, fingerprint: str = ""
@@ -386,7 +387,7 @@ class Evaluation:
             suite.get_metrics(case),
             path=suite.eval_set.path,
             fingerprint=fingerprint,
-            policy=suite.get_policy(case),
+            case_policy=suite.get_case_policy(case),
         )
 
 

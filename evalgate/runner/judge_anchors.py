@@ -16,11 +16,11 @@ from evalgate.core.types import CaseRun, CaseTurn, EvalCase, MetricScore, Reply,
 from evalgate.documents.config_file import ConfigDocument, read_config_document
 from evalgate.documents.validation_errors import translate_validation_error
 from evalgate.llm.errors import JudgeError
-from evalgate.llm.judge_health import Anchor, AnchorVerdict, evaluate_anchors
+from evalgate.llm.judge_health import JudgeAnchor, JudgeAnchorVerdict, evaluate_judge_anchors
 from evalgate.metrics.scoring import BoundMetric
 
 
-class AnchorCase(BaseModel):
+class JudgeAnchorCase(BaseModel):
     """Response with the label that people gave it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -48,36 +48,38 @@ class AnchorCase(BaseModel):
         return value
 
 
-class _AnchorFile(BaseModel):
+class _JudgeAnchorFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    anchors: tuple[AnchorCase, ...]
+    anchors: tuple[JudgeAnchorCase, ...]
 
     @field_validator("anchors")
     @classmethod
-    def _require_anchors(cls, value: tuple[AnchorCase, ...]) -> tuple[AnchorCase, ...]:
+    def _require_anchors(cls, value: tuple[JudgeAnchorCase, ...]) -> tuple[JudgeAnchorCase, ...]:
         if not value:  # `min_length` would say so of anchors that are wrong, too
             raise ValueError("must not be empty")
         return value
 
 
 @frozen
-class AnchorSet:
+class JudgeAnchorSet:
     """Anchors with the metrics that judge them."""
 
-    cases: tuple[tuple[AnchorCase, BoundMetric], ...]
+    cases: tuple[tuple[JudgeAnchorCase, BoundMetric], ...]
     floor: float
     """Share of the anchors on which the judge must meet the label, 0 to 1."""
 
-    async def check_judge(self) -> AnchorVerdict:
+    async def check_judge(self) -> JudgeAnchorVerdict:
         """Judge all anchors concurrently and return the verdict on the judge."""
         found = await asyncio.gather(
             *(_judge_anchor(number, case, bound) for number, (case, bound) in enumerate(self.cases, 1))
         )
-        return evaluate_anchors(found, self.floor)
+        return evaluate_judge_anchors(found, self.floor)
 
 
-def read_anchors(path: Path, shown_as: str, floor: float, metrics: Sequence[BoundMetric]) -> AnchorSet:
+def read_judge_anchors(
+    path: Path, shown_as: str, floor: float, metrics: Sequence[BoundMetric]
+) -> JudgeAnchorSet:
     """Read the anchors of a file; `floor` is the share that the judge must meet, 0 to 1.
 
     Raises:
@@ -86,7 +88,7 @@ def read_anchors(path: Path, shown_as: str, floor: float, metrics: Sequence[Boun
     """
     document = read_config_document(path, shown_as)
     try:
-        found = _AnchorFile.model_validate(document.value).anchors
+        found = _JudgeAnchorFile.model_validate(document.value).anchors
     except ValidationError as error:
         raise InvalidInputError(
             translate_validation_error(error, file=shown_as, position=document.find_position)
@@ -94,11 +96,11 @@ def read_anchors(path: Path, shown_as: str, floor: float, metrics: Sequence[Boun
     judged = {bound.name: bound for bound in metrics if isinstance(bound.metric, LlmJudged)}
     if problems := _find_unknown_metrics(found, judged, document):
         raise InvalidInputError(problems)
-    return AnchorSet(tuple((case, judged[case.metric]) for case in found), floor)
+    return JudgeAnchorSet(tuple((case, judged[case.metric]) for case in found), floor)
 
 
 def _find_unknown_metrics(
-    cases: Sequence[AnchorCase], judged: Mapping[str, BoundMetric], document: ConfigDocument
+    cases: Sequence[JudgeAnchorCase], judged: Mapping[str, BoundMetric], document: ConfigDocument
 ) -> list[Problem]:
     known = join_quoted(sorted(judged))
     return [
@@ -112,7 +114,7 @@ def _find_unknown_metrics(
     ]
 
 
-async def _judge_anchor(number: int, case: AnchorCase, bound: BoundMetric) -> Anchor:
+async def _judge_anchor(number: int, case: JudgeAnchorCase, bound: BoundMetric) -> JudgeAnchor:
     rubrics = tuple(Rubric(name, text, case.rubric_type) for name, text in case.rubrics.items())
     turn = CaseTurn(UserMessage(case.user), Reply(case.expected), rubrics)
     run = CaseRun(1, "answered", (Reply(case.response),), said=(turn.user,))
@@ -121,7 +123,7 @@ async def _judge_anchor(number: int, case: AnchorCase, bound: BoundMetric) -> An
     except JudgeError:
         result = None
     score = result.score if isinstance(result, MetricScore) else None
-    return Anchor(
+    return JudgeAnchor(
         case.name or f"anchor {number}",
         case.label,
         score,

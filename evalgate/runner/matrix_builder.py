@@ -56,8 +56,8 @@ def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = No
     are none.
     """
     records = measured.records
-    policy = _build_policy(measured.variants[0].plan)
-    tables = _build_tables(records, policy)
+    statistics = _build_statistics(measured.variants[0].plan)
+    tables = _build_tables(records, statistics)
     common = _find_common_cases(records)
     scores = _compare_scores(measured.variants, tables)
     ratios = _compare_usage(measured.variants, records, common)
@@ -85,20 +85,20 @@ def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = No
     )
 
 
-def _build_policy(plan: Plan) -> StatisticalPolicy:
+def _build_statistics(plan: Plan) -> StatisticalPolicy:
     """Return the settings of the comparison, as if the reference were the baseline."""
-    limit = plan.policy.max_regression if plan.policy.max_regression < 1 else option_defaults.MAX_REGRESSION
-    fine = plan.policy.statistics.model_copy(update={"baseline_keep": _ALL_RUNS})
+    limit = plan.gate.max_regression if plan.gate.max_regression < 1 else option_defaults.MAX_REGRESSION
+    fine = plan.gate.statistics.model_copy(update={"baseline_keep": _ALL_RUNS})
     own = {"baseline": "reference", "max_regression": limit, "statistics": fine}
     criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
-    return build_statistical_policy(plan.policy.model_copy(update=own), plan.fixed_runs, criteria)
+    return build_statistical_policy(plan.gate.model_copy(update=own), plan.first_runs, criteria)
 
 
-def _build_tables(records: Sequence[Record], policy: StatisticalPolicy) -> _Tables:
+def _build_tables(records: Sequence[Record], statistics: StatisticalPolicy) -> _Tables:
     reference = build_baseline(records[0])
     found = []
     for record in records:
-        tables = build_score_tables(record.cases, reference, policy)
+        tables = build_score_tables(record.cases, reference, statistics)
         named: dict[str, GatingMetric] = {}
         for key, table in tables.items():
             if is_line_table(key) or table.rule.is_figure:

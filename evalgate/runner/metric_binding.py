@@ -30,7 +30,7 @@ _TRPC_PREFIX = "trpc/"
 
 
 def bind_metrics(
-    rules: Thresholds, context: MetricContext, environment: MetricEnvironment
+    thresholds: Thresholds, context: MetricContext, environment: MetricEnvironment
 ) -> tuple[BoundMetric, ...]:
     """Build the metrics of a thresholds file.
 
@@ -39,16 +39,16 @@ def bind_metrics(
     """
     problems: list[Problem] = []
     bound = []
-    context = replace(context, folder=rules.base, is_literal=rules.dialect != "evalgate")
-    for criterion in rules.criteria_with_min_mean:
+    context = replace(context, folder=thresholds.folder, is_literal=thresholds.dialect != "evalgate")
+    for criterion in thresholds.criteria_with_min_mean:
         name = criterion.evaluator or criterion.metric
-        place = rules.locate_criterion(criterion)
-        asked_for = Problem(rules.file, *rules.find_position(place), f"`{format_location(place)}`")
+        place = thresholds.locate_criterion(criterion)
+        asked_for = Problem(thresholds.file, *thresholds.find_position(place), f"`{format_location(place)}`")
         try:
-            problems += _check_threshold_reachable(criterion, rules)
+            problems += _check_threshold_reachable(criterion, thresholds)
             with translate_plugin_errors("metrics", registry.METRICS, name, asked_for):
-                code = _read_code(criterion, rules, environment)
-                metric = _build_metric(criterion, rules, context, environment, code)
+                code = _read_code(criterion, thresholds, environment)
+                metric = _build_metric(criterion, thresholds, context, environment, code)
                 bound.append(_bind_metric(criterion, metric, code.digest if code else ""))
         except InvalidInputError as error:
             problems += error.problems
@@ -57,41 +57,41 @@ def bind_metrics(
     return tuple(bound)
 
 
-def find_criterion_problems(rules: Thresholds) -> Iterator[Problem]:
+def find_criterion_problems(thresholds: Thresholds) -> Iterator[Problem]:
     """Yield the problems of a file's criteria that can be found from the file alone.
 
     Custom metrics and metrics of other packages are left out. It is not checked if a judge is configured.
     """
-    context = MetricContext(NEWEST_ADK, folder=rules.base, is_literal=rules.dialect != "evalgate")
-    for criterion in rules.criteria_with_min_mean:
+    context = MetricContext(NEWEST_ADK, folder=thresholds.folder, is_literal=thresholds.dialect != "evalgate")
+    for criterion in thresholds.criteria_with_min_mean:
         name = criterion.evaluator or criterion.metric
-        if _is_registered(name, rules):
-            yield from _check_threshold_reachable(criterion, rules)
+        if _is_registered(name, thresholds):
+            yield from _check_threshold_reachable(criterion, thresholds)
             try:
-                _build_registered_metric(registry.get_own_metric_type(name), criterion, rules, context)
+                _build_registered_metric(registry.get_own_metric_type(name), criterion, thresholds, context)
             except JudgeNotConfiguredError:
                 continue
             except InvalidInputError as error:
                 yield from error.problems
         elif name not in {
-            *rules.config.custom_metrics,
+            *thresholds.config.custom_metrics,
             *find_third_party_plugins("metrics", registry.METRICS),
         }:
-            yield _build_unknown_metric_problem(criterion, rules)
+            yield _build_unknown_metric_problem(criterion, thresholds)
 
 
-def describe_ignored_options(rules: Thresholds) -> tuple[str, ...]:
+def describe_ignored_options(thresholds: Thresholds) -> tuple[str, ...]:
     """Return sentences about criterion keys that Google ADK accepts and that the metric does not read.
 
     Return () for files of evalgate and of other tools.
     """
-    if rules.dialect != "adk":
+    if thresholds.dialect != "adk":
         return ()
     from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker
 
-    check = KeyChecker(rules.file, rules.find_position, [])
-    context = MetricContext(NEWEST_ADK, folder=rules.base)
-    for criterion in rules.criteria:
+    check = KeyChecker(thresholds.file, thresholds.find_position, [])
+    context = MetricContext(NEWEST_ADK, folder=thresholds.folder)
+    for criterion in thresholds.criteria:
         if criterion.metric not in registry.METRICS or not criterion.options:
             continue
         metric_type = registry.get_own_metric_type(criterion.metric)
@@ -109,7 +109,7 @@ def describe_ignored_options(rules: Thresholds) -> tuple[str, ...]:
     return check.build_notices()
 
 
-def _check_threshold_reachable(criterion: Criterion, rules: Thresholds) -> list[Problem]:
+def _check_threshold_reachable(criterion: Criterion, thresholds: Thresholds) -> list[Problem]:
     """Return a problem if a threshold of a `test_config.json` is below the lowest score of its metric.
 
     Google ADK accepts any threshold. A threshold above all scores fails every case, which users notice; a
@@ -117,13 +117,13 @@ def _check_threshold_reachable(criterion: Criterion, rules: Thresholds) -> list[
     range. A metric of another package may return scores below 0.
     """
     low, high = min(criterion.range), max(criterion.range)
-    if rules.dialect != "adk" or criterion.threshold >= low or criterion.metric not in registry.METRICS:
+    if thresholds.dialect != "adk" or criterion.threshold >= low or criterion.metric not in registry.METRICS:
         return []
     message = (
         f"`criteria.{criterion.metric}`: no score misses the threshold {criterion.threshold:g}: "
         f"its scores are between {low:g} and {high:g}"
     )
-    return [Problem(rules.file, *rules.find_position(("criteria", criterion.metric)), message)]
+    return [Problem(thresholds.file, *thresholds.find_position(("criteria", criterion.metric)), message)]
 
 
 def build_final_state_metric() -> BoundMetric:
@@ -146,7 +146,7 @@ def _bind_metric(criterion: Criterion, metric: Metric, code: str = "") -> BoundM
 
 def _build_metric(
     criterion: Criterion,
-    rules: Thresholds,
+    thresholds: Thresholds,
     context: MetricContext,
     environment: MetricEnvironment,
     code: MetricCode | None,
@@ -154,25 +154,25 @@ def _build_metric(
     if code is not None:
         from evalgate.metrics.custom_metric import build_custom_metric
 
-        config = rules.config.custom_metrics[criterion.evaluator or criterion.metric]
+        config = thresholds.config.custom_metrics[criterion.evaluator or criterion.metric]
         return build_custom_metric(criterion, config, environment, code)
     name = criterion.evaluator or criterion.metric
-    is_known = _is_registered(name, rules) or name not in registry.METRICS
+    is_known = _is_registered(name, thresholds) or name not in registry.METRICS
     metric_type = registry.find_metric_type(name) if is_known else None
     if metric_type is None:
-        raise InvalidInputError([_build_unknown_metric_problem(criterion, rules)])
+        raise InvalidInputError([_build_unknown_metric_problem(criterion, thresholds)])
     try:
-        return _build_registered_metric(metric_type, criterion, rules, context)
+        return _build_registered_metric(metric_type, criterion, thresholds, context)
     except JudgeNotConfiguredError as error:
-        where = rules.find_position(rules.locate_criterion(criterion))
+        where = thresholds.find_position(thresholds.locate_criterion(criterion))
         message = f"`{criterion.metric}` is judged by a model; {error}"
-        raise InvalidInputError([Problem(rules.file, *where, message)]) from None
+        raise InvalidInputError([Problem(thresholds.file, *where, message)]) from None
 
 
 def _build_registered_metric(
     metric_type: MetricType,
     criterion: Criterion,
-    rules: Thresholds,
+    thresholds: Thresholds,
     context: MetricContext,
 ) -> Metric:
     while True:
@@ -182,63 +182,65 @@ def _build_registered_metric(
             unknown = {
                 str(found["loc"][-1]) for found in error.errors() if found["type"] == "extra_forbidden"
             }
-            if rules.dialect != "adk" or not unknown & criterion.options.keys():
+            if thresholds.dialect != "adk" or not unknown & criterion.options.keys():
                 raise InvalidInputError(
-                    _convert_option_errors(error, metric_type, criterion, rules)
+                    _convert_option_errors(error, metric_type, criterion, thresholds)
                 ) from None
             # Google ADK keeps keys of a criterion that its metric does not read.
             known = {name: value for name, value in criterion.options.items() if name not in unknown}
             criterion = replace(criterion, options=known)
 
 
-def _read_code(criterion: Criterion, rules: Thresholds, environment: MetricEnvironment) -> MetricCode | None:
+def _read_code(
+    criterion: Criterion, thresholds: Thresholds, environment: MetricEnvironment
+) -> MetricCode | None:
     """Read the code of a custom metric, or return None for any other metric."""
     name = criterion.evaluator or criterion.metric
-    config = rules.config.custom_metrics.get(name)
+    config = thresholds.config.custom_metrics.get(name)
     if config is None:
         return None
     if name in registry.METRICS:
-        where = rules.find_position(("custom_metrics", name))
+        where = thresholds.find_position(("custom_metrics", name))
         message = f"`{name}` is a metric of evalgate's own: give yours another name"
-        raise InvalidInputError([Problem(rules.file, *where, message)])
+        raise InvalidInputError([Problem(thresholds.file, *where, message)])
     from evalgate.metrics.custom_metric_code import read_current_code
 
     return read_current_code(environment, config.entry)
 
 
-def adopt_custom_metrics(own: Thresholds, rules: Thresholds) -> Thresholds:
-    """Return the rules of a `.metrics.json` with the custom metrics that the thresholds file defines.
+def adopt_custom_metrics(adjacent: Thresholds, thresholds: Thresholds) -> Thresholds:
+    """Return the thresholds of a `.metrics.json` with the custom metrics that the thresholds file defines.
 
-    With tRPC-Agent-Go, custom metrics are evaluators in Go code. Other rules are returned unchanged.
+    With tRPC-Agent-Go, custom metrics are evaluators in Go code. Other thresholds are returned unchanged.
     """
-    if own.dialect != "trpc" or not rules.config.custom_metrics:
-        return own
-    config = own.config.model_copy(update={"custom_metrics": rules.config.custom_metrics})
+    if adjacent.dialect != "trpc" or not thresholds.config.custom_metrics:
+        return adjacent
+    config = adjacent.config.model_copy(update={"custom_metrics": thresholds.config.custom_metrics})
     criteria = tuple(
         replace(each, range=config.get_score_range(each.evaluator))
         if each.evaluator in config.custom_metrics
         else each
-        for each in own.criteria
+        for each in adjacent.criteria
     )
-    return replace(own, config=config, criteria=criteria)
+    return replace(adjacent, config=config, criteria=criteria)
 
 
-def _is_registered(name: str, rules: Thresholds) -> bool:
+def _is_registered(name: str, thresholds: Thresholds) -> bool:
     """Return True for evalgate's own metrics; in a `.metrics.json`, only for those that begin with `trpc/`.
 
     Metrics of sections such as `checks` count in every file.
     """
     if name in registry.SECTION_METRICS:
         return True
-    return name in registry.METRICS and (rules.dialect != "trpc" or name.startswith(_TRPC_PREFIX))
+    return name in registry.METRICS and (thresholds.dialect != "trpc" or name.startswith(_TRPC_PREFIX))
 
 
-def _build_unknown_metric_problem(criterion: Criterion, rules: Thresholds) -> Problem:
-    position = rules.find_position(("criteria", criterion.metric))
+def _build_unknown_metric_problem(criterion: Criterion, thresholds: Thresholds) -> Problem:
+    position = thresholds.find_position(("criteria", criterion.metric))
     from evalgate.core.did_you_mean import did_you_mean
 
-    own = [*rules.config.custom_metrics, *find_third_party_plugins("metrics", registry.METRICS)]
-    if rules.dialect == "trpc":
+    own = [*thresholds.config.custom_metrics, *find_third_party_plugins("metrics", registry.METRICS)]
+    if thresholds.dialect == "trpc":
         name = criterion.evaluator
         theirs = [
             each.removeprefix(_TRPC_PREFIX) for each in registry.METRICS if each.startswith(_TRPC_PREFIX)
@@ -248,27 +250,29 @@ def _build_unknown_metric_problem(criterion: Criterion, rules: Thresholds) -> Pr
             f" Define a Python function as `custom_metrics.{name}` in the thresholds file."
         )
         text = f"`{name}` is no evaluator of tRPC-Agent-Go's own, and Go code cannot be called.{hint}"
-        return Problem(rules.file, *position, text)
+        return Problem(thresholds.file, *position, text)
     known = [*registry.METRICS, *own]
     hint = did_you_mean(criterion.metric, known) or f" Known metrics: {join_quoted(sorted(known))}."
-    return Problem(rules.file, *position, f"`{criterion.metric}` is not a metric that evalgate knows.{hint}")
+    return Problem(
+        thresholds.file, *position, f"`{criterion.metric}` is not a metric that evalgate knows.{hint}"
+    )
 
 
 def _convert_option_errors(
-    error: ValidationError, metric_type: MetricType, criterion: Criterion, rules: Thresholds
+    error: ValidationError, metric_type: MetricType, criterion: Criterion, thresholds: Thresholds
 ) -> list[Problem]:
-    prefix = rules.locate_criterion(criterion)
+    prefix = thresholds.locate_criterion(criterion)
     model: object = getattr(metric_type, "options_type", metric_type)
     settings = CheckConfig if criterion.evaluator in registry.SECTION_METRICS else CriterionConfig
-    common = settings.model_fields if rules.dialect == "evalgate" else ()
+    common = settings.model_fields if thresholds.dialect == "evalgate" else ()
 
     def list_known_keys(location: Location) -> Iterable[str]:
         return common if location == prefix else ()
 
     return translate_validation_error(
         error,
-        file=rules.file,
-        position=rules.find_position,
+        file=thresholds.file,
+        position=thresholds.find_position,
         known_keys=list_known_keys,
         model=model if isinstance(model, type) and issubclass(model, BaseModel) else None,
         prefix=prefix,

@@ -83,11 +83,11 @@ class GateRun:
     shard: Shard | None
     checkpoint: Checkpoint
     created_at: datetime
-    anchor: Baseline | None
+    anchor_baseline: Baseline | None
     progress: ProgressListener
     _clock: float
     """Monotonic seconds at the start."""
-    control: "ControlResult | None" = None
+    control_result: "ControlResult | None" = None
     """Result of the control runs; None: none were asked for."""
 
     async def make_runs(
@@ -107,18 +107,18 @@ class GateRun:
         self.checkpoint.is_over = is_complete and not self.evaluation.interrupted
 
     async def _make_control_runs(self) -> None:
-        if self.plan.control is None or self.shard is not None:  # a shard decides nothing
+        if self.plan.control_source is None or self.shard is not None:  # a shard decides nothing
             return
         from evalgate.runner.control.runs import compare_with_control
 
-        self.control = await compare_with_control(
+        self.control_result = await compare_with_control(
             self.plan,
             self.evaluation,
             self.agent,
             self.statistics,
             self.baseline,
-            self.anchor,
-            source=self.plan.control,
+            self.anchor_baseline,
+            control_source=self.plan.control_source,
             progress=self.progress,
             checkpoint=self.checkpoint,
         )
@@ -136,13 +136,21 @@ class GateRun:
             from evalgate.runner.sharding import build_shard_record
 
             return build_shard_record(self.plan, self.evaluation, self.shard, timing)
-        found, told = (self.control.comparison, self.control.notices) if self.control else (None, ())
+        result = self.control_result
+        control, control_notices = (result.comparison, result.notices) if result else (None, ())
         record = build_record(
-            self.plan, self.evaluation, self.statistics, self.baseline, timing, self.anchor, found
+            self.plan,
+            self.evaluation,
+            self.statistics,
+            self.baseline,
+            timing,
+            self.anchor_baseline,
+            control,
         )
         own = self.agent.notices if isinstance(self.agent, HasNotices) else ()
-        record = replace(record, notices=(*told, *own, *record.notices, *self.checkpoint.notices))
-        if self.plan.control is not None and self.baseline is None and record.verdict.status == "fail":
+        notices = (*control_notices, *own, *record.notices, *self.checkpoint.notices)
+        record = replace(record, notices=notices)
+        if self.plan.control_source is not None and self.baseline is None and record.verdict.status == "fail":
             record = _add_notice(record, _NO_CONTROL_WITHOUT_BASELINE)
         if not self.plan.agent.settings.track_files:
             return record
@@ -157,31 +165,31 @@ class GateRun:
 def prepare_run(
     plan: Plan,
     progress: ProgressListener,
-    options: RunOptions = WHOLE,
+    run_options: RunOptions = WHOLE,
     tell: Callable[[str], object] = lambda _: None,
 ) -> Iterator[GateRun]:
     """Read the baseline, lock the journal and build the agent; `tell` gets notices about expected usage.
 
-    The journal is closed after the block, or with `options.until_published`.
+    The journal is closed after the block, or with `run_options.until_published`.
 
     Raises:
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.
     """
     created_at, clock = datetime.now(UTC), time.monotonic()
-    baseline, anchor = _read_baseline(plan), _read_anchor(plan)
-    if options.shard is None:  # a shard cannot know what the others find
+    baseline, anchor_baseline = _read_baseline(plan), _read_anchor_baseline(plan)
+    if run_options.shard is None:  # a shard cannot know what the others find
         plan = apply_default_runs(plan, baseline)
     statistics = choose_statistics(plan, baseline)
     strategy = choose_run_strategy(plan, statistics, baseline)
-    shard = _select_shard(plan, options.shard, baseline)
-    if options.redactor is not None and plan.agent.settings.env_file:
-        options.redactor.learn_environment(plan.environ)
-    checkpoint = Checkpoint(plan, options.journal_folder, resume=options.resume, redactor=options.redactor)
+    shard, redactor = _select_shard(plan, run_options.shard, baseline), run_options.redactor
+    if redactor is not None and plan.agent.settings.env_file:
+        redactor.learn_environment(plan.environ)
+    checkpoint = Checkpoint(plan, run_options.journal_folder, resume=run_options.resume, redactor=redactor)
     with ExitStack() as stack:
-        checkpoint = (options.until_published or stack).enter_context(checkpoint)
+        checkpoint = (run_options.until_published or stack).enter_context(checkpoint)
         share = frozenset(shard.cases) if shard is not None else None
-        scope = RunScope(checkpoint.finished, share, checkpoint, checkpoint.used)
-        evaluation = Evaluation(plan, progress, scope)
+        run_scope = RunScope(checkpoint.finished, share, checkpoint, checkpoint.used)
+        evaluation = Evaluation(plan, progress, run_scope)
         agent = build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
         for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, strategy), baseline):
             tell(sentence)  # nothing has been spent yet: the user can still stop
@@ -195,7 +203,7 @@ def prepare_run(
             shard,
             checkpoint,
             created_at,
-            anchor,
+            anchor_baseline,
             progress,
             clock,
         )
@@ -205,7 +213,7 @@ def run_gate(
     plan: Plan,
     progress: ProgressListener,
     begin: Callable[[], None] = lambda: None,
-    options: RunOptions = WHOLE,
+    run_options: RunOptions = WHOLE,
     tell: Callable[[str], object] = lambda _: None,
     while_starting: Callable[[], None] = lambda: None,
 ) -> Record:
@@ -224,7 +232,7 @@ def run_gate(
 
         begin()
         return build_skipped_record(plan, plan.affected)
-    with prepare_run(plan, progress, options, tell) as gate_run:
+    with prepare_run(plan, progress, run_options, tell) as gate_run:
 
         async def make_runs_until_signal() -> None:
             with cancel_on_signals():
@@ -243,60 +251,62 @@ def _read_baseline(plan: Plan) -> Baseline | None:
     Raises:
         InvalidInputError: the baseline cannot be read, or is named on the command line and does not exist.
     """
-    found = plan.baseline.read() if plan.baseline else None
+    found = plan.baseline_store.read() if plan.baseline_store else None
     if found is not None:
         from evalgate.baselines.failing_since import drop_runs_before_breaks
 
-        return drop_runs_before_breaks(found, plan.thresholds)
-    if plan.baseline is None or not plan.needs_baseline:
+        return drop_runs_before_breaks(found, plan.case_limits)
+    if plan.baseline_store is None or not plan.needs_baseline:
         return None
-    where = plan.policy.baseline or ""
+    where = plan.gate.baseline or ""
     if (plan.workspace.folder / where).is_file():
         return None  # new in this change: the base branch has none yet, as a notice says
     raise InvalidInputError(
-        f"--baseline {where}: there is no baseline{explain_missing_baseline(plan.baseline)}. "
+        f"--baseline {where}: there is no baseline{explain_missing_baseline(plan.baseline_store)}. "
         f"Check the name; or save one "
         f"with `evalgate baseline save --to {where}`; or name it as `gate.baseline` in the thresholds file, "
         "where it is only a notice that there is none yet."
     )
 
 
-def _read_anchor(plan: Plan) -> Baseline | None:
+def _read_anchor_baseline(plan: Plan) -> Baseline | None:
     """Return the older baseline of `gate.anchor`, or None if the thresholds file names none.
 
     Raises:
         InvalidInputError: the anchor does not exist or cannot be read; without it, forbidden drops would
             pass.
     """
-    if plan.anchor is None or plan.policy.anchor is None:
+    if plan.anchor_store is None or plan.gate.anchor is None:
         return None
-    found = plan.anchor.read()
+    found = plan.anchor_store.read()
     if found is None:
-        where, why = plan.policy.anchor.baseline, explain_missing_baseline(plan.anchor)
+        where, why = plan.gate.anchor.baseline, explain_missing_baseline(plan.anchor_store)
         raise InvalidInputError(f"gate.anchor: there is no baseline at {where}{why}.")
     from evalgate.baselines.failing_since import drop_runs_before_breaks
 
-    return drop_runs_before_breaks(found, plan.thresholds)
+    return drop_runs_before_breaks(found, plan.case_limits)
 
 
-def _select_shard(plan: Plan, which: tuple[int, int] | None, baseline: Baseline | None) -> Shard | None:
+def _select_shard(
+    plan: Plan, index_and_count: tuple[int, int] | None, baseline: Baseline | None
+) -> Shard | None:
     """Return the part of the plan that is run here, or None for all of it."""
-    if which is None:
+    if index_and_count is None:
         return None
     from evalgate.runner.sharding import build_shard
 
-    return build_shard(plan, *which, baseline)
+    return build_shard(plan, *index_and_count, baseline)
 
 
 def _estimate_run(
-    plan: Plan, planned: Callable[[], Mapping[CaseKey, int]], baseline: Baseline | None
+    plan: Plan, count_runs: Callable[[], Mapping[CaseKey, int]], baseline: Baseline | None
 ) -> Iterator[str]:
     if baseline is None:
         return
     from evalgate.runner.cost_estimate import describe_estimate, estimate_cost, find_other_judges
 
-    wanted = planned()
-    found = estimate_cost(wanted, baseline, plan.agent.settings.concurrency)
+    planned_runs = count_runs()
+    found = estimate_cost(planned_runs, baseline, plan.agent.settings.concurrency)
     if found is None:
         return
     judged = {
@@ -306,8 +316,8 @@ def _estimate_run(
         for suite in plan.suites
         for case in suite.eval_set.cases
     }
-    rounds = plan.policy.max_runs if plan.runs == "auto" else 1
-    others = find_other_judges(judged, baseline, wanted)
+    rounds = plan.gate.max_runs if plan.runs == "auto" else 1
+    others = find_other_judges(judged, baseline, planned_runs)
     meter = plan.judge_resolver.judges.meter
     yield from describe_estimate(found, meter.budget, meter.spent, others, rounds)
 
@@ -340,18 +350,20 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
     from evalgate.runner.sharding import collect_finished_runs, restore_written_cases
 
     baseline = _read_baseline(plan)
-    judged = sum((record.judge for _, record in records if record.judge), ModelUsage())
+    judge_usage = sum((record.judge for _, record in records if record.judge), ModelUsage())
     statistics = choose_statistics(plan, baseline)
     finished = collect_finished_runs(plan, records, may_follow_up=statistics is not None)
     timing = RunTiming(
         min(record.created_at for _, record in records),
         max(record.duration_s for _, record in records),
     )
-    scope = RunScope(finished, used=RunUsage(judged))
-    record = restore_written_cases(_build_record_of_scope(plan, scope, baseline, progress, timing), records)
+    run_scope = RunScope(finished, used=RunUsage(judge_usage))
+    record = restore_written_cases(
+        _build_record_of_scope(plan, run_scope, baseline, progress, timing), records
+    )
     if plan.agent.settings.track_files:
         record = _add_notice(record, _NO_FILES)
-    if plan.control is None or record.verdict.status != "fail":
+    if plan.control_source is None or record.verdict.status != "fail":
         return record
     return _add_notice(record, _NO_CONTROL_WITHOUT_BASELINE if baseline is None else _NO_CONTROL_OF_SHARDS)
 
@@ -374,17 +386,21 @@ def build_record_from_runs(
         (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases
     )
     runs = {index: finished[key] for index, key in keys if key in finished}
-    judged = sum((run.judge for each in runs.values() for run in each if run.judge), ModelUsage())
+    judge_usage = sum((run.judge for each in runs.values() for run in each if run.judge), ModelUsage())
     timing = RunTiming(created_at.isoformat(timespec="seconds"), round(duration_s, 3))
-    scope = RunScope(runs, used=RunUsage(judged))
-    return _build_record_of_scope(plan, scope, _read_baseline(plan), SilentProgress(), timing)
+    run_scope = RunScope(runs, used=RunUsage(judge_usage))
+    return _build_record_of_scope(plan, run_scope, _read_baseline(plan), SilentProgress(), timing)
 
 
 def _build_record_of_scope(
-    plan: Plan, scope: RunScope, baseline: Baseline | None, progress: ProgressListener, timing: "RunTiming"
+    plan: Plan,
+    run_scope: RunScope,
+    baseline: Baseline | None,
+    progress: ProgressListener,
+    timing: "RunTiming",
 ) -> Record:
     from evalgate.runner.record_builder import build_record
 
-    evaluation = Evaluation(plan, progress, scope)
+    evaluation = Evaluation(plan, progress, run_scope)
     statistics = choose_statistics(plan, baseline)
-    return build_record(plan, evaluation, statistics, baseline, timing, _read_anchor(plan))
+    return build_record(plan, evaluation, statistics, baseline, timing, _read_anchor_baseline(plan))

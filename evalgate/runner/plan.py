@@ -29,7 +29,7 @@ from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.users.scripted import create_scripted_user
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.runner.base_branch import BaseBranchPolicy, open_anchor, open_store
+from evalgate.runner.base_branch import RuleFiles, open_anchor_store, open_baseline_store
 from evalgate.runner.plan_problems import (
     check_judges,
     collect_problems,
@@ -51,7 +51,7 @@ from evalgate.system.workspace import Workspace, list_socket_notices, resolve_wo
 if TYPE_CHECKING:
     from evalgate.gating.affected_suites import AffectedSuites
     from evalgate.runner.control.base_commit import ControlSource
-    from evalgate.runner.judge_anchors import AnchorSet
+    from evalgate.runner.judge_anchors import JudgeAnchorSet
     from evalgate.runner.judge_assessment import LabelCheck
 
 
@@ -64,24 +64,24 @@ class Plan:
     agent: AgentSpec
     runs: int | Literal["auto"]
     """Runs of each case. If the user gave no number, `run_strategy.apply_default_runs` decides."""
-    policy: GateConfig
-    baseline: BaselineStore | None
+    gate: GateConfig
+    baseline_store: BaselineStore | None
     environ: Mapping[str, str]
     """The gate's own environment; the agent gets an allow-listed part of it."""
     judge_resolver: JudgeResolver
     """The judges of the run, not opened yet."""
-    anchors: "AnchorSet | None" = None
-    """Labelled cases that check the judge first."""
-    anchor: BaselineStore | None = None
-    """Store of the older baseline that stays fixed, `gate.anchor`."""
+    judge_anchors: "JudgeAnchorSet | None" = None
+    """Labelled cases of `judge.anchors`, which check the judge first."""
+    anchor_store: BaselineStore | None = None
+    """Store of the older baseline that stays fixed, named by `gate.anchor`."""
     label_check: "LabelCheck | None" = None
     """Floors of the judges that labels of people decide; None if there are none."""
-    users: CreateUser = create_scripted_user
-    """Factory of the users that talk to the agent."""
-    user: UserConfig | None = None
-    """Settings of simulated users, from the thresholds file and the command line."""
+    create_user: CreateUser = create_scripted_user
+    """Function that creates the user who talks to the agent in a run."""
+    user_config: UserConfig | None = None
+    """Section `user`, the settings of simulated users, with the options of the command line."""
     thresholds_file: str = ""
-    """Path of the rules, relative to the workspace; "" if there is no file."""
+    """Path of the thresholds file, relative to the workspace; "" if there is no file."""
     executor: ExecutorConfig = LOCAL
     """Machine or cluster that runs the agent."""
     recordings: tuple[Path, ...] = ()
@@ -102,7 +102,7 @@ class Plan:
     """Values that are varied in a matrix, by name such as `env.MODEL`; {} in other commands."""
     affected: "AffectedSuites | None" = None
     """The suites that the change affects; None without `--affected`."""
-    control: "ControlSource | None" = None
+    control_source: "ControlSource | None" = None
     """Source of control runs; None: none are made."""
 
     @property
@@ -113,24 +113,24 @@ class Plan:
         found = (suite.eval_set for suite in self.suites)
         return frozenset(each.eval_set_id for each in found if each.is_whole)
 
-    def select_cases(self, wanted: Collection[CaseKey]) -> "Plan":
+    def select_cases(self, keys: Collection[CaseKey]) -> "Plan":
         """Return the plan with these cases only, by (eval set id, case id).
 
         The others count as not selected by the user, so the comparison with the baseline leaves them out.
         Suites without one of these cases are dropped. If no eval set is left whole, `min_cases` is at most
         the number of cases.
         """
-        suites = tuple(each for suite in self.suites if (each := suite.select_cases(wanted)).eval_set.cases)
+        suites = tuple(each for suite in self.suites if (each := suite.select_cases(keys)).eval_set.cases)
         is_part = self.is_part or suites != self.suites
-        return replace(self, suites=suites, policy=_limit_min_cases(self.policy, suites), is_part=is_part)
+        return replace(self, suites=suites, gate=_limit_min_cases(self.gate, suites), is_part=is_part)
 
     def drop_baseline(self) -> "Plan":
         """Return the plan without a baseline and an anchor, for runs that are not compared."""
-        policy = self.policy.model_copy(update={"baseline": None, "anchor": None})
-        return replace(self, baseline=None, anchor=None, policy=policy)
+        gate = self.gate.model_copy(update={"baseline": None, "anchor": None})
+        return replace(self, baseline_store=None, anchor_store=None, gate=gate)
 
     @property
-    def thresholds(self) -> Mapping[tuple[str, str], Mapping[str, float | None]]:
+    def case_limits(self) -> Mapping[tuple[str, str], Mapping[str, float | None]]:
         """Return the score that a run must reach, by (eval set, case) and then by metric.
 
         The score is None for metrics that are only reported.
@@ -145,7 +145,7 @@ class Plan:
         }
 
     @property
-    def fixed_runs(self) -> int:
+    def first_runs(self) -> int:
         """Return the number of runs that every case gets before any result is known."""
         return 1 if self.runs == "auto" else self.runs
 
@@ -153,10 +153,10 @@ class Plan:
 def build_plan(
     overrides: Overrides,
     *,
-    thresholds: str | None,
+    thresholds_file: str | None,
     folder: Path,
     environ: Mapping[str, str],
-    given: GivenObjects = NOTHING_GIVEN,
+    objects: GivenObjects = NOTHING_GIVEN,
 ) -> Plan:
     """Build the plan for a command line in `folder`, or for the objects of a program.
 
@@ -165,87 +165,97 @@ def build_plan(
     """
     workspace = resolve_workspace(folder)
     with (
-        BaseBranchPolicy(workspace.folder, environ, overrides.policy) as base,
-        collect_problems(lambda: given.rules or base.load_chosen_thresholds(thresholds), overrides) as rules,
+        RuleFiles(workspace.folder, environ, overrides.policy) as rule_files,
+        collect_problems(
+            lambda: objects.thresholds or rule_files.load_chosen_thresholds(thresholds_file), overrides
+        ) as thresholds,
     ):
-        plan = _build_checked_plan(overrides, base, rules, workspace, environ, given)
-    if not overrides.selection.words:
+        plan = _build_checked_plan(overrides, rule_files, thresholds, workspace, environ, objects)
+    if not overrides.selection_options.words:
         return plan
     from evalgate.runner.case_selection import select_plan_cases
 
-    return select_plan_cases(plan, overrides.selection, rules, base)
+    return select_plan_cases(plan, overrides.selection_options, thresholds, rule_files)
 
 
 def _build_checked_plan(
     overrides: Overrides,
-    base: BaseBranchPolicy,
-    rules: Thresholds,
+    rule_files: RuleFiles,
+    thresholds: Thresholds,
     workspace: Workspace,
     environ: Mapping[str, str],
-    given: GivenObjects,
+    objects: GivenObjects,
 ) -> Plan:
-    config = _choose_config(overrides, base, rules, given)
-    resolver = _build_judge_resolver(overrides, rules, config, environ)
+    config = _choose_config(overrides, rule_files, thresholds, objects)
+    resolver = _build_judge_resolver(overrides, thresholds, config, environ)
     config, environ = add_env_files(config, environ, workspace.folder)
-    suites = plan_suites(rules, config, workspace, environ, resolver, base=base, given=given)
-    agent = _resolve_plan_agent(overrides, rules, config, suites, given.agent)
-    suites, notices = _apply_quarantine(suites, rules, config, workspace, base)
-    users = _build_users(overrides, rules, config, suites, resolver, base)
-    base.note_local_plugins()
-    check_judges(resolver, rules)
-    check_executor(config.executor, rules)
+    suites = plan_suites(thresholds, config, workspace, environ, resolver, rule_files, objects=objects)
+    agent = _resolve_plan_agent(overrides, thresholds, config, suites, objects.agent)
+    suites, notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
+    create_user = _build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
+    rule_files.note_local_plugins()
+    check_judges(resolver, thresholds)
+    check_executor(config.executor, thresholds)
     told = iter_plan_notices(config, suites)
     return Plan(
-        control=resolve_control(config, rules, overrides, workspace.folder, base.environ, given.agent),
+        control_source=resolve_control(config, thresholds, overrides, rule_files, objects.agent),
         workspace=workspace,
         suites=suites,
         agent=agent,
         runs=config.runs,
         runs_given=config.runs_given,
-        policy=_limit_min_cases(config.gate, suites),
-        baseline=open_store(config.gate.baseline, workspace, base),
+        gate=_limit_min_cases(config.gate, suites),
+        baseline_store=open_baseline_store(config.gate.baseline, workspace, rule_files),
         environ=environ,
         judge_resolver=resolver,
-        anchors=_read_anchors(config, rules, base, suites),
-        anchor=open_anchor(config.gate.anchor, workspace, base),
-        label_check=_check_labels(config, rules, base, suites),
-        users=users,
-        user=config.user,
-        thresholds_file=rules.file,
+        judge_anchors=_read_judge_anchors(config, thresholds, rule_files, suites),
+        anchor_store=open_anchor_store(config.gate.anchor, workspace, rule_files),
+        label_check=_check_labels(config, thresholds, rule_files, suites),
+        create_user=create_user,
+        user_config=config.user,
+        thresholds_file=thresholds.file,
         executor=config.executor,
-        notices=(*_describe_setup(agent, rules, base, workspace), *notices, *told),
-        recordings=tuple(rules.base / each.source for each in list_recordings(config.tool_mocks)),
+        notices=(*_describe_setup(agent, thresholds, rule_files, workspace), *notices, *told),
+        recordings=tuple(thresholds.folder / each.source for each in list_recordings(config.tool_mocks)),
         masks=overrides.mask,
         needs_baseline=overrides.baseline is not None,
-        is_part=not rules.config.eval_sets or is_partial_selection(rules, config, workspace),
+        is_part=not thresholds.config.eval_sets or is_partial_selection(thresholds, config, workspace),
     )
 
 
 def _describe_setup(
-    agent: AgentSpec, rules: Thresholds, base: BaseBranchPolicy, workspace: Workspace
+    agent: AgentSpec, thresholds: Thresholds, rule_files: RuleFiles, workspace: Workspace
 ) -> Iterator[str]:
     """Yield notices about the agent, the rules that apply, and the workspace."""
-    if sample := describe_sample_agent(agent, rules):
+    if sample := describe_sample_agent(agent, thresholds):
         yield sample
-    yield from base.notices
+    yield from rule_files.notices
     yield from list_socket_notices(workspace)
 
 
 def _choose_config(
-    overrides: Overrides, base: BaseBranchPolicy, rules: Thresholds, given: GivenObjects
+    overrides: Overrides, rule_files: RuleFiles, thresholds: Thresholds, objects: GivenObjects
 ) -> Config:
-    config = _apply_default_baseline(apply_overrides(rules.config, overrides), base)
+    """Return the sections of the thresholds file with the options of the command line, and the baseline."""
+    config = apply_overrides(thresholds.config, overrides)
+    if config.gate.baseline is None and rule_files.has_file(Path(DEFAULT_BASELINE)):
+        gate = config.gate.model_copy(update={"baseline": DEFAULT_BASELINE})
+        config = config.model_copy(update={"gate": gate})
     # Eval sets that are objects replace those of the thresholds file, as files on the command line do.
-    return config.model_copy(update={"eval_sets": overrides.eval_sets}) if given.eval_sets else config
+    return config.model_copy(update={"eval_sets": overrides.eval_sets}) if objects.eval_sets else config
 
 
 def _resolve_plan_agent(
-    overrides: Overrides, rules: Thresholds, config: Config, suites: Sequence[Suite], given: AgentSpec | None
+    overrides: Overrides,
+    thresholds: Thresholds,
+    config: Config,
+    suites: Sequence[Suite],
+    given_agent: AgentSpec | None,
 ) -> AgentSpec:
-    if given is not None:
+    if given_agent is not None:
         # The limits of the thresholds file hold for an object, too, unless the program sets its own.
-        own = given.settings.model_dump(exclude_unset=True)
-        return replace(given, settings=(config.agent or given.settings).model_copy(update=own))
+        own = given_agent.settings.model_dump(exclude_unset=True)
+        return replace(given_agent, settings=(config.agent or given_agent.settings).model_copy(update=own))
     if config.agent is None and are_all_recorded(suites):
         from evalgate.agents.replay import NoAgentOptions
 
@@ -255,15 +265,15 @@ def _resolve_plan_agent(
             "no agent: give --agent KIND:WHAT (as --agent python:agent.py:answer) or an `agent` section in "
             "the thresholds file. `evalgate init` writes one."
         )
-    return resolve_agent(config.agent, overrides.kind_and_what[1], rules)
+    return resolve_agent(config.agent, overrides.agent_name, thresholds)
 
 
 def _apply_quarantine(
     suites: tuple[Suite, ...],
-    rules: Thresholds,
+    thresholds: Thresholds,
     config: Config,
     workspace: Workspace,
-    base: BaseBranchPolicy,
+    rule_files: RuleFiles,
 ) -> tuple[tuple[Suite, ...], tuple[str, ...]]:
     """Return the suites with quarantined cases marked, and notices about the quarantine."""
     if config.gate.quarantine is None:
@@ -273,72 +283,69 @@ def _apply_quarantine(
     found = apply_quarantine(
         QuarantineFile(workspace.folder, config.gate.quarantine),
         [suite.eval_set for suite in suites],
-        {key: policy for suite in suites for key, policy in suite.policies.items()},
+        {key: case_policy for suite in suites for key, case_policy in suite.case_policies.items()},
         today=datetime.now(UTC).date(),
-        environ=base.environ,
-        is_part=is_partial_selection(rules, config, workspace),
+        environ=rule_files.environ,
+        is_part=is_partial_selection(thresholds, config, workspace),
     )
     if not found.is_settled:
-        base.note_unverified(config.gate.quarantine)
-    return tuple(replace(suite, policies=found.policies) for suite in suites), found.notices
+        rule_files.note_unverified(config.gate.quarantine)
+    return tuple(replace(suite, case_policies=found.case_policies) for suite in suites), found.notices
 
 
-def _build_users(
+def _build_plan_user_factory(
     overrides: Overrides,
-    rules: Thresholds,
+    thresholds: Thresholds,
     config: Config,
     suites: Sequence[Suite],
     judge_resolver: JudgeResolver,
-    base: BaseBranchPolicy,
+    rule_files: RuleFiles,
 ) -> CreateUser:
     if not any(case.is_simulated for suite in suites for case in suite.eval_set.cases):
         return create_scripted_user
     from evalgate.runner.user_factory import build_user_factory
 
-    own_rules = {
+    adjacent_thresholds = {
         suite.eval_set.eval_set_id: (
-            replace(suite.rules, config=apply_user_override(suite.rules.config, overrides))
-            if suite.rules.config.user is not None
-            else suite.rules
+            replace(suite.thresholds, config=apply_user_override(suite.thresholds.config, overrides))
+            if suite.thresholds.config.user is not None
+            else suite.thresholds
         )
         for suite in suites
-        if suite.rules is not rules
+        if suite.thresholds is not thresholds
     }
-    eval_sets = [suite.eval_set for suite in suites]
-    return build_user_factory(rules, config, own_rules, judge_resolver, eval_sets, base.resolve_path)
+    eval_sets, locate = [suite.eval_set for suite in suites], rule_files.resolve_path
+    return build_user_factory(thresholds, config, adjacent_thresholds, judge_resolver, eval_sets, locate)
 
 
 def _build_judge_resolver(
-    overrides: Overrides, rules: Thresholds, config: Config, environ: Mapping[str, str]
+    overrides: Overrides, thresholds: Thresholds, config: Config, environ: Mapping[str, str]
 ) -> JudgeResolver:
-    redactor = LiveRedactor(Redactor.from_environment(environ, overrides.mask))
-    context = LlmContext(
-        rules.base,
-        environ,
-        UsageMeter(config.budget),
-        config.prices,
-        redactor=redactor,
-        cache_mode=overrides.judge_cache,
-    )
+    redactor, mode = LiveRedactor(Redactor.from_environment(environ, overrides.mask)), overrides.judge_cache
+    meter, prices = UsageMeter(config.budget), config.prices
+    context = LlmContext(thresholds.folder, environ, meter, prices, redactor=redactor, cache_mode=mode)
     return JudgeResolver(ModelPool(context), config.judge, forced_by_cli=overrides.judge is not None)
 
 
-def _read_anchors(
-    config: Config, rules: Thresholds, base: BaseBranchPolicy, suites: Sequence[Suite]
-) -> "AnchorSet | None":
+def _read_judge_anchors(
+    config: Config, thresholds: Thresholds, rule_files: RuleFiles, suites: Sequence[Suite]
+) -> "JudgeAnchorSet | None":
     if config.judge is None or config.judge.anchors is None:
         return None
-    from evalgate.runner.judge_anchors import read_anchors
+    from evalgate.runner.judge_anchors import read_judge_anchors
 
     metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
-    path = rules.base / config.judge.anchors
-    return read_anchors(
-        base.resolve_path(path), base.format_path(path), config.judge.floor.anchors, list(metrics.values())
+    path = thresholds.folder / config.judge.anchors
+    return read_judge_anchors(
+        rule_files.resolve_path(path),
+        rule_files.format_path(path),
+        config.judge.floor.anchors,
+        list(metrics.values()),
     )
 
 
 def _check_labels(
-    config: Config, rules: Thresholds, base: BaseBranchPolicy, suites: Sequence[Suite]
+    config: Config, thresholds: Thresholds, rule_files: RuleFiles, suites: Sequence[Suite]
 ) -> "LabelCheck | None":
     floors = config.judge.floor.label_floors if config.judge else {}
     if not floors:
@@ -346,75 +353,66 @@ def _check_labels(
     from evalgate.datasets.judge_labels import STORE_NAME, read_store
     from evalgate.runner.judge_assessment import check_label_floors
 
-    path = rules.base / STORE_NAME
-    store = read_store(base.resolve_path(path), base.format_path(path))
+    path = thresholds.folder / STORE_NAME
+    store = read_store(rule_files.resolve_path(path), rule_files.format_path(path))
     return check_label_floors(store, floors, [bound for suite in suites for bound in suite.metrics])
 
 
-def load_suites(overrides: Overrides, *, thresholds: str | None, folder: Path) -> tuple[Suite, ...]:
+def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> tuple[Suite, ...]:
     """Return the eval sets as a run has them, with mocks, sessions and policies, and without metrics.
 
     Raises:
         InvalidInputError: with every problem of the files.
     """
     workspace = resolve_workspace(folder)
-    base = BaseBranchPolicy(workspace.folder, {})
-    rules = base.load_chosen_thresholds(thresholds)
-    config = apply_overrides(rules.config, overrides)
-    resolver = _build_judge_resolver(overrides, rules, config, {})
-    return plan_suites(rules, config, workspace, {}, resolver, base=base, given=GivenObjects(scores=False))
+    rule_files = RuleFiles(workspace.folder, {})
+    thresholds = rule_files.load_chosen_thresholds(thresholds_file)
+    config = apply_overrides(thresholds.config, overrides)
+    resolver = _build_judge_resolver(overrides, thresholds, config, {})
+    unscored = GivenObjects(scores=False)
+    return plan_suites(thresholds, config, workspace, {}, resolver, rule_files, objects=unscored)
 
 
-def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -> Iterator[str]:
+def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> Iterator[str]:
     """Check everything that needs no agent, and yield the findings line by line.
 
     Raises:
         InvalidInputError: with every problem of the input that was found.
     """
     workspace = resolve_workspace(folder)
-    base = BaseBranchPolicy(workspace.folder, {})
-    with collect_problems(lambda: base.load_chosen_thresholds(thresholds), overrides) as rules:
-        yield from _check_files(overrides, rules, workspace, base)
+    rule_files = RuleFiles(workspace.folder, {})
+    with collect_problems(
+        lambda: rule_files.load_chosen_thresholds(thresholds_file), overrides
+    ) as thresholds:
+        config, _ = add_env_files(apply_overrides(thresholds.config, overrides), {}, workspace.folder)
+        if config.agent is not None:
+            resolve_agent(config.agent, overrides.agent_name, thresholds)
+        resolver = _build_judge_resolver(overrides, thresholds, config, {})
+        suites = plan_suites(thresholds, config, workspace, {}, resolver, rule_files, needs_criteria=False)
+        suites, notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
+        _build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
+        _read_judge_anchors(config, thresholds, rule_files, suites)
+        _check_labels(config, thresholds, rule_files, suites)
+        if empty := [suite.eval_set.path for suite in suites if not suite.eval_set.cases]:
+            raise InvalidInputError(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
+        for suite in suites:
+            named = (
+                each.name + ("" if each.criterion.gates else f" ({REPORT_ONLY})") for each in suite.metrics
+            )
+            metrics = ", ".join(dict.fromkeys(named))
+            scoring = f"scored with {metrics}" if metrics else "with no criteria yet"
+            yield f"{suite.eval_set.path}: {pluralize(len(suite.eval_set.cases), 'case')}, {scoring}"
+        found = list(iter_warnings(suites, thresholds, workspace.folder))
+        yield from found
+        yield from filter(None, map(describe_default_criteria, suites))
+        yield from notices
+        verdict = f"{pluralize(len(found), 'warning')}, no error." if found else "no problem found."
+        yield f"{pluralize(len(suites), 'eval set')}: {verdict}"
 
 
-def _check_files(
-    overrides: Overrides, rules: Thresholds, workspace: Workspace, base: BaseBranchPolicy
-) -> Iterator[str]:
-    config, _ = add_env_files(apply_overrides(rules.config, overrides), {}, workspace.folder)
-    if config.agent is not None:
-        resolve_agent(config.agent, overrides.kind_and_what[1], rules)
-    judge_resolver = _build_judge_resolver(overrides, rules, config, {})
-    suites = plan_suites(rules, config, workspace, {}, judge_resolver, needs_criteria=False, base=base)
-    suites, notices = _apply_quarantine(suites, rules, config, workspace, base)
-    _build_users(overrides, rules, config, suites, judge_resolver, base)
-    _read_anchors(config, rules, base, suites)
-    _check_labels(config, rules, base, suites)
-    if empty := [suite.eval_set.path for suite in suites if not suite.eval_set.cases]:
-        raise InvalidInputError(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
-    for suite in suites:
-        named = (each.name + ("" if each.criterion.gates else f" ({REPORT_ONLY})") for each in suite.metrics)
-        metrics = ", ".join(dict.fromkeys(named))
-        scoring = f"scored with {metrics}" if metrics else "with no criteria yet"
-        yield f"{suite.eval_set.path}: {pluralize(len(suite.eval_set.cases), 'case')}, {scoring}"
-    found = list(iter_warnings(suites, rules, workspace.folder))
-    yield from found
-    yield from filter(None, map(describe_default_criteria, suites))
-    yield from notices
-    verdict = f"{pluralize(len(found), 'warning')}, no error." if found else "no problem found."
-    yield f"{pluralize(len(suites), 'eval set')}: {verdict}"
-
-
-def _limit_min_cases(policy: GateConfig, suites: Sequence[Suite]) -> GateConfig:
-    """Return the policy; if no eval set is whole, `min_cases` is at most the number of cases."""
+def _limit_min_cases(gate: GateConfig, suites: Sequence[Suite]) -> GateConfig:
+    """Return the section; if no eval set is whole, `min_cases` is at most the number of cases."""
     if any(suite.eval_set.is_whole for suite in suites):
-        return policy
+        return gate
     cases = sum(len(suite.eval_set.cases) for suite in suites)
-    return policy.model_copy(update={"min_cases": min(policy.min_cases, cases)})
-
-
-def _apply_default_baseline(config: Config, base: BaseBranchPolicy) -> Config:
-    """Return `config` with the default baseline file, if no baseline is named and the file exists."""
-    if config.gate.baseline is not None or not base.has_file(Path(DEFAULT_BASELINE)):
-        return config
-    gate = config.gate.model_copy(update={"baseline": DEFAULT_BASELINE})
-    return config.model_copy(update={"gate": gate})
+    return gate.model_copy(update={"min_cases": min(gate.min_cases, cases)})

@@ -17,6 +17,7 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.protocols import Lint, LintWarning, Metric
 from evalgate.core.types import EvalSet, ToolRecording
 from evalgate.llm.judge_resolver import JudgeResolver
+from evalgate.runner.base_branch import RuleFiles
 from evalgate.runner.metric_binding import describe_ignored_options, find_criterion_problems
 from evalgate.runner.suites import Suite
 
@@ -43,18 +44,18 @@ def collect_problems(load: Callable[[], Thresholds], overrides: Overrides) -> It
     error. So users can fix all of them in one go. Otherwise the first error would end the check, because each
     section is checked by the code that uses the section.
     """
-    rules: Thresholds | None = None
+    thresholds: Thresholds | None = None
     try:
-        rules = load()
-        yield rules
+        thresholds = load()
+        yield thresholds
     except InvalidInputError as error:
-        rules = error.rest if isinstance(error, InvalidThresholdsError) else rules
-        if rules is None or not (rules.file or rules.criteria):
+        thresholds = error.rest if isinstance(error, InvalidThresholdsError) else thresholds
+        if thresholds is None or not (thresholds.file or thresholds.criteria):
             raise
-        agent = apply_overrides(rules.config, overrides).agent
+        agent = apply_overrides(thresholds.config, overrides).agent
         more = [
-            *find_agent_problems(agent, overrides.kind_and_what[1], rules),
-            *find_criterion_problems(rules),
+            *find_agent_problems(agent, overrides.agent_name, thresholds),
+            *find_criterion_problems(thresholds),
         ]
         if not set(more) - set(error.problems):
             raise
@@ -63,15 +64,14 @@ def collect_problems(load: Callable[[], Thresholds], overrides: Overrides) -> It
 
 def resolve_control(
     config: Config,
-    rules: Thresholds,
+    thresholds: Thresholds,
     overrides: Overrides,
-    folder: Path,
-    environ: Mapping[str, str],
-    given: object | None,
+    rule_files: RuleFiles,
+    given_agent: object | None,
 ) -> "ControlSource | None":
     """Return the source of control runs, or None if `gate.control` is off.
 
-    `given`: the agent that a program gave as an object, or None.
+    `given_agent`: the agent that a program gave as an object, or None.
 
     Raises:
         InvalidInputError: the settings contradict each other, or git does not know `--control`.
@@ -80,16 +80,19 @@ def resolve_control(
         return None
     from evalgate.runner.control.base_commit import build_control_source
 
-    return build_control_source(config, rules, overrides, folder, environ, is_object=given is not None)
+    folder, environ = rule_files.folder, rule_files.environ
+    return build_control_source(
+        config, thresholds, overrides, folder, environ, is_object=given_agent is not None
+    )
 
 
-def check_judges(judge_resolver: JudgeResolver, rules: Thresholds) -> None:
+def check_judges(judge_resolver: JudgeResolver, thresholds: Thresholds) -> None:
     """Raise InvalidInputError if a judge cannot be asked, before anything runs."""
     try:
         judge_resolver.judges.check_reserved()
     except InvalidInputError as error:
-        where = rules.find_position(("judge",)) if rules.config.judge else (0, 0)
-        file = rules.file if rules.config.judge else ""
+        where = thresholds.find_position(("judge",)) if thresholds.config.judge else (0, 0)
+        file = thresholds.file if thresholds.config.judge else ""
         raise InvalidInputError(Problem(file, *where, found.message) for found in error.problems) from None
 
 
@@ -100,9 +103,9 @@ def iter_notices(suites: Sequence[Suite]) -> Iterator[str]:
     """
     from evalgate.datasets.lints.thresholds import find_empty_trajectories
 
-    for rules in {id(suite.rules): suite.rules for suite in suites}.values():
-        yield from rules.notices
-        yield from describe_ignored_options(rules)
+    for thresholds in {id(suite.thresholds): suite.thresholds for suite in suites}.values():
+        yield from thresholds.notices
+        yield from describe_ignored_options(thresholds)
     for suite in suites:
         yield from suite.eval_set.notices
         yield from find_empty_trajectories(suite.eval_set, _index_metrics(suite))
@@ -156,24 +159,25 @@ def _describe_recordings(config: Config, suites: Sequence[Suite]) -> tuple[str, 
     )
 
 
-def iter_warnings(suites: Sequence[Suite], rules: Thresholds, folder: Path) -> Iterator[str]:
+def iter_warnings(suites: Sequence[Suite], thresholds: Thresholds, folder: Path) -> Iterator[str]:
     """Yield the notices, and the warnings of every lint, with the line in the file.
 
-    `rules` is the thresholds file of the run, which has the checks; `folder` is the working folder.
+    `thresholds` is the thresholds file of the run, which has the checks; `folder` is the working folder.
     """
     from evalgate.datasets.lints.thresholds import lint_extra_calls, lint_thresholds
 
     yield from iter_notices(suites)
-    for suite in {id(suite.rules): suite for suite in suites}.values():
-        yield from lint_thresholds(suite.rules)
-        yield from lint_extra_calls(suite.rules, _index_metrics(suite))
-    for each in (rules for suite in suites for rules in suite.case_rules):
-        yield from lint_thresholds(each)
-    yield from _lint_checks(suites, rules)
-    if rules.config.suites:
+    for suite in {id(suite.thresholds): suite for suite in suites}.values():
+        yield from lint_thresholds(suite.thresholds)
+        yield from lint_extra_calls(suite.thresholds, _index_metrics(suite))
+    for suite in suites:
+        for each in suite.note_thresholds:
+            yield from lint_thresholds(each)
+    yield from _lint_checks(suites, thresholds)
+    if thresholds.config.suites:
         from evalgate.runner.affected import find_unmatched_globs
 
-        yield from find_unmatched_globs(rules, folder)
+        yield from find_unmatched_globs(thresholds, folder)
     for suite in suites:
         for found in _find_lint_warnings(suite.eval_set, _index_metrics(suite)):
             yield f"{suite.eval_set.path}:{found.line}: {found.eval_id}: {found.message}"
@@ -192,8 +196,8 @@ def _find_lint_warnings(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> lis
     return sorted(found, key=lambda each: each.line)
 
 
-def _lint_checks(suites: Sequence[Suite], rules: Thresholds) -> Iterator[str]:
-    files = [rules, *(each for suite in suites for each in suite.case_rules)]
+def _lint_checks(suites: Sequence[Suite], thresholds: Thresholds) -> Iterator[str]:
+    files = [thresholds, *(each for suite in suites for each in suite.note_thresholds)]
     if any(each.checks for each in files):
         from evalgate.metrics.checks.lint import lint_checks
 
@@ -203,14 +207,14 @@ def _lint_checks(suites: Sequence[Suite], rules: Thresholds) -> Iterator[str]:
 
 def describe_default_criteria(suite: Suite) -> str:
     """Return a notice for a set that uses the default criteria of its format's tool, or "" for any other."""
-    if suite.rules.file:
+    if suite.thresholds.file:
         return ""
-    from evalgate.runner.default_criteria import DEFAULT_RULES
+    from evalgate.runner.default_criteria import DEFAULT_THRESHOLDS
 
-    owner, rules = DEFAULT_RULES.get(suite.eval_set.format_name, ("", None))
-    if rules is None or suite.rules is not rules:
+    owner, thresholds = DEFAULT_THRESHOLDS.get(suite.eval_set.format_name, ("", None))
+    if thresholds is None or suite.thresholds is not thresholds:
         return ""
-    defaults = " and ".join(f"`{each.metric}` {each.threshold:g}" for each in rules.criteria)
+    defaults = " and ".join(f"`{each.metric}` {each.threshold:g}" for each in thresholds.criteria)
     return (
         f"{suite.eval_set.path} has no criteria, so {owner}'s defaults apply: {defaults}. "
         "Write `criteria` into a thresholds file to choose others."

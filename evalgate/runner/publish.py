@@ -198,14 +198,14 @@ class Publisher:
     """True: the terminal shows every case, and the invocations of each metric that fails."""
     destinations: "Destinations | None" = None
     """Servers that the record is sent to; None: there are none."""
-    _out: AnchoredFolder = field(init=False, repr=False)
+    _report_folder: AnchoredFolder = field(init=False, repr=False)
     """Folder of the reports, opened before an agent can put a link in its place."""
     _history: AnchoredFolder | None = field(init=False, repr=False)
     """Folder of earlier results, opened early for the same reason; None if it cannot be opened."""
 
     def __post_init__(self) -> None:
         root = self.workspace.folder
-        self._out = check_writable(self._folder, self.workspace.owner, root=root)
+        self._report_folder = check_writable(self._folder, self.workspace.owner, root=root)
         self._history = open_history(root)
 
     @property
@@ -242,9 +242,9 @@ class Publisher:
     def clear_previous_reports(self) -> None:
         """Remove the reports of the last run but keep its record; call this when the run begins."""
         names = registry.list_report_files()
-        keep_previous_record(self._out)
-        remove_reports(self._out, names)
-        remove_leftovers(self._out, names)
+        keep_previous_record(self._report_folder)
+        remove_reports(self._report_folder, names)
+        remove_leftovers(self._report_folder, names)
 
     def preload_reporting(self) -> None:
         """Load the modules for deciding and rendering, so that reports follow a run's last answer at once."""
@@ -308,7 +308,7 @@ class Publisher:
         default = 0 if self.environ.get("CI") else DEFAULT_KEPT
         most = default if self.keep_results is None else self.keep_results
         try:
-            keep_result(record, self._out, self._history, most, self.workspace.owner)
+            keep_result(record, self._report_folder, self._history, most, self.workspace.owner)
         except OSError as error:
             self.print_notice(describe_failure(self.workspace.folder, error))
 
@@ -319,7 +319,7 @@ class Publisher:
         reporters = self._get_reporters()
         # Users would take an earlier report for this run's.
         absent = (file for name, file in registry.ON_REQUEST.items() if name not in self.requested)
-        remove_reports(self._out, absent)
+        remove_reports(self._report_folder, absent)
         try:
             return record, self._write_files(record, reporters)
         except ReportWriteError as error:
@@ -332,12 +332,12 @@ class Publisher:
         except ReportWriteError as error:
             # what the first attempt wrote says that the gate is open
             names = (reporter.file_name for reporter in reporters)
-            remove_reports(self._out, names, but={path.resolve() for path in error.written})
+            remove_reports(self._report_folder, names, but={path.resolve() for path in error.written})
             return record, error.written
 
     def _write_files(self, record: Record, reporters: Sequence[AnyReporter]) -> tuple[Path, ...]:
         return write_reports(
-            record, self._out, reporters, path_from_root=self._from_root, owner=self.workspace.owner
+            record, self._report_folder, reporters, path_from_root=self._from_root, owner=self.workspace.owner
         )
 
     def _report_missing_folder(self, record: Record) -> Record:

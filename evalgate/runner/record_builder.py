@@ -51,33 +51,35 @@ def build_record(
     statistics: "StatisticalPolicy | None",
     baseline: Baseline | None,
     timing: RunTiming,
-    anchor: Baseline | None = None,
+    anchor_baseline: Baseline | None = None,
     control: ControlComparison | None = None,
 ) -> Record:
     """Build the record of runs that were made, here or elsewhere: score, compare, decide."""
     scored = score_counted_runs(plan, evaluation, statistics, baseline)
-    comparison = compare_runs(scored, baseline, plan.policy, whole_sets=plan.whole_sets)
+    run_comparison = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
     since = (
         None
-        if anchor is None
-        else compare_run_with_anchor(plan, scored, comparison, anchor, timing.created_at, control)
+        if anchor_baseline is None
+        else compare_run_with_anchor(
+            plan, scored, run_comparison, anchor_baseline, timing.created_at, control
+        )
     )
-    evidence = replace(build_evidence(plan, evaluation, scored, comparison, control), anchor=since)
+    evidence = replace(build_evidence(plan, evaluation, scored, run_comparison, control), anchor=since)
     criteria = _list_criteria(plan)
     return Record(
         evalgate_version=__version__,
         created_at=timing.created_at,
         duration_s=timing.duration_s,
-        agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
+        agent=AgentInfo(plan.agent.settings.kind, plan.agent.name),
         runs=scored.rounds,
-        verdict=decide_verdict(evidence, plan.policy),
+        verdict=decide_verdict(evidence, plan.gate),
         metrics=evidence.metrics,
         cases=evidence.cases,
         totals=evidence.totals,
         comparison=evidence.comparison,
-        notices=tuple(_list_notices(plan, evaluation, comparison, evidence, baseline)),
-        effort=comparison.effort,
-        judge=evaluation.judged,
+        notices=tuple(_list_notices(plan, evaluation, run_comparison, evidence, baseline)),
+        effort=run_comparison.effort,
+        judge=evaluation.judge_usage,
         criteria=criteria,
         selection=plan.selection,
         partial_sets=_list_partial_sets(plan),
@@ -92,22 +94,22 @@ def build_evidence(
     plan: Plan,
     evaluation: Evaluation,
     scored: ScoredRuns,
-    comparison: RunComparison,
+    run_comparison: RunComparison,
     control: ControlComparison | None,
 ) -> GateInput:
     """Build the input of the gate's decision."""
     if control is not None:
         from evalgate.gating.control import apply_control
 
-        comparison = apply_control(comparison, scored, control)
+        run_comparison = apply_control(run_comparison, scored, control)
     return GateInput(
-        comparison.metrics,
-        comparison.cases,
-        compute_totals(comparison.cases),
-        comparison.changes,
+        run_comparison.metrics,
+        run_comparison.cases,
+        compute_totals(run_comparison.cases),
+        run_comparison.changes,
         evaluation.interrupted,
         evaluation.unreachable,
-        tuple(_describe_doubts(plan, evaluation, comparison.cases)),
+        tuple(_describe_doubts(plan, evaluation, run_comparison.cases)),
         not_selected=plan.selection.of - plan.selection.cases if plan.selection else 0,
         control=control,
         criteria=scored.statistics.criteria if scored.statistics else {},
@@ -124,8 +126,8 @@ def _list_partial_sets(plan: Plan) -> tuple[str, ...]:
 def compare_run_with_anchor(
     plan: Plan,
     scored: ScoredRuns,
-    comparison: RunComparison,
-    anchor: Baseline,
+    run_comparison: RunComparison,
+    anchor_baseline: Baseline,
     created_at: str,
     control: ControlComparison | None,
 ) -> AnchorComparison:
@@ -134,11 +136,11 @@ def compare_run_with_anchor(
     from evalgate.gating.score_tables import build_pool_name
     from evalgate.runner.run_strategy import choose_statistics
 
-    policy = scored.statistics or choose_statistics(plan, anchor)
-    commit = anchor.sources[-1].commit
+    statistics = scored.statistics or choose_statistics(plan, anchor_baseline)
+    commit = anchor_baseline.sources[-1].commit
     answered = control.metrics if control else ()
     context = AnchorContext(
-        base=(comparison.changes.branch or "the baseline") if comparison.changes else "",
+        base_branch=(run_comparison.changes.branch or "the baseline") if run_comparison.changes else "",
         unmerged_change=describe_unmerged_change(plan.environ),
         created_at=created_at,
         commits=count_commits_since(plan.workspace.folder, commit) if commit else None,
@@ -148,8 +150,8 @@ def compare_run_with_anchor(
             if each.answer not in ("broke", None)
         },
     )
-    own = replace(scored, cases=comparison.cases, statistics=policy)
-    return compare_with_anchor(own, anchor, plan.policy, context)
+    own = replace(scored, cases=run_comparison.cases, statistics=statistics)
+    return compare_with_anchor(own, anchor_baseline, plan.gate, context)
 
 
 def _group_failures(
@@ -242,20 +244,20 @@ def _describe_likely_causes(plan: Plan, evidence: GateInput) -> Iterator[str]:
 def _list_notices(
     plan: Plan,
     evaluation: Evaluation,
-    comparison: RunComparison,
+    run_comparison: RunComparison,
     evidence: GateInput,
     baseline: Baseline | None,
 ) -> Iterator[str]:
     """Yield what readers of the reports should know, the most important first."""
     yield from _describe_likely_causes(plan, evidence)
-    yield from comparison.notices
+    yield from run_comparison.notices
     if evidence.anchor is not None:
         from evalgate.gating.anchor import describe_anchor
 
         yield from describe_anchor(evidence.anchor)
-    if plan.policy.baseline and baseline is None:
-        why = explain_missing_baseline(plan.baseline) if plan.baseline else ""
-        where = plan.policy.baseline
+    if plan.gate.baseline and baseline is None:
+        why = explain_missing_baseline(plan.baseline_store) if plan.baseline_store else ""
+        where = plan.gate.baseline
         yield f"There is no baseline at {where} yet{why}. {_suggest_first_baseline(evidence)}"
     yield from plan.notices
     if baseline is not None and evidence.comparison is not None:

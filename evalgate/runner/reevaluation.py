@@ -5,7 +5,7 @@ from dataclasses import field, replace
 from typing import Literal
 
 from evalgate.baselines.failing_since import (
-    collect_thresholds,
+    collect_case_limits,
     describe_already_failing,
     drop_runs_before_breaks,
 )
@@ -56,10 +56,10 @@ class GateRules:
     runs: int | Literal["auto"]
     """The setting that the runs were made with."""
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
-    """Criterion by metric, which says how the runs of a case are aggregated. If `policies` is not None, the
-    criterion also replaces the stored threshold, and metrics without a criterion are left out, except the
-    final state."""
-    policies: Mapping[tuple[str, str], CasePolicy] | None = None
+    """Criterion by metric, which says how the runs of a case are aggregated. If `case_policies` is not None,
+    the criterion also replaces the stored threshold, and metrics without a criterion are left out, except
+    the final state."""
+    case_policies: Mapping[tuple[str, str], CasePolicy] | None = None
     """Policy by (eval set, case); None: stored thresholds, weights and tags are kept."""
 
 
@@ -70,41 +70,43 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
     """Return the record as these rules and this baseline would make it, without control runs and anchor."""
     # One gate run cannot show since when a case fails.
     if baseline is not None and len(baseline.sources) > 1:
-        thresholds = collect_thresholds([rescore_case(case, rules) for case in record.cases])
-        baseline = drop_runs_before_breaks(baseline, thresholds)
+        case_limits = collect_case_limits([rescore_case(case, rules) for case in record.cases])
+        baseline = drop_runs_before_breaks(baseline, case_limits)
     if baseline is not None and rules.gate.baseline is None:
         # A drop against a baseline closes the gate, wherever the baseline comes from.
         rules = replace(rules, gate=rules.gate.model_copy(update={"baseline": baseline.path or "given"}))
     rules = replace(rules, gate=limit_min_cases(rules.gate, record))
     repeatable = record.agent.kind != "replay"
-    policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable)
-    scored = score_stored_runs(record.cases, rules, policy, baseline)
-    comparison = compare_runs(scored, baseline, rules.gate, whole_sets=_list_whole_sets(record))
-    cases, changes = comparison.cases, comparison.changes
+    statistics = build_statistical_policy(
+        rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable
+    )
+    scored = score_stored_runs(record.cases, rules, statistics, baseline)
+    run_comparison = compare_runs(scored, baseline, rules.gate, whole_sets=_list_whole_sets(record))
+    cases, changes = run_comparison.cases, run_comparison.changes
     evidence = GateInput(
-        comparison.metrics,
+        run_comparison.metrics,
         cases,
         compute_totals(cases),
         changes,
         record.verdict.exit_code == ExitCode.INTERRUPTED,
         doubts=find_stored_doubts(record),
         not_selected=count_unselected(record),
-        criteria=policy.criteria,
+        criteria=statistics.criteria,
     )
     return replace(
         record,
         runs=scored.rounds,
         verdict=decide_verdict(evidence, rules.gate),
-        metrics=comparison.metrics,
+        metrics=run_comparison.metrics,
         cases=cases,
         totals=replace(evidence.totals, cost_usd=record.totals.cost_usd, known_usd=record.totals.known_usd),
         comparison=changes,
         notices=(
             *((_CONTROL_LEFT_OUT,) if record.control else ()),
-            *comparison.notices,
-            *(_describe_baseline(comparison, baseline) if baseline else ()),
+            *run_comparison.notices,
+            *(_describe_baseline(run_comparison, baseline) if baseline else ()),
         ),
-        effort=comparison.effort,
+        effort=run_comparison.effort,
         failure_groups=group_failures(cases, changes, record.criteria, baseline),
         control=None,
         anchor=None,  # only a run reads it: these rules and this baseline may have another one, or none
@@ -137,23 +139,25 @@ def _list_whole_sets(record: Record) -> frozenset[str] | None:
     return None
 
 
-def _describe_baseline(comparison: RunComparison, baseline: Baseline) -> Iterator[str]:
+def _describe_baseline(run_comparison: RunComparison, baseline: Baseline) -> Iterator[str]:
     """Yield notices about checks and metrics that are not compared, and about cases that failed before."""
-    if missing := describe_missing_checks(comparison.cases, baseline):
+    if missing := describe_missing_checks(run_comparison.cases, baseline):
         yield missing
-    if comparison.changes and (nothing := explain_missing_deltas(comparison.metrics, comparison.changes)):
+    if run_comparison.changes and (
+        nothing := explain_missing_deltas(run_comparison.metrics, run_comparison.changes)
+    ):
         yield nothing
-    yield from describe_already_failing(comparison.cases, baseline)
+    yield from describe_already_failing(run_comparison.cases, baseline)
 
 
-def compare_with_baseline(record: Record, baseline: Baseline, rules: Thresholds, name: str) -> Record:
+def compare_with_baseline(record: Record, baseline: Baseline, thresholds: Thresholds, name: str) -> Record:
     """Return the record compared with a baseline; `name` is the baseline's name in reports.
 
     The `gate` section of the thresholds file applies; the thresholds are those that the record was
     evaluated with.
     """
-    criteria = {criterion.metric: criterion for criterion in rules.criteria_with_min_mean}
-    gate = rules.config.gate.model_copy(update={"baseline": name})
+    criteria = {criterion.metric: criterion for criterion in thresholds.criteria_with_min_mean}
+    gate = thresholds.config.gate.model_copy(update={"baseline": name})
     return reevaluate(record, GateRules(gate, infer_runs_setting(record), criteria), baseline)
 
 
@@ -170,16 +174,16 @@ def find_stored_doubts(record: Record) -> tuple[str, ...]:
 
 
 def score_stored_runs(
-    cases: Sequence[CaseResult], rules: GateRules, policy: StatisticalPolicy, baseline: Baseline | None
+    cases: Sequence[CaseResult], rules: GateRules, statistics: StatisticalPolicy, baseline: Baseline | None
 ) -> ScoredRuns:
     """Score every case over the runs that count under the rules, as `runner.record_builder` does."""
     scored = tuple(rescore_case(case, rules) for case in cases)
     rounds = min((len(case.runs) for case in scored), default=0) if rules.runs == "auto" else rules.runs
-    decision = decide_metrics(scored, baseline, policy)
+    decision = decide_metrics(scored, baseline, statistics)
     rounds = decision.rounds if decision else rounds
-    if policy.follows_up:
+    if statistics.follows_up:
         scored = tuple(rescore_case(case, rules, rounds) for case in cases)
-    return ScoredRuns(scored, rounds, policy, decision)
+    return ScoredRuns(scored, rounds, statistics, decision)
 
 
 def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) -> CaseResult:
@@ -187,11 +191,13 @@ def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) 
 
     Runs with a number above `rounds` are marked as follow-ups and are in no mean; None: all runs count.
     """
-    if rules.policies is None:
-        policy = CasePolicy(case.tags, case.weight, case.protected, quarantine=case.quarantine)
+    if rules.case_policies is None:
+        case_policy = CasePolicy(case.tags, case.weight, case.protected, quarantine=case.quarantine)
     else:
-        policy = rules.policies.get(case.key, CasePolicy())
-    metrics = [_bind_metric(metric, rules, policy) for metric in case.metrics if _is_evaluated(metric, rules)]
+        case_policy = rules.case_policies.get(case.key, CasePolicy())
+    metrics = [
+        _bind_metric(metric, rules, case_policy) for metric in case.metrics if _is_evaluated(metric, rules)
+    ]
     thresholds = {bound.name: bound for bound in metrics}
     runs = [
         replace(
@@ -213,7 +219,13 @@ def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) 
     )
     fingerprint, path = case.fingerprint, case.path
     return score_case(
-        case.eval_set_id, eval_case, runs, metrics, path=path, fingerprint=fingerprint, policy=policy
+        case.eval_set_id,
+        eval_case,
+        runs,
+        metrics,
+        path=path,
+        fingerprint=fingerprint,
+        case_policy=case_policy,
     )
 
 
@@ -232,15 +244,15 @@ _STORED_SCORES = _StoredScores()
 def _is_evaluated(metric: CaseMetric, rules: GateRules) -> bool:
     """Return True if the metric is evaluated under the rules.
 
-    If `rules.policies` is None, every stored metric is evaluated; else those with a criterion, and the final
-    state.
+    If `rules.case_policies` is None, every stored metric is evaluated; else those with a criterion, and the
+    final state.
     """
-    return rules.policies is None or metric.name in rules.criteria or metric.name == registry.FINAL_STATE
+    return rules.case_policies is None or metric.name in rules.criteria or metric.name == registry.FINAL_STATE
 
 
-def _bind_metric(metric: CaseMetric, rules: GateRules, policy: CasePolicy) -> BoundMetric:
+def _bind_metric(metric: CaseMetric, rules: GateRules, case_policy: CasePolicy) -> BoundMetric:
     own = rules.criteria.get(metric.name, Criterion(metric.name, metric.threshold))
-    if rules.policies is None:
+    if rules.case_policies is None:
         criterion = replace(
             own,
             threshold=metric.threshold,
@@ -250,7 +262,7 @@ def _bind_metric(metric: CaseMetric, rules: GateRules, policy: CasePolicy) -> Bo
         )
         return BoundMetric(criterion, _STORED_SCORES, metric.fingerprint, metric.scope)
     return BoundMetric(own, _STORED_SCORES, metric.fingerprint).apply_threshold(
-        policy.thresholds.get(metric.name)
+        case_policy.thresholds.get(metric.name)
     )
 
 

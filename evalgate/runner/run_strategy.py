@@ -74,12 +74,12 @@ class AdaptiveRuns:
     It is also used if `runs` is a number and there is a baseline. Then only single cases are run again.
     """
 
-    policy: "StatisticalPolicy"
+    statistics: "StatisticalPolicy"
     baseline: Baseline | None
 
     def plan_first_runs(self, cases: int) -> RunSchedule:
         """Return the runs that every case gets before any result is known."""
-        numbers = range(1, (self.policy.parameters.runs or 1) + 1)
+        numbers = range(1, (self.statistics.parameters.runs or 1) + 1)
         return dict.fromkeys(range(cases), numbers)
 
     def plan_next_runs(self, cases: Sequence[CaseResult]) -> RunSchedule:
@@ -89,17 +89,19 @@ class AdaptiveRuns:
         from evalgate.statistics.auto_runs import plan_next_step
         from evalgate.statistics.gate_decision import Decision
 
-        tables = build_score_tables(cases, self.baseline, self.policy) if self.policy.follows_up else {}
-        step = plan_next_step(tables, self.policy.parameters) if tables else None
+        tables = (
+            build_score_tables(cases, self.baseline, self.statistics) if self.statistics.follows_up else {}
+        )
+        step = plan_next_step(tables, self.statistics.parameters) if tables else None
         # A shard has cases without runs: its average is not that of the suite.
         is_whole = all(case.runs for case in cases)
         if is_whole and isinstance(step, Decision) and _has_failing_average(step):
             return {}
         # Suspects go first: if one broke, the gate closes, and another round of all cases would be wasted.
-        classifier = build_classifier(self.baseline, self.policy)
-        wanted = dict(classifier.plan_reruns(cases)) if classifier else {}
-        if step is None or isinstance(step, Decision) or (wanted and step.why == "round"):
-            return wanted
+        classifier = build_classifier(self.baseline, self.statistics)
+        reruns = dict(classifier.plan_reruns(cases)) if classifier else {}
+        if step is None or isinstance(step, Decision) or (reruns and step.why == "round"):
+            return reruns
         if step.why == "round" and self._has_broken_case(cases):
             return {}
         index = {build_row_name(case): at for at, case in enumerate(cases)}
@@ -107,15 +109,15 @@ class AdaptiveRuns:
         return {
             at: _list_free_numbers(cases[at], len(numbers))
             for at, numbers in ((index[name], numbers) for name, numbers in step.runs.items())
-        } | wanted
+        } | reruns
 
     def _has_broken_case(self, cases: Sequence[CaseResult]) -> bool:
         """Return True if a case broke; False if `fail_fast` is off."""
         from evalgate.gating.failure_reruns import classify_failures
 
-        if not self.policy.parameters.fail_fast:
+        if not self.statistics.parameters.fail_fast:
             return False
-        classified = classify_failures(cases, self.baseline, self.policy)
+        classified = classify_failures(cases, self.baseline, self.statistics)
         return any(case.follow_up is not None and case.follow_up.outcome == "broke" for case in classified)
 
 
@@ -140,7 +142,7 @@ def apply_default_runs(plan: Plan, baseline: Baseline | None) -> Plan:
     Enough are `MEASURED_RUNS` runs of at least half of the cases. The plan of a recording or a
     deterministic agent is returned unchanged, because one run of these is enough.
     """
-    repeats_itself = plan.agent.settings.kind == "replay" or plan.policy.deterministic
+    repeats_itself = plan.agent.settings.kind == "replay" or plan.gate.deterministic
     if plan.runs_given or baseline is None or repeats_itself:
         return plan
     known = {case.key: len(case.runs) for case in baseline.cases}
@@ -179,9 +181,11 @@ def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPoli
 
     repeatable = plan.agent.settings.kind != "replay"  # a recording says the same each time
     # An unmerged change is only closed by the anchor if it fell significantly by itself (`gating/anchor.py`).
-    shared = plan.anchor is not None and baseline is not None and not describe_unmerged_change(plan.environ)
+    shared = (
+        plan.anchor_store is not None and baseline is not None and not describe_unmerged_change(plan.environ)
+    )
     return build_statistical_policy(
-        plan.policy, plan.runs, criteria, repeatable=repeatable, shares_with_anchor=shared
+        plan.gate, plan.runs, criteria, repeatable=repeatable, shares_with_anchor=shared
     )
 
 
@@ -189,4 +193,4 @@ def choose_run_strategy(
     plan: Plan, statistics: "StatisticalPolicy | None", baseline: Baseline | None
 ) -> RunStrategy:
     """Return the strategy that plans the runs: adaptive with statistics, else a fixed number."""
-    return FixedRuns(plan.fixed_runs) if statistics is None else AdaptiveRuns(statistics, baseline)
+    return FixedRuns(plan.first_runs) if statistics is None else AdaptiveRuns(statistics, baseline)

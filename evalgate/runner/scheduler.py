@@ -22,7 +22,7 @@ class RunRequest:
     """Request for one run of one case."""
 
     case: EvalCase
-    run: int
+    run_number: int
     """1-based."""
     index: int = 0
     """Key for the caller; the scheduler does not use it."""
@@ -176,17 +176,17 @@ class _CaseScheduler:
         if task is None:
             raise RuntimeError("a case runs in a task")
         self._playing.add(task)
-        earlier = AttemptHistory()
+        history = AttemptHistory()
         try:
             runner = self._runner if request.agent is None else self._create_runner(request.agent)
-            return await runner.make_run(request.case, request.run, earlier)
+            return await runner.make_run(request.case, request.run_number, history)
         except AgentUnreachableError as error:
             self._refusal = self._refusal or error.failure
-            return earlier.attach_attempts(_build_not_run(request, error.failure))
+            return history.attach_attempts(_build_not_run(request, error.failure))
         except asyncio.CancelledError:
             if self._interruption is None:
                 raise
-            return earlier.attach_attempts(_build_not_run(request, self._interruption))
+            return history.attach_attempts(_build_not_run(request, self._interruption))
         finally:
             self._playing.discard(task)
 
@@ -199,4 +199,4 @@ async def _raise_first_error(workers: list[asyncio.Task[None]]) -> None:
 
 
 def _build_not_run(request: RunRequest, failure: Failure) -> CaseRun:
-    return CaseRun(request.run, "not_run", failure=failure)
+    return CaseRun(request.run_number, "not_run", failure=failure)

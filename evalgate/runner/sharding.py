@@ -95,8 +95,8 @@ def find_contradictions(
             suite, planned_case = planned[index]
             bound = suite.get_metrics(planned_case)
             scores = expected.get(id(bound)) or _expect(bound)
-            wanted = plan.fixed_runs if is_whole else 0
-            sentences = [*_check_run_numbers(case, wanted, plan.fixed_runs, may_follow_up=may_follow_up)]
+            wanted = plan.first_runs if is_whole else 0
+            sentences = [*_check_run_numbers(case, wanted, plan.first_runs, may_follow_up=may_follow_up)]
             sentences += [
                 f"run {run.run}: {sentence}" for run in case.runs for sentence in _check_run(run, scores)
             ]
@@ -118,17 +118,17 @@ def _expect(metrics: Sequence[BoundMetric]) -> Mapping[str, _Expected]:
     return dict(sorted(found.items()))
 
 
-def _check_run_numbers(case: CaseResult, wanted: int, fixed: int, *, may_follow_up: bool) -> Iterator[str]:
+def _check_run_numbers(case: CaseResult, expected: int, fixed: int, *, may_follow_up: bool) -> Iterator[str]:
     numbers = [run.run for run in case.runs]
-    if wanted == fixed and numbers == [*range(1, fixed + 1)]:
+    if expected == fixed and numbers == [*range(1, fixed + 1)]:
         return  # as nearly every case is
     times = Counter(numbers)
     doubled = [number for number, count in times.items() if count > 1]
     if doubled:
         yield f"run {min(doubled)} is given {times[min(doubled)]} times"
-    missing = [number for number in range(1, wanted + 1) if number not in times]
+    missing = [number for number in range(1, expected + 1) if number not in times]
     if missing:
-        yield f"run {missing[0]} of {wanted} is missing"
+        yield f"run {missing[0]} of {expected} is missing"
     others = [number for number in times if number < 1 or (number > fixed and not may_follow_up)]
     if others:
         yield f"run {min(others)} is none of {fixed}"
@@ -195,15 +195,15 @@ def build_shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: R
         evalgate_version=__version__,
         created_at=made.created_at,
         duration_s=made.duration_s,
-        agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
-        runs=plan.fixed_runs,
+        agent=AgentInfo(plan.agent.settings.kind, plan.agent.name),
+        runs=plan.first_runs,
         verdict=_build_shard_verdict(plan, evaluation, shard, cases),
         metrics=summarize_metrics(cases),
         cases=cases,
         totals=compute_totals(cases),
         notices=plan.judge_resolver.judges.notices,
         shard=shard,
-        judge=evaluation.judged,
+        judge=evaluation.judge_usage,
         selection=plan.selection,
     )
 
@@ -340,8 +340,8 @@ def _list_case_keys(plan: Plan) -> list[tuple[str, str]]:
 # --- reading the records of shards --------------------------------------------------------------------------
 
 
-def find_shards(patterns: Sequence[str], *, base: Path) -> tuple[str, ...]:
-    """Return the paths that names of files, folders and globs stand for, relative to `base`.
+def find_shards(patterns: Sequence[str], *, folder: Path) -> tuple[str, ...]:
+    """Return the paths that names of files, folders and globs stand for, relative to `folder`.
 
     The order is that of the names; the paths of one name are sorted.
 
@@ -349,18 +349,18 @@ def find_shards(patterns: Sequence[str], *, base: Path) -> tuple[str, ...]:
     A name that matches nothing stays as written, as in a shell: reading it reports that there
     is no such file.
     """
-    return tuple(file for pattern in patterns for file in _expand_pattern(pattern, base) or [pattern])
+    return tuple(file for pattern in patterns for file in _expand_pattern(pattern, folder) or [pattern])
 
 
-def _expand_pattern(pattern: str, base: Path) -> list[str]:
-    path = base / pattern
+def _expand_pattern(pattern: str, folder: Path) -> list[str]:
+    path = folder / pattern
     if path.is_dir():
         found = sorted(file.relative_to(path) for file in path.rglob("results.json"))
         return [str(Path(pattern) / file) for file in found or [Path("results.json")]]
     if path.exists() or not glob.has_magic(pattern):
         return [pattern]
-    names = glob.glob(pattern, root_dir=base, recursive=True)  # noqa: PTH207  as eval sets are found
-    return sorted(name for name in names if is_readable_name(base / name))
+    names = glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207  as eval sets are found
+    return sorted(name for name in names if is_readable_name(folder / name))
 
 
 def read_shard(path: Path, shown_as: str) -> Record:

@@ -61,22 +61,26 @@ class BaselineTarget:
         return found
 
 
-def resolve_target(folder: Path, to: str | None, thresholds: str | None) -> BaselineTarget:
+def resolve_target(folder: Path, to: str | None, thresholds_file: str | None) -> BaselineTarget:
     """Return the baseline `to`, else that of the thresholds file, else the default one.
 
-    `thresholds` is the path of the thresholds file; None: the file in the folder, if there is one.
+    `thresholds_file` is the path of the thresholds file; None: the file in the folder, if there is one.
 
     Raises:
         InvalidInputError: the folder or the thresholds file does not exist, or the file or the name of the
             baseline is wrong.
     """
     workspace = resolve_workspace(folder)
-    path = workspace.folder / thresholds if thresholds else find_thresholds_file(workspace.folder)
-    rules = load_thresholds(path, thresholds or workspace.format_path(path)) if path else None
-    config = rules.config if rules else DEFAULT_CONFIG
+    path = workspace.folder / thresholds_file if thresholds_file else find_thresholds_file(workspace.folder)
+    thresholds = load_thresholds(path, thresholds_file or workspace.format_path(path)) if path else None
+    config = thresholds.config if thresholds else DEFAULT_CONFIG
     target = to or config.gate.baseline or DEFAULT_BASELINE
     return BaselineTarget(
-        workspace, target, open_store(workspace, target), config, rules.criteria if rules else ()
+        workspace,
+        target,
+        open_named_store(workspace, target),
+        config,
+        thresholds.criteria if thresholds else (),
     )
 
 
@@ -85,25 +89,25 @@ def find_baseline(workspace: Workspace) -> str | None:
     return DEFAULT_BASELINE if is_readable_name(workspace.folder / DEFAULT_BASELINE) else None
 
 
-def open_store(workspace: Workspace, what: str) -> BaselineStore:
-    """Return the baseline store that `what` names: a path, `branch:NAME`, a URL and so on.
+def open_named_store(workspace: Workspace, name: str) -> BaselineStore:
+    """Return the baseline store that `name` refers to: a path, `branch:NAME`, a URL and so on.
 
     Raises:
-        InvalidInputError: `what` names no baseline.
+        InvalidInputError: `name` refers to no baseline.
     """
     context = StoreContext(workspace.folder, os.environ, workspace.owner)
-    store = registry.resolve_baseline_store(what, context)
-    return store or FileStore(workspace.folder / what, what, workspace.owner)
+    store = registry.resolve_baseline_store(name, context)
+    return store or FileStore(workspace.folder / name, name, workspace.owner)
 
 
-def load_thresholds_or_default(folder: Path, given: str | None) -> Thresholds:
+def load_thresholds_or_default(folder: Path, thresholds_file: str | None) -> Thresholds:
     """Return the thresholds file that is named or found in a folder, or the defaults.
 
     Raises:
         InvalidInputError: with every problem of the file.
     """
-    path = folder / given if given else find_thresholds_file(folder)
-    return load_thresholds(path, given or path.name) if path else Thresholds(DEFAULT_CONFIG, folder)
+    path = folder / thresholds_file if thresholds_file else find_thresholds_file(folder)
+    return load_thresholds(path, thresholds_file or path.name) if path else Thresholds(DEFAULT_CONFIG, folder)
 
 
 def load_checked_record(folder: Path, path: str) -> Record:
@@ -118,38 +122,38 @@ def load_checked_record(folder: Path, path: str) -> Record:
     return record
 
 
-def load_stored_result(workspace: Workspace, what: str) -> Record | None:
+def load_stored_result(workspace: Workspace, name: str) -> Record | None:
     """Return the result in a file; None for a baseline or the name of a baseline store.
 
     Raises:
         InvalidInputError: the file does not exist, cannot be read, or contradicts itself after an edit.
     """
     # Only a file can hold either: what is stored elsewhere, as `branch:NAME`, is always a baseline.
-    if not isinstance(open_store(workspace, what), FileStore):
+    if not isinstance(open_named_store(workspace, name), FileStore):
         return None
     try:
-        value = parse_json(read_input_file(workspace.folder / what, what), what).value
+        value = parse_json(read_input_file(workspace.folder / name, name), name).value
     except FileNotFoundError:
-        raise _build_missing_error(what) from None
+        raise _build_missing_error(name) from None
     except OSError as error:
-        raise InvalidInputError(f"{what}: cannot be read: {error.strerror}") from None
+        raise InvalidInputError(f"{name}: cannot be read: {error.strerror}") from None
     is_baseline = isinstance(value, Mapping) and "kind" in value
-    return None if is_baseline else load_checked_record(workspace.folder, what)
+    return None if is_baseline else load_checked_record(workspace.folder, name)
 
 
-def load_stored_baseline(workspace: Workspace, what: str) -> Baseline:
+def load_stored_baseline(workspace: Workspace, name: str) -> Baseline:
     """Return the baseline in a file or a store, or one made of the result in a file.
 
     Raises:
         InvalidInputError: there is none, or it cannot be read.
     """
-    found = open_store(workspace, what).read()
+    found = open_named_store(workspace, name).read()
     if found is None:
-        raise _build_missing_error(what)
+        raise _build_missing_error(name)
     return found
 
 
-def _build_missing_error(what: str) -> InvalidInputError:
+def _build_missing_error(name: str) -> InvalidInputError:
     return InvalidInputError(
-        f"{what}: does not exist. `evalgate run` writes a result, `evalgate baseline save` stores it."
+        f"{name}: does not exist. `evalgate run` writes a result, `evalgate baseline save` stores it."
     )

@@ -20,10 +20,10 @@ from evalgate.core.types import (
     EvalSet,
 )
 from evalgate.datasets.cases import fingerprint_cases
-from evalgate.datasets.loading import find_rules_file, load_eval_sets
+from evalgate.datasets.loading import find_adjacent_thresholds_file, load_eval_sets
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
-from evalgate.runner.base_branch import BaseBranchPolicy
+from evalgate.runner.base_branch import RuleFiles
 from evalgate.runner.metric_binding import adopt_custom_metrics, bind_metrics, build_final_state_metric
 from evalgate.system.agent_environment import build_agent_environment
 from evalgate.system.workspace import Workspace
@@ -35,21 +35,21 @@ class Suite:
 
     eval_set: EvalSet
     metrics: tuple[BoundMetric, ...]
-    rules: Thresholds
+    thresholds: Thresholds
     """Thresholds file of the metrics."""
-    policies: Mapping[CaseKey, CasePolicy] = field(default_factory=dict)
+    case_policies: Mapping[CaseKey, CasePolicy] = field(default_factory=dict)
     """Policies of cases; a case without an entry has the default policy."""
-    case_rules: tuple[Thresholds, ...] = ()
-    """The checks in case notes, one for each case that has some."""
+    note_thresholds: tuple[Thresholds, ...] = ()
+    """The checks of case notes, as one thresholds file for each case that has some."""
 
-    def get_policy(self, case: EvalCase) -> CasePolicy:
-        """Return the policy of a case of the set."""
-        return self.policies.get((self.eval_set.eval_set_id, case.eval_id), DEFAULT_CASE_POLICY)
+    def get_case_policy(self, case: EvalCase) -> CasePolicy:
+        """Return the case policy of a case of the set."""
+        return self.case_policies.get((self.eval_set.eval_set_id, case.eval_id), DEFAULT_CASE_POLICY)
 
-    def select_cases(self, wanted: Collection[CaseKey]) -> "Suite":
+    def select_cases(self, keys: Collection[CaseKey]) -> "Suite":
         """Return the suite with these cases only, or unchanged if it has no other cases."""
         eval_set = self.eval_set
-        cases = tuple([case for case in eval_set.cases if (eval_set.eval_set_id, case.eval_id) in wanted])
+        cases = tuple([case for case in eval_set.cases if (eval_set.eval_set_id, case.eval_id) in keys])
         if len(cases) == len(eval_set.cases):
             return self
         return replace(self, eval_set=replace(eval_set, cases=cases, is_whole=False))
@@ -61,10 +61,13 @@ class Suite:
 
     def get_metrics(self, case: EvalCase) -> tuple[BoundMetric, ...]:
         """Return the metrics that score the case, with the case's own thresholds."""
-        metrics, own = self.metrics, self.get_policy(case).thresholds
+        metrics = self.metrics
         if self.selects_cases:
             metrics = self._metrics_by_case.get(case.eval_id, self._metrics_of_all_cases)
-        return tuple(bound.apply_threshold(own.get(bound.name)) for bound in metrics) if own else metrics
+        case_thresholds = self.get_case_policy(case).thresholds
+        if not case_thresholds:
+            return metrics
+        return tuple(bound.apply_threshold(case_thresholds.get(bound.name)) for bound in metrics)
 
     def drop_other_sets_metrics(self) -> "Suite":
         """Return the suite without metrics that score only cases of other eval sets."""
@@ -132,7 +135,7 @@ class GivenObjects:
     """Eval sets in addition to those of files. With any, the thresholds file's own list is not read."""
     agent: AgentSpec | None = None
     """The agent; None: the agent of the options or of the thresholds file."""
-    rules: Thresholds | None = None
+    thresholds: Thresholds | None = None
     """The thresholds; None: the thresholds of a file."""
     scores: bool = True
     """False: only the conversations are wanted, so no criteria are read."""
@@ -144,8 +147,8 @@ NOTHING_GIVEN = GivenObjects()
 def _add_tool_mocks(
     eval_sets: tuple[EvalSet, ...],
     config: Config,
-    rules: Thresholds,
-    base: BaseBranchPolicy,
+    thresholds: Thresholds,
+    rule_files: RuleFiles,
     *,
     is_part: bool,
 ) -> tuple[EvalSet, ...]:
@@ -153,19 +156,19 @@ def _add_tool_mocks(
         return eval_sets
     from evalgate.runner.tool_mocks import add_tool_mocks
 
-    return add_tool_mocks(eval_sets, config, rules, base, is_part=is_part)
+    return add_tool_mocks(eval_sets, config, thresholds, rule_files, is_part=is_part)
 
 
 def plan_suites(
-    rules: Thresholds,
+    thresholds: Thresholds,
     config: Config,
     workspace: Workspace,
     environ: Mapping[str, str],
     judge_resolver: JudgeResolver,
+    rule_files: RuleFiles,
     *,
     needs_criteria: bool = True,
-    base: BaseBranchPolicy,
-    given: GivenObjects = NOTHING_GIVEN,
+    objects: GivenObjects = NOTHING_GIVEN,
 ) -> tuple[Suite, ...]:
     """Build a suite with metrics for every eval set; raise InvalidInputError for problems of the files.
 
@@ -173,43 +176,45 @@ def plan_suites(
     are added to its checks. If there is neither such a file nor a check, a set of Google ADK or adk-rs gets
     the defaults of its tool. Any other set without checks in its notes is refused if `needs_criteria`.
     """
-    is_part = is_partial_selection(rules, config, workspace)
-    _check_runs(rules, config)
-    eval_sets = _load_eval_sets(config, workspace, base, given)
-    eval_sets = _complete_cases(eval_sets, rules, config, workspace, base, is_part=is_part)
+    is_part = is_partial_selection(thresholds, config, workspace)
+    _check_runs(thresholds, config)
+    eval_sets = _load_eval_sets(config, workspace, rule_files, objects)
+    eval_sets = _complete_cases(eval_sets, thresholds, config, workspace, rule_files, is_part=is_part)
     context = MetricContext(config.adk_release, judge_resolver, is_recording=config.is_replay)
-    context = replace(context, locate=base.resolve_path, workspace=workspace.folder)
-    environment = _build_metric_environment(config, workspace, environ, base)
-    policies = _resolve_policies(rules, config, eval_sets, is_part=is_part)
-    if not given.scores:
-        return tuple(Suite(eval_set, (), rules, policies) for eval_set in eval_sets)
-    metrics = bind_metrics(rules, context, environment)
-    if rules.companions:
+    context = replace(context, locate=rule_files.resolve_path, workspace=workspace.folder)
+    environment = _build_metric_environment(config, workspace, environ, rule_files)
+    case_policies = _resolve_case_policies(thresholds, config, eval_sets, is_part=is_part)
+    if not objects.scores:
+        return tuple(Suite(eval_set, (), thresholds, case_policies) for eval_set in eval_sets)
+    metrics = bind_metrics(thresholds, context, environment)
+    if thresholds.companions:
         from evalgate.runner.check_scopes import limit_checks
 
-        metrics = limit_checks(metrics, rules, eval_sets, policies, is_part=is_part)
+        metrics = limit_checks(metrics, thresholds, eval_sets, case_policies, is_part=is_part)
     suites: Iterable[Suite]
-    if len(rules.criteria) > len(rules.companions):
-        suites = [Suite(eval_set, metrics, rules, policies) for eval_set in eval_sets]
+    if len(thresholds.criteria) > len(thresholds.companions):
+        suites = [Suite(eval_set, metrics, thresholds, case_policies) for eval_set in eval_sets]
     else:
-        suites = _build_suites_with_own_rules(
-            eval_sets, context, base, environment, rules, needs_criteria=needs_criteria
+        suites = _build_suites_with_own_thresholds(
+            eval_sets, context, rule_files, environment, thresholds, needs_criteria=needs_criteria
         )
-        suites = (replace(each, metrics=(*each.metrics, *metrics), policies=policies) for each in suites)
-    return _complete_suites(_add_case_checks(suites, rules, config, context, environment))
+        suites = (
+            replace(each, metrics=(*each.metrics, *metrics), case_policies=case_policies) for each in suites
+        )
+    return _complete_suites(_add_case_checks(suites, thresholds, config, context, environment))
 
 
 def _complete_cases(
     eval_sets: tuple[EvalSet, ...],
-    rules: Thresholds,
+    thresholds: Thresholds,
     config: Config,
     workspace: Workspace,
-    base: BaseBranchPolicy,
+    rule_files: RuleFiles,
     *,
     is_part: bool,
 ) -> tuple[EvalSet, ...]:
     """Return the eval sets with what the thresholds file adds: tool mocks, users of stories, sessions."""
-    eval_sets = _add_tool_mocks(eval_sets, config, rules, base, is_part=is_part)
+    eval_sets = _add_tool_mocks(eval_sets, config, thresholds, rule_files, is_part=is_part)
     if config.user is not None and config.user.stories == "played":
         from evalgate.runner.user_factory import play_stories
 
@@ -221,19 +226,19 @@ def _complete_cases(
     return eval_sets
 
 
-def _resolve_policies(
-    rules: Thresholds, config: Config, eval_sets: Sequence[EvalSet], *, is_part: bool
+def _resolve_case_policies(
+    thresholds: Thresholds, config: Config, eval_sets: Sequence[EvalSet], *, is_part: bool
 ) -> Mapping[CaseKey, CasePolicy]:
     if not config.cases and not any(case.tags for each in eval_sets for case in each.cases):
         return {}  # as most often: one module less is loaded
     from evalgate.runner.case_policies import resolve_case_policies
 
-    return resolve_case_policies(rules, config.cases, eval_sets, is_part=is_part)
+    return resolve_case_policies(thresholds, config.cases, eval_sets, is_part=is_part)
 
 
 def _add_case_checks(
     suites: Iterable[Suite],
-    rules: Thresholds,
+    thresholds: Thresholds,
     config: Config,
     context: MetricContext,
     environment: MetricEnvironment,
@@ -244,8 +249,8 @@ def _add_case_checks(
         return suites
     from evalgate.runner.case_checks import add_case_checks
 
-    suites = add_case_checks(suites, rules, context, environment)
-    for each in chain.from_iterable(suite.case_rules for suite in suites):
+    suites = add_case_checks(suites, thresholds, context, environment)
+    for each in chain.from_iterable(suite.note_thresholds for suite in suites):
         _check_runs(each, config)
     return suites
 
@@ -265,14 +270,14 @@ def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
         if suite.selects_cases:
             from evalgate.runner.check_scopes import find_unscored_cases
 
-            yield from find_unscored_cases(suite.eval_set, suite.get_metrics, suite.rules)
+            yield from find_unscored_cases(suite.eval_set, suite.get_metrics, suite.thresholds)
         if suite.metrics and not any(bound.criterion.gates for bound in suite.metrics):
             name = suite.eval_set.path or suite.eval_set.eval_set_id
             message = (
                 f"no metric gates {name}: all of its criteria have `gates: false`, so that no "
                 "score could fail a case"
             )
-            yield Problem(suite.rules.file, *suite.rules.find_position(("criteria",)), message)
+            yield Problem(suite.thresholds.file, *suite.thresholds.find_position(("criteria",)), message)
 
 
 def _suggest_suite(problem: Problem, config: Config, folder: Path) -> Problem:
@@ -287,28 +292,28 @@ def _suggest_suite(problem: Problem, config: Config, folder: Path) -> Problem:
 
 
 def _load_eval_sets(
-    config: Config, workspace: Workspace, base: BaseBranchPolicy, given: GivenObjects
+    config: Config, workspace: Workspace, rule_files: RuleFiles, objects: GivenObjects
 ) -> tuple[EvalSet, ...]:
     """Return the eval sets of the files, then those that are objects; at least one is required."""
     if not config.eval_sets:
-        if not given.eval_sets:
+        if not objects.eval_sets:
             raise InvalidInputError("no eval sets: name files, folders or globs, or list them as `eval_sets`")
-        return given.eval_sets
+        return objects.eval_sets
     formats = registry.get_formats()
     try:
-        loaded = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
+        loaded = load_eval_sets(config.eval_sets, formats, folder=workspace.folder, format_name=config.format)
     except InvalidInputError as error:
         raise InvalidInputError(
             _suggest_suite(each, config, workspace.folder) for each in error.problems
         ) from None
-    base.check_eval_sets(eval_set.path for eval_set in loaded)
-    both = {each.eval_set_id for each in loaded} & {each.eval_set_id for each in given.eval_sets}
+    rule_files.check_eval_sets(eval_set.path for eval_set in loaded)
+    both = {each.eval_set_id for each in loaded} & {each.eval_set_id for each in objects.eval_sets}
     if both:
         raise InvalidInputError(
             Problem("", 0, 0, f"{name!r} is the id of an eval set in a file and of another that is an object")
             for name in sorted(both)
         )
-    return (*loaded, *given.eval_sets)
+    return (*loaded, *objects.eval_sets)
 
 
 def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
@@ -316,14 +321,14 @@ def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
 
     That includes metrics that the file does not name. Only eval sets with a `.metrics.json` are checked.
     """
-    if suite.rules.dialect != "trpc":
+    if suite.thresholds.dialect != "trpc":
         return
     judged = {bound.name for bound in suite.metrics if isinstance(bound.metric, LlmJudged)}
     named = {bound.name for bound in suite.metrics}
     for case in suite.eval_set.cases:
         for name in case.rubric_metrics:
             if name not in judged:
-                why = "no model judges" if name in named else f"{suite.rules.file} does not name"
+                why = "no model judges" if name in named else f"{suite.thresholds.file} does not name"
                 text = f"case {case.eval_id!r} has rubrics for the metric `{name}`, which {why}"
                 yield Problem(suite.eval_set.path, case.line, 1, text)
 
@@ -333,31 +338,31 @@ def are_all_recorded(suites: Sequence[Suite]) -> bool:
     return all(case.recorded is not None for suite in suites for case in suite.eval_set.cases)
 
 
-def is_partial_selection(rules: Thresholds, config: Config, workspace: Workspace) -> bool:
+def is_partial_selection(thresholds: Thresholds, config: Config, workspace: Workspace) -> bool:
     """Return True if the user selected other eval sets than the thresholds file lists, or single cases."""
-    if rules.config.eval_sets and config.eval_sets != rules.config.eval_sets:
+    if thresholds.config.eval_sets and config.eval_sets != thresholds.config.eval_sets:
         return True
     return any(":" in each and not (workspace.folder / each).exists() for each in config.eval_sets)
 
 
-def _check_runs(rules: Thresholds, config: Config) -> None:
+def _check_runs(thresholds: Thresholds, config: Config) -> None:
     """Raise InvalidInputError if a reliability rule needs more runs than are made."""
     runs = config.gate.max_runs if config.runs == "auto" else config.runs
     problems = [
         Problem(
-            rules.file,
-            *rules.find_position(rules.locate_criterion(criterion)),
-            f"{wanted.kind} with k = {wanted.k} needs as many `runs`, not {runs}",
+            thresholds.file,
+            *thresholds.find_position(thresholds.locate_criterion(criterion)),
+            f"{rule.kind} with k = {rule.k} needs as many `runs`, not {runs}",
         )
-        for criterion in rules.criteria
-        if (wanted := criterion.reliability) is not None and wanted.k > runs
+        for criterion in thresholds.criteria
+        if (rule := criterion.reliability) is not None and rule.k > runs
     ]
     if problems:
         raise InvalidInputError(problems)
 
 
 def _build_metric_environment(
-    config: Config, workspace: Workspace, environ: Mapping[str, str], base: BaseBranchPolicy
+    config: Config, workspace: Workspace, environ: Mapping[str, str], rule_files: RuleFiles
 ) -> MetricEnvironment:
     """Build the environment of custom metrics.
 
@@ -365,7 +370,7 @@ def _build_metric_environment(
     """
     uid, gid = workspace.agent_user or (None, None)
     env = build_agent_environment(environ, config.agent.env if config.agent else ())
-    return MetricEnvironment(workspace.folder, env, uid, gid, base.read_metric_code)
+    return MetricEnvironment(workspace.folder, env, uid, gid, rule_files.read_metric_code)
 
 
 def _add_final_state(suite: Suite) -> Suite:
@@ -379,44 +384,46 @@ def _add_final_state(suite: Suite) -> Suite:
 _OWN_FILE = "evalgate.yaml (`evalgate init` writes one)"
 
 
-def _build_suites_with_own_rules(
+def _build_suites_with_own_thresholds(
     eval_sets: Sequence[EvalSet],
     context: MetricContext,
-    base: BaseBranchPolicy,
+    rule_files: RuleFiles,
     environment: MetricEnvironment,
-    rules: Thresholds,
+    thresholds: Thresholds,
     *,
     needs_criteria: bool,
 ) -> Iterator[Suite]:
     loaded: dict[Path, Thresholds] = {}
-    bound: dict[int, tuple[BoundMetric, ...]] = {}
+    metrics_by_file: dict[int, tuple[BoundMetric, ...]] = {}
     for eval_set in eval_sets:
-        path = _find_rules_path(eval_set, base, rules.criteria_folder)
-        own: Thresholds | None
+        path = _find_own_thresholds_file(eval_set, rule_files, thresholds.criteria_folder)
+        set_thresholds: Thresholds | None
         if path is not None:
             if path not in loaded:
-                loaded[path] = adopt_custom_metrics(base.load_thresholds(path, base.format_path(path)), rules)
-            own = loaded[path]
-        elif rules.companions:  # criteria enough, so the defaults of the format's tool do not apply
-            own = None
+                loaded[path] = adopt_custom_metrics(
+                    rule_files.load_thresholds(path, rule_files.format_path(path)), thresholds
+                )
+            set_thresholds = loaded[path]
+        elif thresholds.companions:  # criteria enough, so the defaults of the format's tool do not apply
+            set_thresholds = None
         else:
-            from evalgate.runner.default_criteria import find_default_rules
+            from evalgate.runner.default_criteria import find_default_thresholds
 
-            own = find_default_rules(eval_set)
-        if own is None and needs_criteria and not (rules.companions or eval_set.checks):
+            set_thresholds = find_default_thresholds(eval_set)
+        if set_thresholds is None and needs_criteria and not (thresholds.companions or eval_set.checks):
             raise InvalidInputError(
-                f"{eval_set.path}: no thresholds. Write `criteria` into {rules.file or _OWN_FILE}, "
+                f"{eval_set.path}: no thresholds. Write `criteria` into {thresholds.file or _OWN_FILE}, "
                 "give --thresholds FILE, or put the set's own .metrics.json next to it."
             )
-        if own is None:
-            yield Suite(eval_set, (), rules)
+        if set_thresholds is None:
+            yield Suite(eval_set, (), thresholds)
             continue
-        if id(own) not in bound:
-            bound[id(own)] = bind_metrics(own, context, environment)
-        yield Suite(eval_set, bound[id(own)], own)
+        if id(set_thresholds) not in metrics_by_file:
+            metrics_by_file[id(set_thresholds)] = bind_metrics(set_thresholds, context, environment)
+        yield Suite(eval_set, metrics_by_file[id(set_thresholds)], set_thresholds)
 
 
-def _find_rules_path(eval_set: EvalSet, base: BaseBranchPolicy, folder: str | None) -> Path | None:
+def _find_own_thresholds_file(eval_set: EvalSet, rule_files: RuleFiles, folder: str | None) -> Path | None:
     """Return the file with the criteria of an eval set, or None if there is none.
 
     It lies next to the eval set, or in `folder` if the user named a folder (None: no folder was named).
@@ -425,13 +432,13 @@ def _find_rules_path(eval_set: EvalSet, base: BaseBranchPolicy, folder: str | No
         InvalidInputError: the user's folder has no file for the eval set.
     """
     if folder is not None:
-        file = base.folder / folder / Path(eval_set.path).name
+        file = rule_files.folder / folder / Path(eval_set.path).name
     elif eval_set.path:
-        file = base.folder / eval_set.path
-    else:  # a set that was made in memory has no file with rules next to it
+        file = rule_files.folder / eval_set.path
+    else:  # a set that was made in memory has no thresholds file next to it
         return None
-    found = find_rules_file(file, eval_set.eval_set_id, base.has_base_file)
-    found = found or find_rules_file(file, eval_set.eval_set_id)
+    found = find_adjacent_thresholds_file(file, eval_set.eval_set_id, rule_files.has_base_file)
+    found = found or find_adjacent_thresholds_file(file, eval_set.eval_set_id)
     if found is None and folder is not None:
         name = eval_set.path or eval_set.eval_set_id
         raise InvalidInputError(

@@ -30,7 +30,7 @@ from evalgate.core.types import (
 from evalgate.datasets.cases import describe_idle_names, map_cases
 from evalgate.integrations.recordings import read_recording
 from evalgate.redaction.redactor import REPLACEMENT
-from evalgate.runner.base_branch import BaseBranchPolicy
+from evalgate.runner.base_branch import RuleFiles
 
 _LOST = RecordedAnswer(lost="no result of it: the tool raised an error, or the run ended there")
 _REDACTED = f"its result is redacted (`{REPLACEMENT}`)"
@@ -40,8 +40,8 @@ _SHOWN = 5
 def add_tool_mocks(
     eval_sets: Iterable[EvalSet],
     config: Config,
-    rules: Thresholds,
-    base: BaseBranchPolicy,
+    thresholds: Thresholds,
+    rule_files: RuleFiles,
     *,
     is_part: bool = False,
 ) -> tuple[EvalSet, ...]:
@@ -54,7 +54,7 @@ def add_tool_mocks(
         InvalidInputError: a mock matches no case (unless `is_part`), or a recording cannot be used.
     """
     found = tuple(eval_sets)
-    if not is_part and (problems := list(_find_idle_mocks(found, config, rules))):
+    if not is_part and (problems := list(_find_idle_mocks(found, config, thresholds))):
         raise InvalidInputError(problems)
     if fixed := drop_recordings(config.tool_mocks):
         found = tuple(
@@ -67,19 +67,21 @@ def add_tool_mocks(
         if isinstance(mock, RecordedToolsConfig):
             # Without a list, the recording has no index. The longer location that exists is further down.
             locations = ("tool_mocks", index, "from"), ("tool_mocks", "from")
-            position = max(rules.find_position(each) for each in locations)
-            found = _add_recording(found, mock, rules, position, base, is_part=is_part)
+            position = max(thresholds.find_position(each) for each in locations)
+            found = _add_recording(found, mock, thresholds, position, rule_files, is_part=is_part)
     return found
 
 
-def _find_idle_mocks(eval_sets: Sequence[EvalSet], config: Config, rules: Thresholds) -> Iterator[Problem]:
+def _find_idle_mocks(
+    eval_sets: Sequence[EvalSet], config: Config, thresholds: Thresholds
+) -> Iterator[Problem]:
     for index, mock in enumerate(config.tool_mocks):
         idle = describe_idle_names(mock.ids, (), eval_sets, lambda _: ())
         if not any(each.cases for each in eval_sets):
             idle = "there to mock tools for"
         if idle:
-            place = rules.find_position(("tool_mocks", index))
-            yield Problem(rules.file, *place, f"no case is {idle}")
+            place = thresholds.find_position(("tool_mocks", index))
+            yield Problem(thresholds.file, *place, f"no case is {idle}")
 
 
 def _add_fixed_mocks(eval_set: EvalSet, mocks: Sequence[ToolMockConfig], case: EvalCase) -> EvalCase:
@@ -128,33 +130,33 @@ def _to_values(calls: Iterable[RecordedCall]) -> object:
 def _add_recording(
     eval_sets: Sequence[EvalSet],
     config: RecordedToolsConfig,
-    rules: Thresholds,
+    thresholds: Thresholds,
     position: tuple[int, int],
-    base: BaseBranchPolicy,
+    rule_files: RuleFiles,
     *,
     is_part: bool,
 ) -> tuple[EvalSet, ...]:
-    path = rules.base / config.source
-    shown_as = base.format_path(path)
-    if not base.resolve_path(path).exists():
+    path = thresholds.folder / config.source
+    shown_as = rule_files.format_path(path)
+    if not rule_files.resolve_path(path).exists():
         raise InvalidInputError(
             [
                 Problem(
-                    rules.file,
+                    thresholds.file,
                     *position,
                     f"there is no recording {shown_as}. Run once with `--live-tools`, and copy the "
                     "results.json of that run there",
                 )
             ]
         )
-    recorded = RecordedCases(read_recording(base.resolve_path(path), shown_as))
+    recorded = RecordedCases(read_recording(rule_files.resolve_path(path), shown_as))
     found = []
     for each in eval_sets:
         add_calls = partial(_add_recorded_calls, each, config, recorded, shown_as)
         found.append(replace(each, cases=map_cases(each.cases, add_calls, keeps_metadata=True)))
     problems = list(_find_recording_problems(eval_sets, config, recorded, shown_as, is_part=is_part))
     if problems:
-        raise InvalidInputError(Problem(rules.file, *position, problem) for problem in problems)
+        raise InvalidInputError(Problem(thresholds.file, *position, problem) for problem in problems)
     notices = tuple(_describe_gaps(eval_sets, config, recorded, shown_as))
     return (replace(found[0], notices=(*found[0].notices, *notices)), *found[1:])
 

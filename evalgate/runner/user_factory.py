@@ -36,7 +36,7 @@ def play_stories(eval_sets: Sequence[EvalSet]) -> tuple[EvalSet, ...]:
 
 
 def build_user_factory(
-    rules: Thresholds,
+    thresholds: Thresholds,
     config: Config,
     adjacent: Mapping[str, Thresholds],
     judge_resolver: JudgeResolver,
@@ -45,9 +45,9 @@ def build_user_factory(
 ) -> CreateUser:
     """Build the function that creates the user of a run.
 
-    `config` is that of `rules`, with the options of the command line applied. `adjacent` maps the id of an
-    eval set to the thresholds file next to it, also with these options. Such files count only if `rules`
-    have no `user` section. `locate` returns the path to read for a file that a thresholds file names.
+    `config` is that of `thresholds`, with the options of the command line applied. `adjacent` maps the id of
+    an eval set to the thresholds file next to it, also with these options. Such files count only if
+    `thresholds` have no `user` section. `locate` returns the path to read for a file that they name.
 
     Raises:
         InvalidInputError: a `user` section names no model, a file cannot be read, or a case names an
@@ -59,11 +59,11 @@ def build_user_factory(
     from evalgate.llm.users.simulated import UserFactory
 
     own = (
-        _build_simulated_user_factory(config.user, rules, config.judge, judge_resolver, locate)
+        _build_simulated_user_factory(config.user, thresholds, config.judge, judge_resolver, locate)
         if config.user is not None
         else UserFactory()
     )
-    if rules.config.user is not None or not any(each.config.user for each in adjacent.values()):
+    if thresholds.config.user is not None or not any(each.config.user for each in adjacent.values()):
         checked = eval_sets if config.user is not None else ()
         if problems := [each for eval_set in checked for each in _find_unknown_personas(own, eval_set)]:
             raise InvalidInputError(problems)
@@ -84,7 +84,7 @@ def build_user_factory(
 
 def _build_simulated_user_factory(
     own: UserConfig,
-    rules: Thresholds,
+    thresholds: Thresholds,
     judge: JudgeConfig | None,
     judge_resolver: JudgeResolver,
     locate: PathResolver,
@@ -94,9 +94,9 @@ def _build_simulated_user_factory(
 
     config = own.resolve_model_config(judge)
     if config is None:
-        position = rules.find_position(("user",))
+        position = thresholds.find_position(("user",))
         raise InvalidInputError(
-            [Problem(rules.file, *position, f"`user` names no model: {HOW_TO_CONFIGURE}")]
+            [Problem(thresholds.file, *position, f"`user` names no model: {HOW_TO_CONFIGURE}")]
         )
     judges = judge_resolver.judges
 
@@ -104,26 +104,26 @@ def _build_simulated_user_factory(
         return judges.compute_cost(config, answer)
 
     client = judges.reserve_model(config, "user")
-    model = UserModel(client, _read_prompt(own, rules, locate), compute_cost, own.include_function_calls)
+    model = UserModel(client, _read_prompt(own, thresholds, locate), compute_cost, own.include_function_calls)
     personas = BUILT_IN
     if own.personas:
-        personas = read_personas(locate(rules.base / own.personas), own.personas)
+        personas = read_personas(locate(thresholds.folder / own.personas), own.personas)
     return UserFactory(model, own.max_turns, personas)
 
 
-def _read_prompt(own: UserConfig, rules: Thresholds, locate: PathResolver) -> "Prompt | None":
+def _read_prompt(own: UserConfig, thresholds: Thresholds, locate: PathResolver) -> "Prompt | None":
     from evalgate.llm.prompt_templates import parse_prompt, read_user_prompt
 
     if own.prompt is not None:
-        return read_user_prompt(locate(rules.base / own.prompt), own.prompt, VARIABLES)
+        return read_user_prompt(locate(thresholds.folder / own.prompt), own.prompt, VARIABLES)
     if own.instructions is None:
         return None
     try:
-        return parse_prompt(own.instructions, rules.file, VARIABLES)
+        return parse_prompt(own.instructions, thresholds.file, VARIABLES)
     except InvalidInputError as error:
-        position = rules.find_position(("user", "instructions"))
+        position = thresholds.find_position(("user", "instructions"))
         messages = [f"`user.instructions`, line {each.line}: {each.message}" for each in error.problems]
-        raise InvalidInputError(Problem(rules.file, *position, each) for each in messages) from None
+        raise InvalidInputError(Problem(thresholds.file, *position, each) for each in messages) from None
 
 
 def _find_unknown_personas(factory: "UserFactory", eval_set: EvalSet) -> Iterator[Problem]:

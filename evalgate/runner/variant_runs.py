@@ -108,13 +108,13 @@ class _Stage:
                 return
             kept = sum(len(runs) for scope in self.scopes for runs in scope.finished.values())
             cases = len(CaseIndex(plan.suites))
-            self.progress.on_runs_planned(cases * plan.fixed_runs * len(self.variants) - kept)
+            self.progress.on_runs_planned(cases * plan.first_runs * len(self.variants) - kept)
             refusal = await run_requests(
                 self.agents[0],
                 self._iter_requests(),
                 concurrency=plan.agent.settings.concurrency,
                 on_finished=self._on_run_finished,
-                create_user=plan.users,
+                create_user=plan.create_user,
                 stop_reason=first.spending.stop_reason,
                 time_limit=first.spending.get_time_limit(),
                 throttle=throttle,
@@ -136,7 +136,7 @@ class _Stage:
         made = [
             {(at, run.run) for at, runs in scope.finished.items() for run in runs} for scope in self.scopes
         ]
-        for number in range(1, plan.fixed_runs + 1):
+        for number in range(1, plan.first_runs + 1):
             for at in range(len(index)):
                 case = index.get_case(at)
                 for turn in range(count):
@@ -154,8 +154,8 @@ class _Stage:
     @property
     def is_complete(self) -> bool:
         """Return True if every run was made to its end."""
-        wanted = FixedRuns(self.variants[0].plan.fixed_runs)
-        return not self.interrupted and all(each.is_complete(wanted) for each in self.evaluations)
+        strategy = FixedRuns(self.variants[0].plan.first_runs)
+        return not self.interrupted and all(each.is_complete(strategy) for each in self.evaluations)
 
     def build_result(self) -> MeasuredVariants:
         """Return the records of every variant, decided without a baseline."""
@@ -230,7 +230,7 @@ def measure_variants(
     progress: ProgressListener,
     begin: Callable[[], None],
     choose_winner: ChooseWinner = lambda _: None,
-    options: RunOptions = WHOLE,
+    run_options: RunOptions = WHOLE,
 ) -> tuple[MeasuredVariants, MeasuredVariants | None]:
     """Run every case with every variant; if there is a winner, again with the winner and the reference.
 
@@ -238,7 +238,7 @@ def measure_variants(
     are missing. The winner was chosen by its first runs, so the second measurement has only fresh runs. The
     reference is the first variant.
 
-    `begin` is called once all agents have started. `options.journal_folder` is the folder of the reports:
+    `begin` is called once all agents have started. `run_options.journal_folder` is the folder of the reports:
     each variant keeps a journal there, in the folder of its results. Not for use within an event loop.
 
     Raises:
@@ -248,9 +248,11 @@ def measure_variants(
         # Before anything of the agents runs, which could replace a folder by a link.
         checkpoints = []
         for each in variants:
-            folder = None if options.journal_folder is None else options.journal_folder / each.folder
-            checkpoint = Checkpoint(each.plan, folder, resume=options.resume, redactor=options.redactor)
-            checkpoints.append((options.until_published or stack).enter_context(checkpoint))
+            folder = None if run_options.journal_folder is None else run_options.journal_folder / each.folder
+            checkpoint = Checkpoint(
+                each.plan, folder, resume=run_options.resume, redactor=run_options.redactor
+            )
+            checkpoints.append((run_options.until_published or stack).enter_context(checkpoint))
         scopes = _build_scopes(checkpoints)
         agents = [
             build_agent(each.plan.agent, each.plan.workspace, each.plan.environ, each.plan.executor)
@@ -273,7 +275,7 @@ def measure_variants(
 def _build_scopes(checkpoints: Sequence[Checkpoint]) -> list[RunScope]:
     """Return each variant's scope with the runs of its checkpoint. The budget counts earlier usage once."""
     first = checkpoints[0]
-    used = [first.used, *(RunUsage(first.used.judged) for _ in checkpoints[1:])]
+    used = [first.used, *(RunUsage(first.used.judge_usage) for _ in checkpoints[1:])]
     return [
         RunScope(checkpoint.finished, None, _VariantStore(checkpoint, first), own)
         for checkpoint, own in zip(checkpoints, used, strict=True)

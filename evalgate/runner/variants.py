@@ -118,10 +118,10 @@ def _find_problem(name: str, sign: str) -> str:
     return ""
 
 
-def build_variants(plan: Plan, what: str, variations: Sequence[Variation]) -> tuple[Variant, ...]:
+def build_variants(plan: Plan, agent_name: str, variations: Sequence[Variation]) -> tuple[Variant, ...]:
     """Return every combination of the values, each with its plan; the first variant has the first values.
 
-    All variants share the eval sets, metrics, judges and budget of `plan`. `what` is the WHAT of
+    All variants share the eval sets, metrics, judges and budget of `plan`. `agent_name` is the WHAT of
     `--agent KIND:WHAT`; else "".
 
     Raises:
@@ -140,15 +140,15 @@ def build_variants(plan: Plan, what: str, variations: Sequence[Variation]) -> tu
     combinations = list(product(*(each.values for each in variations)))
     for at, (name, values) in enumerate(zip(_name_combinations(combinations), combinations, strict=True), 1):
         named = dict(zip([each.name for each in variations], values, strict=True))
-        own = _vary_plan(plan, what, named)
+        own = _vary_plan(plan, agent_name, named)
         found.append(Variant(name, named, own, f"variants/{at}-{to_file_name(name, 60)}"))
     return tuple(found)
 
 
 def _check_cases(plan: Plan) -> None:
     """Raise InvalidInputError if no case counts, as all are quarantined or only observed."""
-    cases = [(case, suite.get_policy(case)) for suite in plan.suites for case in suite.eval_set.cases]
-    if not any(case.status == "expected" and policy.quarantine is None for case, policy in cases):
+    cases = [(case, suite.get_case_policy(case)) for suite in plan.suites for case in suite.eval_set.cases]
+    if not any(case.status == "expected" and case_policy.quarantine is None for case, case_policy in cases):
         why = "all are quarantined, or observed and not reviewed yet" if cases else "the eval sets are empty"
         raise InvalidInputError(f"no case to compare variants on: {why}")
 
@@ -161,22 +161,22 @@ def _name_combinations(combinations: Sequence[tuple[str, ...]]) -> list[str]:
     return names
 
 
-def _vary_plan(plan: Plan, what: str, values: Mapping[str, str]) -> Plan:
+def _vary_plan(plan: Plan, agent_name: str, values: Mapping[str, str]) -> Plan:
     environ = {name.partition(".")[2]: value for name, value in values.items() if name.startswith("env.")}
     agent = plan.agent
     for name, value in values.items():
         if name.startswith("agent."):
-            agent = _vary_agent(agent, what, name.partition(".")[2], value, plan)
+            agent = _vary_agent(agent, agent_name, name.partition(".")[2], value, plan)
     env = tuple(dict.fromkeys((*agent.settings.env, *environ)))
     settings = agent.settings.model_copy(update={"env": env})
     agent, environ = replace(agent, settings=settings), {**plan.environ, **environ}
     return replace(plan, agent=agent, environ=environ, varied=values)
 
 
-def _vary_agent(agent: AgentSpec, what: str, key: str, value: str, plan: Plan) -> AgentSpec:
+def _vary_agent(agent: AgentSpec, agent_name: str, key: str, value: str, plan: Plan) -> AgentSpec:
     """Return the agent with a key of its section set to `value`, which is read as YAML.
 
-    `what` is the WHAT of `--agent KIND:WHAT`; else "".
+    `agent_name` is the WHAT of `--agent KIND:WHAT`; else "".
 
     Raises:
         InvalidInputError: the agent has no such key, or refuses the value.
@@ -187,8 +187,8 @@ def _vary_agent(agent: AgentSpec, what: str, key: str, value: str, plan: Plan) -
         hint = did_you_mean(key, {*AgentConfig.model_fields, *type_.model_fields})
         raise InvalidInputError(f"{own}: an agent of kind `{settings.kind}` has no `{key}`.{hint}")
     given = {name: each for name, each in settings if name in settings.model_fields_set}
-    if what:
-        given.setdefault(type_.named_by, what)
+    if agent_name:
+        given.setdefault(type_.named_by, agent_name)
     try:
         changed = AgentConfig.model_validate({**given, key: compose_yaml(value, "")[1] if value else ""})
         return resolve_agent(changed, "", Thresholds(DEFAULT_CONFIG, plan.workspace.folder))
@@ -210,13 +210,13 @@ def describe_expected_cost(plan: Plan, variants: int) -> Iterator[str]:
     cases = {
         (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases
     }
-    number = plan.fixed_runs * variants
+    number = plan.first_runs * variants
     yield (
         f"{pluralize(len(cases) * number, 'run')}: {pluralize(variants, 'variant')}, "
-        f"{pluralize(len(cases), 'case')}, {pluralize(plan.fixed_runs, 'run')} each."
+        f"{pluralize(len(cases), 'case')}, {pluralize(plan.first_runs, 'run')} each."
     )
     try:
-        baseline = plan.baseline.read() if plan.baseline is not None else None
+        baseline = plan.baseline_store.read() if plan.baseline_store is not None else None
     except EvalgateError as error:
         yield f"No estimate of the cost: {error}"
         return

@@ -15,36 +15,37 @@ class UnknownChangeError(Exception):
     """The files that a change touches cannot be listed completely. The message is a sentence."""
 
 
-def list_changed_files(folder: Path, base: str) -> frozenset[str]:
-    """Return the files that differ from the commit that this checkout and `base` have in common.
+def list_changed_files(folder: Path, base_revision: str) -> frozenset[str]:
+    """Return the files that differ from the commit that this checkout and `base_revision` have in common.
 
     Uncommitted changes count, and untracked files that git does not ignore. A renamed file counts with both
     of its names.
 
     Args:
         folder: A folder of the checkout.
-        base: A revision, such as `origin/main` or a full hash.
+        base_revision: A revision, such as `origin/main` or a full hash.
 
     Returns:
         Paths relative to `folder` with slashes; those outside of it begin with `../`.
 
     Raises:
-        UnknownChangeError: git fails or does not know `base`; HEAD and `base` have no commit in common, or
-            the clone is shallow and `base` is no parent of HEAD; a submodule differs; git was told to
-            ignore changes of a file; or nothing differs at all.
+        UnknownChangeError: git fails or does not know `base_revision`; HEAD and `base_revision` have no
+        commit in common, or
+            the clone is shallow and `base_revision` is no parent of HEAD; a submodule differs; git was told
+            to ignore changes of a file; or nothing differs at all.
     """
     try:
-        return _list_files(folder, base)
+        return _list_files(folder, base_revision)
     except GitError as error:
         said = to_one_line(str(error), 200) or "it is not installed, or took too long"
         raise UnknownChangeError(f"git failed: {said}") from None
 
 
-def _list_files(folder: Path, base: str) -> frozenset[str]:
+def _list_files(folder: Path, base_revision: str) -> frozenset[str]:
     top = Path(os.fsdecode(execute_git(folder, "rev-parse", "--show-toplevel")).removesuffix("\n"))
     untracked = execute_git(top, "ls-files", "--others", "--exclude-standard", "-z").split(b"\0")
     found = {os.fsdecode(name) for name in untracked if name}
-    for commit in find_common_commits(top, base):
+    for commit in find_common_commits(top, base_revision):
         # Without renames, so that both names are listed; no setting of the repository may hide a file.
         options = (
             "--raw",
@@ -62,7 +63,7 @@ def _list_files(folder: Path, base: str) -> frozenset[str]:
             found.add(path)
     if not found:
         raise UnknownChangeError(
-            f"nothing differs from {base}: perhaps the change is not what is checked out."
+            f"nothing differs from {base_revision}: perhaps the change is not what is checked out."
         )
     if hidden := _find_hidden_file(top):
         raise UnknownChangeError(f"git was told to ignore changes of {hidden} (see `git update-index`).")
@@ -84,18 +85,21 @@ def list_repository_files(folder: Path) -> frozenset[str]:
     return frozenset(Path(os.path.relpath(os.fsdecode(name), home)).as_posix() for name in names if name)
 
 
-def find_common_commits(top: Path, base: str) -> tuple[str, ...]:
-    """Return the hashes of the newest commits that HEAD and `base` have in common; at least one.
+def find_common_commits(top: Path, base_revision: str) -> tuple[str, ...]:
+    """Return the hashes of the newest commits that HEAD and `base_revision` have in common; at least one.
 
     Raises:
-        UnknownChangeError: git does not know `base`; HEAD and `base` have no commit in common; or the clone
-            is shallow and `base` is no parent of HEAD.
+        UnknownChangeError: git does not know `base_revision`; HEAD and `base_revision` have no commit in
+        common; or the clone
+            is shallow and `base_revision` is no parent of HEAD.
         GitError: git fails.
     """
     try:
-        found = execute_git(top, "rev-parse", "-q", "--verify", "--end-of-options", f"{base}^{{commit}}")
+        found = execute_git(
+            top, "rev-parse", "-q", "--verify", "--end-of-options", f"{base_revision}^{{commit}}"
+        )
     except GitError:
-        raise UnknownChangeError(f"git does not know {base} here: fetch it first.") from None
+        raise UnknownChangeError(f"git does not know {base_revision} here: fetch it first.") from None
     # In a checkout that is cut off git shows no parents, but the commit itself names them.
     commit, head = os.fsdecode(found.strip()), execute_git(top, "cat-file", "commit", "HEAD")
     parents = [line.removeprefix(_PARENT) for line in head.split(b"\n\n")[0].split(b"\n")]
@@ -109,7 +113,7 @@ def find_common_commits(top: Path, base: str) -> tuple[str, ...]:
     try:
         common = execute_git(top, "merge-base", "--all", commit, "HEAD")
     except GitError:
-        raise UnknownChangeError(f"this checkout has no commit in common with {base}.") from None
+        raise UnknownChangeError(f"this checkout has no commit in common with {base_revision}.") from None
     return tuple(os.fsdecode(common).split())
 
 
@@ -138,8 +142,8 @@ def find_unversioned(folder: Path, paths: frozenset[str]) -> frozenset[str]:
     return paths - {os.fsdecode(name) for name in tracked}
 
 
-def check_commits_differ(folder: Path, base: str) -> None:
-    """Raise an error if HEAD has the same files as the newest commit that it shares with `base`.
+def check_commits_differ(folder: Path, base_revision: str) -> None:
+    """Raise an error if HEAD has the same files as the newest commit that it shares with `base_revision`.
 
     Without a difference, uncommitted files, such as reports of earlier steps, would count as the change.
 
@@ -147,12 +151,12 @@ def check_commits_differ(folder: Path, base: str) -> None:
         UnknownChangeError: the files do not differ, or cannot be compared.
     """
     try:
-        for commit in find_common_commits(folder, base):
+        for commit in find_common_commits(folder, base_revision):
             trees = {execute_git(folder, "rev-parse", f"{each}^{{tree}}") for each in (commit, "HEAD")}
             if len(trees) == 1:
                 raise UnknownChangeError(
-                    f"the commit that is checked out does not differ from {base[:_SHOWN_OF_COMMIT]}: perhaps "
-                    "the change is not what is checked out."
+                    "the commit that is checked out does not differ from "
+                    f"{base_revision[:_SHOWN_OF_COMMIT]}: perhaps the change is not what is checked out."
                 )
     except GitError as error:
         raise UnknownChangeError(f"git failed: {to_one_line(str(error), 200)}") from None

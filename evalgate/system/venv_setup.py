@@ -57,13 +57,13 @@ def run_setup(
     cwd: Path,
     env: Mapping[str, str],
     cache: Path,
-    user: tuple[int, int] | None = None,
+    agent_user: tuple[int, int] | None = None,
 ) -> SetupResult:
     """Run `command` in a shell in `cwd`, with `pip` and `python` of the agent's virtual environment.
 
     There is one virtual environment below `cache` per folder and interpreter. Later runs use it again if it
     was created completely. If `python` is given, that interpreter is used and no environment is created.
-    `user` is the uid and gid that the commands run as; None: those of this process.
+    `agent_user` is the uid and gid that the commands run as; None: those of this process.
 
     Raises:
         NoVerdictError: the command or the creation of the environment failed. The message has the end of
@@ -75,17 +75,17 @@ def run_setup(
         python = str(home / "bin" / "python")
         if not (home / _COMPLETE).exists():
             argv = [sys.executable, "-I", "-c", _MAKE, str(home), _COMPLETE]
-            _run_command(argv, "creating the agent's environment", cwd, env, user)
+            _run_command(argv, "creating the agent's environment", cwd, env, agent_user)
     path = f"{Path(python).parent}:{env.get('PATH', '')}" if "/" in python else env.get("PATH", "")
     agent_env = {**env, "PATH": path}
-    _run_command(["/bin/sh", "-c", command], f"the setup command `{command}`", cwd, agent_env, user)
+    _run_command(["/bin/sh", "-c", command], f"the setup command `{command}`", cwd, agent_env, agent_user)
     return SetupResult(python, agent_env)
 
 
 def _run_command(
-    argv: list[str], what: str, cwd: Path, env: Mapping[str, str], user: tuple[int, int] | None
+    argv: list[str], description: str, cwd: Path, env: Mapping[str, str], agent_user: tuple[int, int] | None
 ) -> None:
-    uid, gid = user or (None, None)
+    uid, gid = agent_user or (None, None)
     stop = STOP.get()
     with subprocess.Popen(
         argv,
@@ -93,7 +93,7 @@ def _run_command(
         env=dict(env),
         user=uid,
         group=gid,
-        extra_groups=[] if user else None,
+        extra_groups=[] if agent_user else None,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -109,7 +109,7 @@ def _run_command(
     if process.returncode:
         tail = written[-_TAIL:].rstrip()
         output = f"Its last output:\n{tail}" if tail else "It wrote nothing."
-        raise NoVerdictError(f"{what} failed with exit code {process.returncode}. {output}")
+        raise NoVerdictError(f"{description} failed with exit code {process.returncode}. {output}")
 
 
 def _wait_for_end(process: subprocess.Popen[str], stop: threading.Event | None) -> str:

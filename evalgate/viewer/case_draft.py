@@ -181,7 +181,7 @@ def change_draft(draft: CaseDraft, action: str, actual: Sequence[Reply | None] =
         raise InvalidInputError(f"there is no button {action!r} on this page") from None
 
 
-def _find_list(draft: CaseDraft, what: str, numbers: list[int]) -> tuple[list[Any], int, Any]:
+def _find_list(draft: CaseDraft, part: str, numbers: list[int]) -> tuple[list[Any], int, Any]:
     """Return the list that a button changes, the position of the item in it, and an empty item."""
     at = numbers[-1]
     whole: dict[str, tuple[list[Any], type]] = {
@@ -189,20 +189,20 @@ def _find_list(draft: CaseDraft, what: str, numbers: list[int]) -> tuple[list[An
         "goal": (draft.goals, DraftGoal),
         "check": (draft.checks, DraftCheck),
     }
-    if what in whole:
-        items, empty = whole[what]
+    if part in whole:
+        items, empty = whole[part]
         return items, at, empty()
-    if what == "call":
+    if part == "call":
         return draft.turns[numbers[0]].calls, at, DraftCall()
-    if what == "event":
+    if part == "event":
         kept = draft.turns[numbers[0]].kept
         return kept, kept.index(at), 0
-    if what == "rubric":
+    if part == "rubric":
         owner = draft if len(numbers) == 1 else draft.turns[numbers[0]]
         return owner.rubrics, at, DraftRubric()
-    if what == "value":
+    if part == "value":
         return draft.checks[numbers[0]].values, at, DraftValue()
-    raise KeyError(what)
+    raise KeyError(part)
 
 
 def _change_list(verb: str, items: list[Any], at: int, empty: Any) -> None:
@@ -229,16 +229,16 @@ def _add_check(draft: CaseDraft, verb: str, numbers: list[int], actual: Sequence
     draft.checks.append(build(reply.tool_calls[number], draft.checks))
 
 
-def _take(draft: CaseDraft, what: str, numbers: list[int], actual: Sequence[Reply | None]) -> None:
+def _take(draft: CaseDraft, part: str, numbers: list[int], actual: Sequence[Reply | None]) -> None:
     turn = draft.turns[numbers[0]]
     reply = actual[turn.source] if turn.source is not None else None
     if reply is None:
-        raise KeyError(what)
-    if what in {"turn", "response"}:
+        raise KeyError(part)
+    if part in {"turn", "response"}:
         turn.response = reply.response or ""
-    if what == "turn":
+    if part == "turn":
         turn.calls = _take_calls(turn.calls, reply.tool_calls)
-    elif what == "call":
+    elif part == "call":
         number = numbers[1]
         taken = draft_call(None, reply.tool_calls[number])
         if number < len(turn.calls):
@@ -246,10 +246,10 @@ def _take(draft: CaseDraft, what: str, numbers: list[int], actual: Sequence[Repl
             turn.calls[number] = taken
         else:
             turn.calls.append(taken)
-    elif what == "argument":
+    elif part == "argument":
         _take_argument(turn.calls[numbers[1]], reply.tool_calls[numbers[1]], numbers[2])
-    elif what != "response":
-        raise KeyError(what)
+    elif part != "response":
+        raise KeyError(part)
 
 
 def _take_calls(old: Sequence[DraftCall], calls: Sequence[ToolCall]) -> list[DraftCall]:

@@ -42,20 +42,23 @@ def find_check_problems(
     return errors
 
 
-def list_thresholds_checks(folder: Path, thresholds: str | None) -> dict[str, str]:
+def list_thresholds_checks(folder: Path, thresholds_file: str | None) -> dict[str, str]:
     """Return the names of the checks in the thresholds file of a project, each with its place.
 
-    Return {} if there is no thresholds file, or if it is invalid. `thresholds` is the name of the file on the
-    command line; None to find the file in `folder`.
+    Return {} if there is no thresholds file, or if it is invalid. `thresholds_file` is the name of the file
+    on the command line; None to find the file in `folder`.
     """
-    path = folder / thresholds if thresholds else find_thresholds_file(folder)
+    path = folder / thresholds_file if thresholds_file else find_thresholds_file(folder)
     try:
-        rules = load_thresholds(path, path.name) if path else None
+        thresholds = load_thresholds(path, path.name) if path else None
     except InvalidInputError:  # a wrong thresholds file is told by a run
         return {}
-    if rules is None:
+    if thresholds is None:
         return {}
-    return {name: f"{rules.file}:{rules.find_position(('checks', name))[0]}" for name in rules.config.checks}
+    return {
+        name: f"{thresholds.file}:{thresholds.find_position(('checks', name))[0]}"
+        for name in thresholds.config.checks
+    }
 
 
 def read_schema_file(folder: Path, name: str) -> object:

@@ -128,29 +128,29 @@ def compare_records(viewer: Viewer, before: str, after: str) -> ComparedRecord:
             baseline is broken.
         NoVerdictError: the network does not answer.
     """
-    rules = load_thresholds_or_default(viewer.folder, viewer.thresholds)
+    thresholds = load_thresholds_or_default(viewer.folder, viewer.thresholds)
     opened = viewer.records.open_record(after)
     earlier = None if before == BASELINE else viewer.records.open_record(before)
     baseline = read_baseline(viewer, remote=True) if earlier is None else None
     if earlier is None and baseline is None:
         raise InvalidInputError("this project has no baseline yet: `evalgate baseline save` makes one")
     version: object = earlier.version if earlier else baseline and baseline.sources
-    key = (viewer.folder, before, version, after, opened.version, repr(rules.config))
+    key = (viewer.folder, before, version, after, opened.version, repr(thresholds.config))
     with _lock:
         if key not in _compared:
             _compared.clear()
-            _compared[key] = _compare(opened, earlier, baseline, rules)
+            _compared[key] = _compare(opened, earlier, baseline, thresholds)
         return _compared[key]
 
 
 def _compare(
-    opened: OpenedRecord, earlier: OpenedRecord | None, baseline: Baseline | None, rules: Thresholds
+    opened: OpenedRecord, earlier: OpenedRecord | None, baseline: Baseline | None, thresholds: Thresholds
 ) -> ComparedRecord:
     title = earlier.title if earlier else BASELINE
     if baseline is None:
         baseline = build_baseline(earlier.record if earlier else opened.record, path=title)
     title = baseline.path or title
-    record = compare_with_baseline(opened.record, baseline, rules, title)
+    record = compare_with_baseline(opened.record, baseline, thresholds, title)
     return ComparedRecord(
         OpenedRecord(opened.record_id, opened.title, opened.version, record),
         {case.key: case for case in earlier.record.cases} if earlier else {},

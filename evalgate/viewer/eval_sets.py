@@ -29,9 +29,9 @@ class ListedEvalSet:
 class EvalSetStore:
     """The eval sets of one viewer. Each file is parsed once, and again when it changes."""
 
-    def __init__(self, folder: Path, thresholds: str | None) -> None:
+    def __init__(self, folder: Path, thresholds_file: str | None) -> None:
         self._folder = folder
-        self._thresholds = thresholds
+        self._thresholds = thresholds_file
         self._opened: dict[Path, tuple[tuple[int, int], EvalSetFile]] = {}
 
     def list_sets(self) -> list[ListedEvalSet]:
@@ -49,10 +49,10 @@ class EvalSetStore:
         """Return the files that `eval_sets` in the thresholds file names; if none, all in the folder."""
         problems: list[Problem] = []
         patterns = self._list_patterns()
-        found = find_eval_files(patterns, base=self._folder, problems=problems)
+        found = find_eval_files(patterns, folder=self._folder, problems=problems)
         if found or patterns == ["."]:
             return found
-        return find_eval_files(["."], base=self._folder, problems=problems)
+        return find_eval_files(["."], folder=self._folder, problems=problems)
 
     def _list_patterns(self) -> Sequence[str]:
         from evalgate.config.loader import find_thresholds_file, load_thresholds
@@ -131,7 +131,7 @@ class EvalSetStore:
         if not target.resolve().is_relative_to(self._folder.resolve()):
             raise InvalidInputError(f"{name!r} leads out of the project's folder")
         created = create_eval_set(target, str(path), format_name, eval_set)
-        read = find_eval_files(self._list_patterns(), base=self._folder, problems=[])
+        read = find_eval_files(self._list_patterns(), folder=self._folder, problems=[])
         if all(file.shown_as != created.shown_as for file in read):
             target.unlink()
             patterns = ", ".join(self._list_patterns())

@@ -74,9 +74,9 @@ def _names_agent(path: Path) -> bool:
 class PageChat:
     """The conversation of one viewer. It has a thread, which `close` ends."""
 
-    def __init__(self, folder: Path, thresholds: str | None) -> None:
+    def __init__(self, folder: Path, thresholds_file: str | None) -> None:
         self._folder = folder
-        self._thresholds = thresholds
+        self._thresholds = thresholds_file
         self._redactor = LiveRedactor(Redactor.from_environment(os.environ))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="evalgate-chat", daemon=True)
@@ -133,7 +133,10 @@ class PageChat:
         if self._setup is None:
             agent = f"adk:{self._choice}" if self._choice else None
             self._setup = resolve_agent_setup(
-                Overrides(agent=agent), thresholds=self._thresholds, folder=self._folder, environ=os.environ
+                Overrides(agent=agent),
+                thresholds_file=self._thresholds,
+                folder=self._folder,
+                environ=os.environ,
             )
             self._redactor.learn_environment(self._setup.environ)
         self._message, self._events, self._failure, self._unsent = text, [], None, ""

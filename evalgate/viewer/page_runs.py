@@ -72,13 +72,13 @@ class Progress:
         return _COLOURS.get(self.decision.status, "") if self.decision else ""
 
 
-def build_project_plan(folder: Path, thresholds: str | None) -> Plan:
+def build_project_plan(folder: Path, thresholds_file: str | None) -> Plan:
     """Return the plan of the thresholds file, with its agent and all of its eval sets.
 
     Raises:
         InvalidInputError: with every problem of the files.
     """
-    return build_plan(Overrides(), thresholds=thresholds, folder=folder, environ=os.environ)
+    return build_plan(Overrides(), thresholds_file=thresholds_file, folder=folder, environ=os.environ)
 
 
 def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[str, float | None]) -> Plan:

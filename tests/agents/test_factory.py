@@ -79,7 +79,7 @@ def test_command_may_be_a_list(tmp_path: Path) -> None:
     path.write_text("agent: {kind: command, command: [node, my agent.mjs]}\n")
     rules = load_thresholds(path, "evalgate.yaml")
     assert rules.config.agent is not None
-    assert resolve_agent(rules.config.agent, "", rules).what == "node 'my agent.mjs'"
+    assert resolve_agent(rules.config.agent, "", rules).name == "node 'my agent.mjs'"
 
 
 def test_docker_agent_may_be_named_by_its_service(tmp_path: Path) -> None:
@@ -87,4 +87,4 @@ def test_docker_agent_may_be_named_by_its_service(tmp_path: Path) -> None:
     path.write_text("agent: {kind: docker, service: weather, port: 8000}\n")
     rules = load_thresholds(path, "evalgate.yaml")
     assert rules.config.agent is not None
-    assert resolve_agent(rules.config.agent, "", rules).what == "weather"
+    assert resolve_agent(rules.config.agent, "", rules).name == "weather"

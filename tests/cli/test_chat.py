@@ -61,7 +61,7 @@ def recorded(folder: Path, *arguments: str, stdin: str | None = None) -> Result:
 
 
 def load_cases(folder: Path, name: str) -> list[EvalCase]:
-    (found,) = load_eval_sets([name], get_formats(), base=folder)
+    (found,) = load_eval_sets([name], get_formats(), folder=folder)
     return list(found.cases)
 
 

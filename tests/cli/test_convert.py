@@ -327,7 +327,7 @@ def test_every_real_eval_set_is_converted_and_stays_what_it_is() -> None:
     for path in paths:
         if path.name.endswith(("test_config.json", ".session.json")):
             continue
-        (before,) = load_eval_sets([path.name], formats, base=path.parent)
+        (before,) = load_eval_sets([path.name], formats, folder=path.parent)
         first = AdkWriter().write_eval_set(before)
         after = parsed(first.text)
 

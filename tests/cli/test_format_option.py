@@ -31,7 +31,7 @@ def found(project: Path, **said: Any) -> list[str]:
     """What `validate` says, or every problem."""
     try:
         return list(
-            check_files(Overrides(**{"eval_sets": ("s.json",), **said}), thresholds=None, folder=project)
+            check_files(Overrides(**{"eval_sets": ("s.json",), **said}), thresholds_file=None, folder=project)
         )
     except InvalidInputError as error:
         return [str(problem) for problem in error.problems]
@@ -40,13 +40,13 @@ def found(project: Path, **said: Any) -> list[str]:
 def test_a_file_is_read_in_the_named_format(project: Path) -> None:
     adk = build_plan(
         Overrides(eval_sets=("s.json",), agent="python:a.py:f", format="adk"),
-        thresholds=None,
+        thresholds_file=None,
         folder=project,
         environ={},
     )
     trpc = build_plan(
         Overrides(eval_sets=("s.json",), agent="python:a.py:f", format="trpc"),
-        thresholds=None,
+        thresholds_file=None,
         folder=project,
         environ={},
     )

@@ -65,7 +65,7 @@ def invoke(folder: Path, *words: str, code: int = 0) -> Result:
 
 
 def load(folder: Path) -> EvalSet:
-    return load_eval_sets([OUT], {"adk": AdkFormat()}, base=folder)[0]
+    return load_eval_sets([OUT], {"adk": AdkFormat()}, folder=folder)[0]
 
 
 def test_import_run_review_run(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_a_repeat_with_feedback_is_kept_for_the_one_without(tmp_path: Path) -> N
     assert "Left out 1 that repeat others exactly." in done.output
     cases = load(tmp_path).cases
     assert [case.tags for case in cases] == [("disliked",), ()]
-    kept = load_eval_sets(["bad.evalset.json"], {"adk": AdkFormat()}, base=tmp_path)[0].cases
+    kept = load_eval_sets(["bad.evalset.json"], {"adk": AdkFormat()}, folder=tmp_path)[0].cases
     assert [case.eval_id for case in kept] == [cases[0].eval_id]
 
 
@@ -337,10 +337,10 @@ def test_every_format_can_be_written(tmp_path: Path, to: str) -> None:
     invoke(tmp_path, "validate", OUT)
     write_traces(tmp_path, LATE, SENT, HELLO)
     invoke(tmp_path, "import", "traces.json")
-    cases = load_eval_sets([OUT], registry.get_formats(), base=tmp_path)[0].cases
+    cases = load_eval_sets([OUT], registry.get_formats(), folder=tmp_path)[0].cases
     assert [case.status for case in cases] == ["observed"] * 3
     invoke(tmp_path, "review", OUT, "--drop", cases[0].eval_id, "--accept", cases[1].eval_id)
-    left = load_eval_sets([OUT], registry.get_formats(), base=tmp_path)[0].cases
+    left = load_eval_sets([OUT], registry.get_formats(), folder=tmp_path)[0].cases
     assert [(case.eval_id, case.status) for case in left] == [
         (cases[1].eval_id, "expected"),
         (cases[2].eval_id, "observed"),

@@ -108,7 +108,7 @@ def test_cases_are_looked_up_with_the_options_of_the_runs() -> None:
         env_file=("a.env",),
         format="trpc",
         live_tools=True,
-        selection=SelectionOptions(keyword="late"),
+        selection_options=SelectionOptions(keyword="late"),
     )
 
 

@@ -158,7 +158,7 @@ def test_one_case_can_be_run_again(
     (tmp_path / "evalgate.yaml").write_text(CRITERIA + rule)
 
     with nullcontext() if is_right else pytest.raises(InvalidInputError, match="no case is called `b:one`"):
-        list(check_files(Overrides(eval_sets=picked), thresholds=None, folder=tmp_path))
+        list(check_files(Overrides(eval_sets=picked), thresholds_file=None, folder=tmp_path))
 
 
 def an_eval_set(name: str) -> str:

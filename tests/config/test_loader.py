@@ -314,8 +314,8 @@ def test_the_agent_option_replaces_the_agent_and_keeps_other_settings(
     said = Overrides(agent=text)
     settings = apply_overrides(rules.config, said).agent
     assert settings is not None
-    agent = resolve_agent(settings, said.kind_and_what[1], rules)
-    assert (agent.settings.kind, agent.what, agent.settings.timeout) == (kind, what, 5)
+    agent = resolve_agent(settings, said.agent_name, rules)
+    assert (agent.settings.kind, agent.name, agent.settings.timeout) == (kind, what, 5)
 
 
 @pytest.mark.parametrize(

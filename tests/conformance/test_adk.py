@@ -64,7 +64,7 @@ def _is_eval_set(path: Path) -> bool:
 
 def test_every_real_eval_set_loads() -> None:
     for path in filter(_is_eval_set, corpus()):
-        (eval_set,) = load_eval_sets([path.name], FORMATS, base=path.parent)
+        (eval_set,) = load_eval_sets([path.name], FORMATS, folder=path.parent)
 
         assert eval_set.cases, path.name
         assert all(case.turns or case.scenario for case in eval_set.cases), path.name

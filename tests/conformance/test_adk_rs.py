@@ -195,6 +195,6 @@ def eval_set_in(content: Any) -> EvalSet | None:
 def test_every_real_file_loads() -> None:
     folder = shared_folder()
     for path in sorted((folder / "corpus/adkrs").iterdir()) if folder else []:
-        (eval_set,) = load_eval_sets([path.name], registry.get_formats(), base=path.parent)
+        (eval_set,) = load_eval_sets([path.name], registry.get_formats(), folder=path.parent)
 
         assert all(case.turns for case in eval_set.cases), path.name

@@ -74,7 +74,7 @@ def _is_read_or_refused_for_its_reason(path: Path) -> None:
     elif name.endswith(".session.json") or ("wxo" in parts and WITHOUT_GOALS.search(name)):
         _is_no_eval_set(path)
     else:
-        (eval_set,) = load_eval_sets([name], registry.get_formats(), base=path.parent)
+        (eval_set,) = load_eval_sets([name], registry.get_formats(), folder=path.parent)
         assert eval_set.cases
         assert all(case.turns or case.scenario for case in eval_set.cases)
         assert all(case.line for case in eval_set.cases)
@@ -84,7 +84,7 @@ def _is_no_eval_set(path: Path) -> None:
     with pytest.raises(
         InvalidInputError, match=r"no eval set of a format|goal_details|`NaN` is no JSON number"
     ):
-        load_eval_sets([path.name], registry.get_formats(), base=path.parent)
+        load_eval_sets([path.name], registry.get_formats(), folder=path.parent)
 
 
 def _holds_thresholds(path: Path) -> None:

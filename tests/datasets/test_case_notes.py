@@ -37,7 +37,7 @@ def write_set(folder: Path, notes: str = "") -> Path:
 
 
 def load(folder: Path, pattern: str = "refunds.evalset.json") -> EvalSet:
-    (found,) = load_eval_sets([pattern], {"adk": AdkFormat()}, base=folder)
+    (found,) = load_eval_sets([pattern], {"adk": AdkFormat()}, folder=folder)
     return found
 
 
@@ -51,7 +51,7 @@ def test_notes_are_read_and_change_no_fingerprint(tmp_path: Path) -> None:
     assert fingerprint_cases(load(tmp_path).cases) == fingerprint_cases(plain.cases)
     # The notes are checked against the whole file, also when one case is selected, and are no eval set.
     assert [case.eval_id for case in load(tmp_path, "refunds.evalset.json:in_time").cases] == ["in_time"]
-    assert len(load_eval_sets(["*"], {"adk": AdkFormat()}, base=tmp_path)) == 1
+    assert len(load_eval_sets(["*"], {"adk": AdkFormat()}, folder=tmp_path)) == 1
 
 
 def test_large_eval_sets_have_notes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def write(path: Path, *eval_ids: str, eval_set_id: str | None = None) -> Path:
 
 
 def load(base: Path, *patterns: str, **options: Any) -> tuple[EvalSet, ...]:
-    return load_eval_sets(patterns, FORMATS, base=base, **options)
+    return load_eval_sets(patterns, FORMATS, folder=base, **options)
 
 
 def loaded(base: Path, *patterns: str) -> list[str]:

@@ -10,7 +10,7 @@ from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalCase, EvalSet, Failure, ToolMock
 from evalgate.datasets.fingerprint import compute_case_fingerprint
-from evalgate.runner.base_branch import BaseBranchPolicy
+from evalgate.runner.base_branch import RuleFiles
 from evalgate.runner.tool_mocks import add_tool_mocks
 from tests.agents.play import a_talk, command, outcomes, tiny
 
@@ -31,7 +31,7 @@ def mocked(folder: Path, text: str) -> list[tuple[ToolMock, ...]]:
     found = rules(folder, text)
     return [
         case.tool_mocks
-        for each in add_tool_mocks(SETS, found.config, found, BaseBranchPolicy(folder, {}))
+        for each in add_tool_mocks(SETS, found.config, found, RuleFiles(folder, {}))
         for case in each.cases
     ]
 
@@ -59,7 +59,7 @@ def test_a_mock_may_be_for_a_case_that_is_not_selected(tmp_path: Path) -> None:
     """Else neither the command that repeats one case nor `evalgate accept` could read the file."""
     (tmp_path / "tools.json").write_text(json.dumps({"eval_set_id": "other", "eval_cases": [CASE]}))
     found = rules(tmp_path, "  - {tool: get, result: 1, ids: three}\n  - {from: tools.json}\n")
-    sets = add_tool_mocks(SETS, found.config, found, BaseBranchPolicy(tmp_path, {}), is_part=True)
+    sets = add_tool_mocks(SETS, found.config, found, RuleFiles(tmp_path, {}), is_part=True)
 
     assert all(not case.tool_mocks and case.tool_recording for each in sets for case in each.cases)
     assert sets[0].notices[0].startswith("tools.json has no run of 3 cases")

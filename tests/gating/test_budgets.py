@@ -347,7 +347,7 @@ def test_snippets_of_the_page_are_valid(tmp_path: Path, block: str) -> None:
         "tags: [research]", "ids: ['*']"
     )
     (tmp_path / "evalgate.yaml").write_text(body if "version:" in body else head + body)
-    plan = build_plan(Overrides(), thresholds=None, folder=tmp_path, environ={})
+    plan = build_plan(Overrides(), thresholds_file=None, folder=tmp_path, environ={})
     assert sum(each.name.startswith("budget/") for each in plan.suites[0].metrics) >= 2
 
 

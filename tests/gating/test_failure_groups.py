@@ -102,7 +102,7 @@ def compared(tmp_path: Path) -> Record:
     """The record of `evalgate compare`."""
     write_record(tmp_path / "a.json", before())
     write_record(tmp_path / "b.json", after())
-    return compare_results("a.json", "b.json", thresholds=None, folder=tmp_path)
+    return compare_results("a.json", "b.json", thresholds_file=None, folder=tmp_path)
 
 
 GROUPS = [

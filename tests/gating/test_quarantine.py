@@ -74,17 +74,17 @@ def read(
 )
 def test_which_cases_rest(tmp_path: Path, text: str, resting: set[tuple[str, str]]) -> None:
     found = read(tmp_path, text)
-    assert {key for key, policy in found.policies.items() if policy.quarantine} == resting
+    assert {key for key, policy in found.case_policies.items() if policy.quarantine} == resting
     assert found.notices == ()
 
 
 def test_what_is_said_of_a_resting_case(tmp_path: Path) -> None:
-    assert read(tmp_path, entry()).policies["travel", "paris"].quarantine == ABOUT
+    assert read(tmp_path, entry()).case_policies["travel", "paris"].quarantine == ABOUT
 
 
 def test_an_entry_that_expired_gates_again_and_is_said_aloud(tmp_path: Path) -> None:
     found = read(tmp_path, entry(expires="2026-11-20"))
-    assert found.policies == {}
+    assert found.case_policies == {}
     assert found.notices == (
         "The quarantine of paris ended on 2026-11-20: it gates again. anna mends it, or says until when.",
     )
@@ -138,9 +138,9 @@ def test_a_change_cannot_excuse_its_own_cases(tmp_path: Path) -> None:
     made = {"GITHUB_REF": "refs/pull/7/merge", "GITHUB_SHA": checkout.run_git(tmp_path, "rev-parse", "HEAD")}
     merged = read(tmp_path, entry("oslo") + entry("paris"), environ=PULL_REQUEST | made)
     assert merged.is_settled
-    assert set(merged.policies) == {("travel", "oslo")}
+    assert set(merged.case_policies) == {("travel", "oslo")}
     assert merged.notices == ("1 quarantine of this change will count when it is merged: paris.",)
-    assert set(read(tmp_path, entry("paris"), environ={}).policies) == {("travel", "paris")}
+    assert set(read(tmp_path, entry("paris"), environ={}).case_policies) == {("travel", "paris")}
 
 
 def case(eval_id: str, score: float, *, rests: bool = False) -> CaseResult:

@@ -314,7 +314,9 @@ def test_a_long_list_of_suspects_is_cut() -> None:
 
 
 def test_the_words_are_the_teams_own() -> None:
-    words = MessageContext(base="release/2", blocking=True, fixed_runs=True, quote=lambda name: f"<{name}>")
+    words = MessageContext(
+        base_branch="release/2", blocking=True, fixed_runs=True, quote=lambda name: f"<{name}>"
+    )
     noisy = average(NOISY, rounds=5, drop=0.06, noise=0.09)
     suspect = replace(noisy, cases={"a": outcome("suspect", (6, 10), (0, 1))})
 
@@ -439,7 +441,7 @@ def test_from_scores_to_words() -> None:
 )
 def test_a_line_about_some_cases_speaks_of_these(cases: int, notice: float, expected: str) -> None:
     found = average(RuleCheck("average", "pass", "no_sign"), cases=cases, notice=notice)
-    [sentence] = describe_metric(found, MessageContext(is_part=True, base="main"))
+    [sentence] = describe_metric(found, MessageContext(is_part=True, base_branch="main"))
     assert sentence.endswith(expected)
 
 

@@ -241,7 +241,7 @@ def test_every_real_eval_set_is_converted_to_every_format_and_unchanged() -> Non
     folder = shared_folder()
     for path in sorted(folder.glob("corpus/**/*.json")) if folder else []:
         try:
-            (eval_set,) = load_eval_sets([path.name], FORMATS, base=path.parent)
+            (eval_set,) = load_eval_sets([path.name], FORMATS, folder=path.parent)
         except InvalidInputError:
             continue
         document = read_json(path, path.name)

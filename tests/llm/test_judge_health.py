@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.llm.judge_health import (
-    Anchor,
+    JudgeAnchor,
     compute_agreement,
     compute_self_agreement,
-    evaluate_anchors,
+    evaluate_judge_anchors,
 )
 from evalgate.reporting.summary_lines import describe_agreement
 
@@ -51,28 +51,28 @@ def test_self_agreement_is_the_mean_over_questions() -> None:
 @pytest.mark.parametrize(
     ("anchor", "is_met"),
     [
-        (Anchor("a", label=True, judged=1.0), True),
-        (Anchor("a", label=True, judged=0.5), True),
-        (Anchor("a", label=True, judged=0.49), False),
-        (Anchor("a", label=False, judged=0.49), True),
-        (Anchor("a", label=False, judged=1.0), False),
-        (Anchor("a", label=False, judged=None), False),
-        (Anchor("a", label=True, judged=0.7, threshold=0.8), False),
-        (Anchor("a", label=0.8, judged=0.7), True),
-        (Anchor("a", label=0.8, judged=0.69), False),
-        (Anchor("a", label=0.0, judged=None), False),
-        (Anchor("a", label=1.0, judged=0.5, tolerance=0.5), True),
+        (JudgeAnchor("a", label=True, judged=1.0), True),
+        (JudgeAnchor("a", label=True, judged=0.5), True),
+        (JudgeAnchor("a", label=True, judged=0.49), False),
+        (JudgeAnchor("a", label=False, judged=0.49), True),
+        (JudgeAnchor("a", label=False, judged=1.0), False),
+        (JudgeAnchor("a", label=False, judged=None), False),
+        (JudgeAnchor("a", label=True, judged=0.7, threshold=0.8), False),
+        (JudgeAnchor("a", label=0.8, judged=0.7), True),
+        (JudgeAnchor("a", label=0.8, judged=0.69), False),
+        (JudgeAnchor("a", label=0.0, judged=None), False),
+        (JudgeAnchor("a", label=1.0, judged=0.5, tolerance=0.5), True),
     ],
 )
-def test_an_anchor_is_met(anchor: Anchor, is_met: bool) -> None:
+def test_an_anchor_is_met(anchor: JudgeAnchor, is_met: bool) -> None:
     assert anchor.is_met is is_met
 
 
-def anchors(met: int, missed: int, silent: int = 0) -> list[Anchor]:
+def anchors(met: int, missed: int, silent: int = 0) -> list[JudgeAnchor]:
     return [
-        *(Anchor(f"met {number}", label=True, judged=1.0) for number in range(met)),
-        *(Anchor(f"missed {number}", label=True, judged=0.0) for number in range(missed)),
-        *(Anchor(f"silent {number}", label=False, judged=None) for number in range(silent)),
+        *(JudgeAnchor(f"met {number}", label=True, judged=1.0) for number in range(met)),
+        *(JudgeAnchor(f"missed {number}", label=True, judged=0.0) for number in range(missed)),
+        *(JudgeAnchor(f"silent {number}", label=False, judged=None) for number in range(silent)),
     ]
 
 
@@ -86,15 +86,17 @@ def anchors(met: int, missed: int, silent: int = 0) -> list[Anchor]:
         ([], 1.0, True, "the judge was compared with no anchors"),
     ],
 )  # fmt: skip
-def test_the_verdict_on_a_judge(given: list[Anchor], floor: float, is_reliable: bool, sentence: str) -> None:
-    verdict = evaluate_anchors(given, floor)
+def test_the_verdict_on_a_judge(
+    given: list[JudgeAnchor], floor: float, is_reliable: bool, sentence: str
+) -> None:
+    verdict = evaluate_judge_anchors(given, floor)
 
     assert verdict.is_reliable is is_reliable
     assert verdict.sentence == sentence
 
 
 def test_the_anchors_that_were_missed_are_named() -> None:
-    verdict = evaluate_anchors(anchors(1, 1, 1), 1.0)
+    verdict = evaluate_judge_anchors(anchors(1, 1, 1), 1.0)
 
     assert verdict.missed == ("missed 0", "silent 0")
     assert verdict.unanswered == ("silent 0",)

@@ -84,7 +84,7 @@ def commit(folder: Path, *, is_base: bool = False) -> None:
 
 
 def plan_in(folder: Path, **environ: str) -> Plan:
-    return build_plan(Overrides(), thresholds=None, folder=folder, environ={**ENV, **environ})
+    return build_plan(Overrides(), thresholds_file=None, folder=folder, environ={**ENV, **environ})
 
 
 async def score(plan: Plan) -> tuple[float | str, str]:

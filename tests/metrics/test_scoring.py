@@ -224,7 +224,7 @@ async def test_a_mean_goes_by_the_weights_of_the_cases() -> None:
     heavy, light = bound(MetricScore(1.0), 0.9), bound(MetricScore(0.0), 0.9)
     cases = [
         score_case(
-            "set", a_case(), [await score_run(a_case(), answered(), [metric])], [metric], policy=policy
+            "set", a_case(), [await score_run(a_case(), answered(), [metric])], [metric], case_policy=policy
         )
         for metric, policy in ((heavy, CasePolicy(weight=3)), (light, CasePolicy()))
     ]

@@ -133,7 +133,7 @@ def test_a_journal_that_is_left_behind_holds_no_secret(tmp_path: Path) -> None:
     (tmp_path / "evalgate.json").write_text(json.dumps(THRESHOLDS))
     environ = {"AGENT_TOKEN": OF_ENVIRONMENT}
     said = Overrides(mask=(ASKED_FOR,))
-    plan = build_plan(said, thresholds=None, folder=tmp_path, environ=environ)
+    plan = build_plan(said, thresholds_file=None, folder=tmp_path, environ=environ)
     told = f"{OF_ENVIRONMENT} {WELL_KNOWN} {ASKED_FOR} said"
     with Checkpoint(plan, tmp_path / "out", resume=False) as journaling:
         journaling.begin_run()
@@ -146,11 +146,13 @@ def test_a_journal_that_is_left_behind_holds_no_secret(tmp_path: Path) -> None:
 def test_a_secret_that_is_new_is_hidden_in_the_runs_of_an_old_journal(tmp_path: Path) -> None:
     (tmp_path / "a.evalset.json").write_text(eval_set())
     (tmp_path / "evalgate.json").write_text(json.dumps(THRESHOLDS))
-    before = build_plan(Overrides(), thresholds=None, folder=tmp_path, environ={})
+    before = build_plan(Overrides(), thresholds_file=None, folder=tmp_path, environ={})
     with Checkpoint(before, tmp_path / "out", resume=False) as journaling:
         journaling.begin_run()
         journaling.add_runs([(0, a_run_result(a_turn_result(f"{OF_ENVIRONMENT} said")))])
-    after = build_plan(Overrides(), thresholds=None, folder=tmp_path, environ={"AGENT_TOKEN": OF_ENVIRONMENT})
+    after = build_plan(
+        Overrides(), thresholds_file=None, folder=tmp_path, environ={"AGENT_TOKEN": OF_ENVIRONMENT}
+    )
     with Checkpoint(after, tmp_path / "out", resume=True) as journaling:
         ((run,),) = journaling.finished.values()
     assert run.turns[0].user == "*** said"

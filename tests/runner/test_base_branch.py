@@ -13,7 +13,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import LlmJudged
 from evalgate.core.types import BaselineSource
 from evalgate.llm.prompt_templates import Prompt
-from evalgate.runner.base_branch import BaseBranchPolicy, Policy
+from evalgate.runner.base_branch import Policy, RuleFiles
 from evalgate.runner.plan import Plan, build_plan
 from tests.builders import a_case_result, a_record
 
@@ -69,13 +69,13 @@ def repository(tmp_path: Path) -> Path:
 def plan_in(folder: Path, policy: Policy | None = None, environ: dict[str, str] | None = None) -> Plan:
     said = Overrides(policy=policy)
     return build_plan(
-        said, thresholds=None, folder=folder, environ=PULL_REQUEST if environ is None else environ
+        said, thresholds_file=None, folder=folder, environ=PULL_REQUEST if environ is None else environ
     )
 
 
 def test_a_reader_learns_which_state_of_the_baseline_it_was(repository: Path) -> None:
-    then = plan_in(repository).baseline
-    now = plan_in(repository, "head").baseline
+    then = plan_in(repository).baseline_store
+    now = plan_in(repository, "head").baseline_store
     assert then is not None
     assert now is not None
     found = [store.read() for store in (then, now)]
@@ -93,11 +93,11 @@ def test_a_change_cannot_remove_the_baseline_that_nobody_names(repository: Path)
     git(repository, "rm", "-q", ".evalgate/baseline.json")
     git(repository, "commit", "-q", "-m", "Remove it")
     plan = plan_in(repository)
-    assert plan.baseline is not None
-    found = plan.baseline.read()
+    assert plan.baseline_store is not None
+    found = plan.baseline_store.read()
     assert found is not None
     assert found.sources[0].commit == "old"
-    assert plan_in(repository, "head").baseline is None
+    assert plan_in(repository, "head").baseline_store is None
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_a_change_that_brings_its_own_eval_sets_is_told_by_name(
 
 
 def rules_of(plan: Plan) -> tuple[float, str | None]:
-    assert plan.baseline is not None
-    found = plan.baseline.read()
+    assert plan.baseline_store is not None
+    found = plan.baseline_store.read()
     commit = found.sources[-1].commit if found else None
     return plan.suites[0].metrics[0].criterion.threshold, commit
 
@@ -305,8 +305,8 @@ def test_every_file_that_the_rules_name_is_the_base_s(judged: Path) -> None:
     metric = plan.suites[0].metrics[0].metric
     assert isinstance(metric, LlmJudged)
     assert metric.judged_by["prompts"] == [Prompt(EXACT.replace("\r\n", "\n")).version]
-    assert plan.anchors is not None
-    assert [case.label for case, _ in plan.anchors.cases] == [True]
+    assert plan.judge_anchors is not None
+    assert [case.label for case, _ in plan.judge_anchors.cases] == [True]
     told = [notice.partition(", but the gate goes by")[0] for notice in plan.notices]
     assert told == [
         "This change edits judge.j2",
@@ -400,7 +400,7 @@ def test_a_branch_to_stay_is_gated_by_its_own_rules(repository: Path, environ: d
 
 
 def test_the_baseline_of_another_branch_is_not_changed(repository: Path) -> None:
-    with BaseBranchPolicy(repository, PULL_REQUEST) as base:
+    with RuleFiles(repository, PULL_REQUEST) as base:
         store = base.open_baseline("base.json", None)
     with pytest.raises(InvalidInputError, match="cannot be changed from here"):
         store.update(lambda before: before or build_baseline(a_record()))

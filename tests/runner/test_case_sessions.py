@@ -45,7 +45,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def load(folder: Path, *names: str) -> tuple[EvalSet, ...]:
-    return load_eval_sets(names, get_formats(), base=folder)
+    return load_eval_sets(names, get_formats(), folder=folder)
 
 
 def complete(folder: Path, *names: str, is_part: bool = False, **keys: str) -> list[SessionInput]:

@@ -50,7 +50,7 @@ def find_problems(folder: Path, checks: str, more: str = "") -> list[str]:
     """The errors of a file with these checks, without its name; the first check is in line 5."""
     write_project(folder, checks, more=more)
     with pytest.raises(InvalidInputError) as error:
-        list(check_files(Overrides(), thresholds=None, folder=folder))
+        list(check_files(Overrides(), thresholds_file=None, folder=folder))
     return [str(problem).removeprefix("evalgate.yaml:") for problem in error.value.problems]
 
 
@@ -144,14 +144,14 @@ def test_without_its_package_a_pattern_is_one_sentence(
 def test_validate_warns(tmp_path: Path, check: str, warnings: list[str]) -> None:
     mocks = "tool_mocks: [{tool: issue_refund, result: ok}]\n"
     write_project(tmp_path, f"  it: {check}\n", more=mocks)
-    lines = [*check_files(Overrides(), thresholds=None, folder=tmp_path)]
+    lines = [*check_files(Overrides(), thresholds_file=None, folder=tmp_path)]
     prefix = "evalgate.yaml:6: `check/it`: "
     assert [line.removeprefix(prefix) for line in lines if line.startswith(prefix)] == warnings
 
 
 def find_unknown_tools(folder: Path, *tools: str) -> list[str]:
     """The sentences of `validate` about these tools, of a check for each."""
-    found = check_files(Overrides(), thresholds=None, folder=folder)
+    found = check_files(Overrides(), thresholds_file=None, folder=folder)
     return [line.partition("`: ")[2] for line in found if any(f"`{tool}` is" in line for tool in tools)]
 
 
@@ -232,10 +232,10 @@ def test_a_run_with_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_checks_join_the_criteria_next_to_the_eval_set(tmp_path: Path) -> None:
     write_project(tmp_path, "  it: {tools: {forbid: a}}\n")
-    plan = build_plan(Overrides(), thresholds=None, folder=tmp_path, environ={})
+    plan = build_plan(Overrides(), thresholds_file=None, folder=tmp_path, environ={})
     assert [bound.name for bound in plan.suites[0].metrics] == ["check/it"]
     (tmp_path / "test_config.json").write_text('{"criteria": {"response_match_score": 0.5}}')
-    plan = build_plan(Overrides(), thresholds=None, folder=tmp_path, environ={})
+    plan = build_plan(Overrides(), thresholds_file=None, folder=tmp_path, environ={})
     assert [bound.name for bound in plan.suites[0].metrics] == ["response_match_score", "check/it"]
 
 
@@ -245,7 +245,7 @@ def test_cases_may_have_thresholds_of_their_own(tmp_path: Path) -> None:
         "  it: {tools: {forbid: a}}\n",
         more="cases: [{ids: refund_A-1, criteria: {check/it: 0.5}}]\n",
     )
-    plan = build_plan(Overrides(), thresholds=None, folder=tmp_path, environ={})
+    plan = build_plan(Overrides(), thresholds_file=None, folder=tmp_path, environ={})
     suite = plan.suites[0]
     found = [suite.get_metrics(case)[0].criterion.threshold for case in suite.eval_set.cases]
     assert found == [0.5, 1.0, 1.0]
@@ -253,7 +253,7 @@ def test_cases_may_have_thresholds_of_their_own(tmp_path: Path) -> None:
 
 def fingerprint(folder: Path, check: str) -> str:
     write_project(folder, f"  it: {check}\n")
-    plan = build_plan(Overrides(), thresholds=None, folder=folder, environ={})
+    plan = build_plan(Overrides(), thresholds_file=None, folder=folder, environ={})
     return plan.suites[0].metrics[0].fingerprint
 
 
@@ -290,7 +290,7 @@ SNIPPETS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 def test_the_snippet_of_case_notes_is_valid(tmp_path: Path) -> None:
     (notes,) = [block for block in SNIPPETS if "cases.yaml" in block]
     write_noted(tmp_path, notes.replace("refund_late", "refund_A-1"))
-    (suite,) = build_plan(Overrides(), thresholds=None, folder=tmp_path, environ={}).suites
+    (suite,) = build_plan(Overrides(), thresholds_file=None, folder=tmp_path, environ={}).suites
     assert [bound.name for bound in suite.metrics] == ["check/all", "check/asks_a_colleague"]
 
 
@@ -303,7 +303,7 @@ def test_snippets_of_the_page_are_valid(tmp_path: Path, block: str) -> None:
     text = (tmp_path / "evalgate.yaml").read_text().removesuffix("checks:\n")
     (tmp_path / "evalgate.yaml").write_text(body if "version:" in body else text + body)
     environ = {"OPENAI_API_KEY": "sk-none"}
-    plan = build_plan(Overrides(), thresholds=None, folder=tmp_path, environ=environ)
+    plan = build_plan(Overrides(), thresholds_file=None, folder=tmp_path, environ=environ)
     names = load_thresholds(tmp_path / "evalgate.yaml", "evalgate.yaml").config.checks
     assert [bound.name for bound in plan.suites[0].metrics] == [f"check/{name}" for name in names]
 
@@ -375,7 +375,7 @@ def test_checks_in_case_notes_are_for_their_case(tmp_path: Path, monkeypatch: py
 def test_a_wrong_check_in_notes_is_an_error_at_its_line(tmp_path: Path, check: str, problem: str) -> None:
     write_noted(tmp_path, f"# notes\ncases:\n  refund_A-1:\n    checks:\n      it: {check}\n")
     with pytest.raises(InvalidInputError) as error:
-        list(check_files(Overrides(), thresholds=None, folder=tmp_path))
+        list(check_files(Overrides(), thresholds_file=None, folder=tmp_path))
     found = [str(each).removeprefix("a.cases.yaml:") for each in error.value.problems]
     assert [each[: len(problem)] for each in found] == [problem]
 
@@ -383,7 +383,7 @@ def test_a_wrong_check_in_notes_is_an_error_at_its_line(tmp_path: Path, check: s
 def test_a_check_has_one_meaning(tmp_path: Path) -> None:
     write_noted(tmp_path, NOTES.replace("asks", "all", 1))
     with pytest.raises(InvalidInputError) as error:
-        build_plan(Overrides(), thresholds=None, folder=tmp_path, environ={})
+        build_plan(Overrides(), thresholds_file=None, folder=tmp_path, environ={})
     assert str(error.value) == (
         "a.cases.yaml:4:7: `checks.all` is also in evalgate.yaml:5: give one of the two another name"
     )
@@ -392,7 +392,7 @@ def test_a_check_has_one_meaning(tmp_path: Path) -> None:
 def test_validate_warns_of_checks_in_notes(tmp_path: Path) -> None:
     wrong_ways = "asks: {none_of: [{response: {json_schema: {}}}]}"
     write_noted(tmp_path, NOTES.replace("asks: {tools: {require: lookup_order}}", wrong_ways, 1))
-    lines = [*check_files(Overrides(), thresholds=None, folder=tmp_path)]
+    lines = [*check_files(Overrides(), thresholds_file=None, folder=tmp_path)]
     assert lines[0] == "a.evalset.json: 3 cases, scored with check/all, check/asks, check/refunds"
     assert lines[1] == (
         "a.cases.yaml:4: `check/asks`: an agent that refuses, or answers something else, passes: `none_of` names "

@@ -46,7 +46,7 @@ def test_the_others_count_as_not_selected(
     assert selected.is_part
     assert selected.whole_sets is not None
     assert set(selected.whole_sets) == whole_sets
-    assert selected.policy.min_cases == min_cases
+    assert selected.gate.min_cases == min_cases
 
 
 def test_all_cases_are_no_selection(plan: Plan) -> None:

@@ -102,7 +102,7 @@ def test_two_results_are_compared(
 ) -> None:
     write(tmp_path, "a.json", a_result(*suite()))
     write(tmp_path, "b.json", a_result(*now))
-    found = compare_results("a.json", "b.json", thresholds=None, folder=tmp_path)
+    found = compare_results("a.json", "b.json", thresholds_file=None, folder=tmp_path)
     assert (found.verdict.status, found.verdict.exit_code) == (status, exit_code)
     assert found.verdict.reasons[0] == reason
     assert found.notices[0] == "b.json (20 cases) was compared with a.json; nothing was run."
@@ -115,7 +115,7 @@ def test_eval_sets_that_were_not_selected_are_not_removed(
     others = [replace(each, eval_set_id="other") for each in suite(cases=2)]
     write(tmp_path, "a.json", a_result(*suite(), *others))
     write(tmp_path, "b.json", replace(a_result(*suite()), is_part=is_part))
-    found = compare_results("a.json", "b.json", thresholds=None, folder=tmp_path).comparison
+    found = compare_results("a.json", "b.json", thresholds_file=None, folder=tmp_path).comparison
     assert found is not None
     assert (len(found.changes), found.left_out) == (removed, left_out)
 
@@ -124,9 +124,9 @@ def test_either_side_can_be_a_baseline(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(dump_baseline(history(a_result(*suite()))), encoding="utf-8")
     worse = history(a_result(*suite(broken=4), day=21))
     (tmp_path / "b.json").write_text(dump_baseline(worse), encoding="utf-8")
-    assert compare_results("a.json", "b.json", thresholds=None, folder=tmp_path).verdict.status == "fail"
-    assert compare_results("a.json", "a.json", thresholds=None, folder=tmp_path).verdict.status == "pass"
-    better = compare_results("b.json", "a.json", thresholds=None, folder=tmp_path)
+    assert compare_results("a.json", "b.json", thresholds_file=None, folder=tmp_path).verdict.status == "fail"
+    assert compare_results("a.json", "a.json", thresholds_file=None, folder=tmp_path).verdict.status == "pass"
+    better = compare_results("b.json", "a.json", thresholds_file=None, folder=tmp_path)
     assert better.verdict.status == "pass"
     assert better.metrics[0].delta == pytest.approx(0.2)
 
@@ -135,7 +135,7 @@ def test_the_gate_of_the_thresholds_file_holds(tmp_path: Path) -> None:
     write(tmp_path, "a.json", a_result(*suite()))
     write(tmp_path, "b.json", a_result(*suite(broken=4)))
     config(tmp_path, gate={"max_regression": 0.5, "max_failed_cases": 4, "statistics": {"case_drop": 1.0}})
-    found = compare_results("a.json", "b.json", thresholds=None, folder=tmp_path)
+    found = compare_results("a.json", "b.json", thresholds_file=None, folder=tmp_path)
     assert found.metrics[0].judgement is not None
     assert found.metrics[0].judgement.max_drop == 0.5
 
@@ -149,7 +149,7 @@ def test_a_file_that_is_neither_is_an_error(tmp_path: Path, text: str | None, pr
     if text is not None:
         (tmp_path / "b.json").write_text(text)
     with pytest.raises(InvalidInputError, match=problem):
-        compare_results("a.json", "b.json", thresholds=None, folder=tmp_path)
+        compare_results("a.json", "b.json", thresholds_file=None, folder=tmp_path)
 
 
 def test_a_stored_verdict_under_a_changed_threshold(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_stored_verdict_under_a_changed_threshold(tmp_path: Path) -> None:
     write(tmp_path, "2.json", a_result(case("a", 0.9), case("b", 0.7), day=2, verdict=passing))
     write(tmp_path, "1.json", a_result(case("a", 0.9), case("b", 0.9), day=1, verdict=passing))
     config(tmp_path, criteria={RESPONSE: 0.8, "tool_trajectory_avg_score": 1.0})
-    found = run_backtest(["2.json", "1.json"], thresholds=None, baseline=None, folder=tmp_path)
+    found = run_backtest(["2.json", "1.json"], thresholds_file=None, baseline=None, folder=tmp_path)
     untold = "  not evaluated: the file has no score of tool_trajectory_avg_score\n"
     assert backtest_text(found) == (
         f"1.json (2026-11-01T08:00): pass, as it was\n{untold}"
@@ -174,7 +174,7 @@ def test_a_stored_verdict_under_rules_for_some_cases(tmp_path: Path) -> None:
         criteria={RESPONSE: 0.8},
         cases=[{"ids": "b", "criteria": {RESPONSE: 0.6}}, {"ids": "gone", "tag": "x"}],
     )
-    found = run_backtest(["1.json"], thresholds=None, baseline=None, folder=tmp_path)
+    found = run_backtest(["1.json"], thresholds_file=None, baseline=None, folder=tmp_path)
     assert [each.flips for each in found] == [False]
 
 
@@ -188,7 +188,7 @@ def test_a_stored_result_is_compared_with_earlier_runs(tmp_path: Path) -> None:
         replace(bad, created_at="2026-11-02T00:00:00+00:00", verdict=Verdict("pass", 0, ("",))),
     )
     config(tmp_path, criteria={RESPONSE: 0.5}, gate={"baseline": "b.json"})
-    found = run_backtest(["r.json"], thresholds=None, baseline=None, folder=tmp_path)
+    found = run_backtest(["r.json"], thresholds_file=None, baseline=None, folder=tmp_path)
     assert found[0].now.status == "fail"
     assert "the average fell 20 points (1.00 → 0.80)" in found[0].now.reasons[0]
     then = select_earlier_runs(known, "2026-11-02T00:00:00+00:00")
@@ -286,7 +286,7 @@ def test_failures_and_passes_of_one_gate_run_are_flaky() -> None:
 def test_an_agent_without_noise_raises_no_alarm(tmp_path: Path) -> None:
     write(tmp_path, "r.json", a_result(*suite(cases=10)))
     config(tmp_path, runs="auto", criteria={RESPONSE: 0.5})
-    found = measure_false_alarms("r.json", rounds=None, repeats=20, thresholds=None, folder=tmp_path)
+    found = measure_false_alarms("r.json", rounds=None, repeats=20, thresholds_file=None, folder=tmp_path)
     assert (found.false_alarms, found.inconclusive, found.runs_per_case) == (0.0, 0, 1.0)
     assert found.smallest_drop is not None
     assert aa_text(found).startswith(
@@ -306,7 +306,7 @@ def test_a_threshold_that_luck_misses_is_a_false_alarm_with_its_reason(tmp_path:
     (tmp_path / "b.json").write_text(dump_baseline(history(a_result(*flaky))), encoding="utf-8")
     criterion = {"threshold": 0.9, "min_mean": 0.9}
     config(tmp_path, runs="auto", criteria={RESPONSE: criterion}, gate={"baseline": "b.json"})
-    found = measure_false_alarms(None, rounds=None, repeats=20, thresholds=None, folder=tmp_path)
+    found = measure_false_alarms(None, rounds=None, repeats=20, thresholds_file=None, folder=tmp_path)
     assert found.false_alarms > 0.8
     assert "a metric below its threshold" in found.closed
 
@@ -316,7 +316,7 @@ def test_the_threshold_of_a_case_is_no_minimum_of_the_mean_beside_a_baseline(tmp
     steady = [case(f"s{n}", *[1.0] * 10) for n in range(27)]
     (tmp_path / "b.json").write_text(dump_baseline(history(a_result(*flaky, *steady))), encoding="utf-8")
     config(tmp_path, runs="auto", criteria={RESPONSE: 1.0}, gate={"baseline": "b.json"})
-    found = measure_false_alarms(None, rounds=None, repeats=40, thresholds=None, folder=tmp_path)
+    found = measure_false_alarms(None, rounds=None, repeats=40, thresholds_file=None, folder=tmp_path)
     assert found.false_alarms <= 0.05
 
 
@@ -332,31 +332,33 @@ def elsewhere(tmp_path: Path) -> str:
 def test_a_baseline_in_a_store_is_compared(tmp_path: Path, elsewhere: str) -> None:
     write(tmp_path, "b.json", a_result(*suite(broken=4), verdict=Verdict("fail", 1, ("fell",))))
     config(tmp_path, criteria={RESPONSE: 0.5}, gate={"baseline": elsewhere})
-    [found] = run_backtest(["b.json"], thresholds=None, baseline=None, folder=tmp_path)
+    [found] = run_backtest(["b.json"], thresholds_file=None, baseline=None, folder=tmp_path)
     assert found.missing_baseline == ""
     assert any("the average fell 20 points (1.00 → 0.80)" in reason for reason in found.now.reasons)
-    assert compare_results(elsewhere, "b.json", thresholds=None, folder=tmp_path).verdict.status == "fail"
-    drawn = measure_false_alarms(None, rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+    assert (
+        compare_results(elsewhere, "b.json", thresholds_file=None, folder=tmp_path).verdict.status == "fail"
+    )
+    drawn = measure_false_alarms(None, rounds=None, repeats=10, thresholds_file=None, folder=tmp_path)
     assert drawn.repeats == 10
 
 
 def test_a_missing_baseline_is_an_error(tmp_path: Path) -> None:
     write(tmp_path, "b.json", a_result(*suite(broken=4), verdict=Verdict("fail", 1, ("fell",))))
     config(tmp_path, criteria={RESPONSE: 0.5}, gate={"baseline": "gone.json", "max_failed_cases": 4})
-    text = backtest_text(run_backtest(["b.json"], thresholds=None, baseline=None, folder=tmp_path))
+    text = backtest_text(run_backtest(["b.json"], thresholds_file=None, baseline=None, folder=tmp_path))
     assert "There is no baseline at gone.json: absolute thresholds only.\n" in text
     with pytest.raises(InvalidInputError, match=r"gone\.json: does not exist"):
-        run_backtest(["b.json"], thresholds=None, baseline="gone.json", folder=tmp_path)
+        run_backtest(["b.json"], thresholds_file=None, baseline="gone.json", folder=tmp_path)
     with pytest.raises(InvalidInputError, match=r"gone\.json: does not exist"):
-        measure_false_alarms(None, rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+        measure_false_alarms(None, rounds=None, repeats=10, thresholds_file=None, folder=tmp_path)
 
 
 def test_against_itself_needs_something_to_draw_from(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="nothing to draw from: name a"):
-        measure_false_alarms(None, rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+        measure_false_alarms(None, rounds=None, repeats=10, thresholds_file=None, folder=tmp_path)
     write(tmp_path, "r.json", a_result())
     with pytest.raises(InvalidInputError, match="no case has a stored run"):
-        measure_false_alarms("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+        measure_false_alarms("r.json", rounds=None, repeats=10, thresholds_file=None, folder=tmp_path)
 
 
 @pytest.mark.parametrize(("runs", "said"), [(1, "1 scored run,"), (2, "2 scored runs,")])
@@ -364,7 +366,7 @@ def test_too_few_stored_runs_are_no_measure_of_luck(tmp_path: Path, runs: int, s
     write(tmp_path, "r.json", a_result(*suite(runs=runs)))
     config(tmp_path, criteria={RESPONSE: 0.5})
     with pytest.raises(InvalidInputError, match=said) as error:
-        measure_false_alarms("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+        measure_false_alarms("r.json", rounds=None, repeats=10, thresholds_file=None, folder=tmp_path)
     assert "Store more with `evalgate run --runs 10` and then `evalgate baseline save`" in str(error.value)
     assert "evalgate aa --rounds 10" in str(error.value)
 
@@ -394,7 +396,7 @@ def test_aa_says_why_no_drop_is_measured(
 ) -> None:
     write(tmp_path, "r.json", a_result(*cases))
     config(tmp_path, criteria={RESPONSE: 0.5}, gate=gate)
-    found = measure_false_alarms("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+    found = measure_false_alarms("r.json", rounds=None, repeats=10, thresholds_file=None, folder=tmp_path)
     text = aa_text(found)
     assert said in text
     assert "No drop is caught reliably" not in text
@@ -405,19 +407,19 @@ def test_aa_counts_only_runs_with_a_score(tmp_path: Path) -> None:
     lost = replace(case("lost", 1.0), runs=tuple(replace(unscored, run=at) for at in range(1, 21)))
     config(tmp_path, criteria={RESPONSE: 0.5})
     write(tmp_path, "r.json", a_result(*suite(cases=4, runs=3), lost))
-    found = measure_false_alarms("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+    found = measure_false_alarms("r.json", rounds=None, repeats=10, thresholds_file=None, folder=tmp_path)
     assert (found.cases, found.runs, found.left_out) == (4, (3, 3), 1)
     write(tmp_path, "r.json", a_result(lost))
     with pytest.raises(
         InvalidInputError, match="no case has a stored run with a score, and aa draws from at least 3"
     ):
-        measure_false_alarms("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+        measure_false_alarms("r.json", rounds=None, repeats=10, thresholds_file=None, folder=tmp_path)
 
 
 def test_cases_with_too_few_stored_runs_are_left_out_and_counted(tmp_path: Path) -> None:
     write(tmp_path, "r.json", a_result(*suite(cases=4, runs=3), case("new", 1.0)))
     config(tmp_path, criteria={RESPONSE: 0.5})
-    found = measure_false_alarms("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+    found = measure_false_alarms("r.json", rounds=None, repeats=10, thresholds_file=None, folder=tmp_path)
     assert (found.cases, found.runs, found.left_out) == (4, (3, 3), 1)
     assert "may still fail up to 63% of the time.\n  1 case left out: fewer than 3 scored runs.\n" in aa_text(
         found

@@ -97,4 +97,4 @@ def test_shards_are_named_by_files_folders_and_globs(
         if folder != "empty":
             written(tmp_path / folder, "{}")
     (tmp_path / "all/a/junit.xml").touch()
-    assert find_shards(patterns, base=tmp_path) == tuple(found)
+    assert find_shards(patterns, folder=tmp_path) == tuple(found)

@@ -67,7 +67,7 @@ def read_responses(folder: Path) -> list[object]:
 
 def find_problems(folder: Path) -> list[str]:
     with pytest.raises(InvalidInputError) as error:
-        list(check_files(Overrides(), thresholds=None, folder=folder))
+        list(check_files(Overrides(), thresholds_file=None, folder=folder))
     return [str(problem) for problem in error.value.problems]
 
 
@@ -147,7 +147,7 @@ def test_validate_names_what_a_recording_lacks(folder: Path) -> None:
     (folder / "tools.evalset.json").write_text(json.dumps({"eval_set_id": "renamed", "eval_cases": [case]}))
     write_rules(folder, "{from: tools.evalset.json, live: 'calc*'}")
 
-    found = list(check_files(Overrides(), thresholds=None, folder=folder))
+    found = list(check_files(Overrides(), thresholds_file=None, folder=folder))
 
     assert found[1:3] == [
         (
@@ -159,13 +159,13 @@ def test_validate_names_what_a_recording_lacks(folder: Path) -> None:
             "one ends the case without a score. Add a fixed result to `tool_mocks`."
         ),
     ]
-    plan = build_plan(Overrides(), thresholds=None, folder=folder, environ={})
+    plan = build_plan(Overrides(), thresholds_file=None, folder=folder, environ={})
     first, second = plan.suites[0].eval_set.cases
     assert first.tool_recording is not None
     assert first.tool_recording.calls[0].answers == (RecordedAnswer(lost="its result is redacted (`***`)"),)
     assert second.tool_recording is not None
     assert (second.tool_recording.calls, second.tool_recording.live) == ((), ("calc*",))
-    live = build_plan(Overrides(live_tools=True), thresholds=None, folder=folder, environ={})
+    live = build_plan(Overrides(live_tools=True), thresholds_file=None, folder=folder, environ={})
     assert live.suites[0].eval_set.cases[0].tool_recording is None
 
 

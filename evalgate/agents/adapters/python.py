@@ -18,7 +18,7 @@ _WORKER = Path(__file__).resolve().parent.parent / "host" / "__main__.py"
 
 
 def build_python_launch(
-    what: JsonObject,
+    host_options: JsonObject,
     *,
     cwd: Path,
     env: Mapping[str, str],
@@ -31,7 +31,7 @@ def build_python_launch(
     """Return the launch of a process that hosts a Python agent.
 
     Args:
-        what: Options of the host: `entry`, and others that depend on the kind of agent.
+        host_options: Options of the host: `entry`, and others that depend on the kind of agent.
         cwd: Working folder of the process, which is first on its `sys.path`.
         env: Whole environment of the process.
         concurrency: Maximum of concurrent conversations, and of threads for a synchronous agent.
@@ -44,7 +44,7 @@ def build_python_launch(
         ValueError: `memory` is not a valid size.
     """
     limit = None if memory is None else parse_memory_size(memory)
-    host = json.dumps({**what, "threads": concurrency})
+    host = json.dumps({**host_options, "threads": concurrency})
     # The host is started by its path: the agent's own interpreter has no evalgate that `-m` could find.
     return LaunchSpec((python or sys.executable, str(_WORKER), host), cwd, env, uid, gid, limit)
 

@@ -145,10 +145,12 @@ def _require_list(value: object) -> list[object]:
     return list(value)
 
 
-def _check_keys(fields: dict[Any, Any], known: tuple[str, ...], what: str) -> None:
+def _check_keys(fields: dict[Any, Any], known: tuple[str, ...], subject: str) -> None:
     unknown = [key for key in fields if key not in known]
     if unknown:
-        raise InvalidAnswerError(f"{what} has the unknown key {unknown[0]!r}; known are {', '.join(known)}")
+        raise InvalidAnswerError(
+            f"{subject} has the unknown key {unknown[0]!r}; known are {', '.join(known)}"
+        )
 
 
 def _describe_type(value: object) -> str:

@@ -158,7 +158,7 @@ class ActorSpec:
 
     section: Mapping[str, object]
     """The `agent` section of the thresholds file."""
-    what: str
+    agent_name: str
     """Name of the agent, as in reports; it replaces the option of `section` that names the agent."""
     folder: str | None
     """Working folder; None: the folder that Ray sent to the node, which is the actor's current folder."""
@@ -192,9 +192,9 @@ class ActorSpec:
         folder = Path(self.folder or Path.cwd())
         config = AgentConfig.model_validate(self.section)
         own = {} if self.is_gates_machine else build_agent_environment(os.environ, ())
-        chosen = resolve_agent(config, self.what, Thresholds(DEFAULT_CONFIG, folder))
+        spec = resolve_agent(config, self.agent_name, Thresholds(DEFAULT_CONFIG, folder))
         with _lock_setup() if config.setup else nullcontext():
-            return build_agent(chosen, Workspace(folder, self.owner), {**own, **self.environ})
+            return build_agent(spec, Workspace(folder, self.owner), {**own, **self.environ})
 
 
 @contextmanager

@@ -409,9 +409,9 @@ def _build_cluster_spec(
         runtime_env["working_dir"] = str(workspace.folder)
     spec = ActorSpec(
         section={**settings.model_dump(mode="json"), "workers": 1},
-        what=chosen.what,
+        agent_name=chosen.name,
         folder=None if is_sent else str(workspace.folder),
-        environ=_select_agent_env(settings, chosen.what, environ, with_harmless=is_ours),
+        environ=_select_agent_env(settings, chosen.name, environ, with_harmless=is_ours),
         is_gates_machine=is_ours,
         owner=workspace.owner if is_ours else None,
     )
@@ -427,7 +427,7 @@ def _build_cluster_spec(
 
 
 def _select_agent_env(
-    settings: AgentConfig, what: str, environ: Mapping[str, str], *, with_harmless: bool
+    settings: AgentConfig, agent_name: str, environ: Mapping[str, str], *, with_harmless: bool
 ) -> dict[str, str]:
     """Return the agent's variables for an actor, also variables that its options name as `${NAME}`.
 
@@ -437,7 +437,7 @@ def _select_agent_env(
     if not with_harmless:
         harmless = build_agent_environment(environ, ())
         env = {name: value for name, value in env.items() if name not in harmless or name in settings.env}
-    named = list_placeholders(json.dumps([settings.model_dump(mode="json"), what]))
+    named = list_placeholders(json.dumps([settings.model_dump(mode="json"), agent_name]))
     return {**env, **{name: environ[name] for name in named if name in environ}}
 
 

@@ -77,12 +77,12 @@ class GateWriter:
     def __init__(self, outgoing: int) -> None:
         self._outgoing = outgoing
 
-    def write_message(self, what: str, **more: object) -> None:
-        """Write one line: a message of the kind `what`, with the fields in `more`.
+    def write_message(self, kind: str, **more: object) -> None:
+        """Write one line: a message of the kind `kind`, with the fields in `more`.
 
         Drop the message if the pipe is closed: the gate is gone then, and the end of stdin ends the bridge.
         """
-        data = memoryview(json.dumps({"say": what, **more}, separators=(",", ":")).encode() + b"\n")
+        data = memoryview(json.dumps({"say": kind, **more}, separators=(",", ":")).encode() + b"\n")
         try:
             while data:
                 data = data[os.write(self._outgoing, data) :]

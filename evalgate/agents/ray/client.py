@@ -231,8 +231,8 @@ class RayClusterClient:
                 _notify_listener(self._listener, what, rest)
 
 
-def _notify_listener(listener: ActorListener, what: str, rest: Mapping[str, object]) -> None:
-    match what, rest:
+def _notify_listener(listener: ActorListener, kind: str, rest: Mapping[str, object]) -> None:
+    match kind, rest:
         case "ready", {"actor": int(number)}:
             listener.on_ready(number)
         case "failed", {"actor": int(number), "why": str(why)}:

@@ -156,7 +156,7 @@ class CaseGroup:
         """
         if self.name or self._plan is None or self._plan.agent.settings.kind == "in_process":
             return ""
-        agent = AgentInfo(self._plan.agent.settings.kind, self._plan.agent.what)
+        agent = AgentInfo(self._plan.agent.settings.kind, self._plan.agent.name)
         record = replace(EMPTY_RECORD, agent=agent, options=self.project.run_options)
         return build_repro_command(record, case)
 

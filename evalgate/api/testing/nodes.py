@@ -255,7 +255,7 @@ def _iter_failure_lines(case: CaseResult) -> Iterator[str]:
 
 def _iter_difference_lines(turn: TurnResult) -> Iterator[str]:
     for difference in find_differences(turn, None, _LIMITS):
-        yield f"{_MARK}{difference.what.lower()}, {difference.sides}:"
+        yield f"{_MARK}{difference.part.lower()}, {difference.sides}:"
         for line in difference.lines:
             mark = "   <- first divergence" if line.diverges else ""
             yield f"{_MARK}  {line.sign} {line.text}{mark}"

@@ -48,15 +48,15 @@ class Project:
         """Return the option `--evalgate-NAME`, else the ini key `evalgate_NAME`; None if neither is set."""
         return self._config.getoption(f"--evalgate-{name}") or self._config.getini(f"evalgate_{name}") or None
 
-    def _find_folder(self, thresholds: str | None) -> Path:
+    def _find_folder(self, thresholds_file: str | None) -> Path:
         here, root = self._config.invocation_params.dir, self._config.rootpath
         for folder in (here, root):
-            if (folder / thresholds).is_file() if thresholds else find_thresholds_file(folder):
+            if (folder / thresholds_file).is_file() if thresholds_file else find_thresholds_file(folder):
                 return folder
         return root if self._config.inipath else here
 
     @cached_property
-    def rules(self) -> Thresholds:
+    def thresholds(self) -> Thresholds:
         """Return the content of the thresholds file, or the defaults if there is no such file.
 
         Raises:
@@ -74,7 +74,7 @@ class Project:
     @property
     def has_agent(self) -> bool:
         """Return True if an option, an ini key or the thresholds file names an agent."""
-        return bool(self.agent or self.rules.config.agent)
+        return bool(self.agent or self.thresholds.config.agent)
 
     @cached_property
     def files(self) -> Mapping[Path, EvalFile]:
@@ -83,10 +83,10 @@ class Project:
         Raises:
             InvalidInputError: with every problem of the thresholds file and its patterns.
         """
-        if not self.rules.config.eval_sets:
+        if not self.thresholds.config.eval_sets:
             return {}
         problems: list[Problem] = []
-        found = find_eval_files(self.rules.config.eval_sets, base=self.folder, problems=problems)
+        found = find_eval_files(self.thresholds.config.eval_sets, folder=self.folder, problems=problems)
         if problems:
             raise InvalidInputError(problems)
         return {file.path: file for file in found}
@@ -97,8 +97,8 @@ class Project:
         Raises:
             InvalidInputError: with every problem of the files.
         """
-        name = format_name or self.rules.config.format
-        return load_eval_sets(patterns, registry.get_formats(), base=self.folder, format_name=name)
+        name = format_name or self.thresholds.config.format
+        return load_eval_sets(patterns, registry.get_formats(), folder=self.folder, format_name=name)
 
     def resolve_policies(self, eval_set: EvalSet) -> CasePolicies:
         """Return the policies of the cases of a set, with their tags.
@@ -106,12 +106,12 @@ class Project:
         Raises:
             InvalidInputError: a rule of the thresholds file names a metric that is not among the criteria.
         """
-        return resolve_case_policies(self.rules, self.rules.config.cases, (eval_set,), is_part=True)
+        return resolve_case_policies(self.thresholds, self.thresholds.config.cases, (eval_set,), is_part=True)
 
     def locate_pattern(self, pattern: str, folder: Path) -> str:
         """Return a pattern as an absolute path if it names files in `folder`, else unchanged."""
         problems: list[Problem] = []
-        find_eval_files([str(folder / pattern)], base=self.folder, problems=problems)
+        find_eval_files([str(folder / pattern)], folder=self.folder, problems=problems)
         return pattern if problems else str(folder / pattern)
 
     def build_plan(self, sources: object, agent: object, options: EvaluationOptions) -> Plan:
@@ -124,7 +124,7 @@ class Project:
             # They replace those of the project; together with another thresholds file they are an error.
             is_given = isinstance(options.criteria, Mapping) or isinstance(options.checks, Mapping)
             if is_given and options.thresholds == self.options.thresholds:
-                options = replace(options, rules=self._replace_criteria(options))
+                options = replace(options, built_thresholds=self._replace_criteria(options))
             return build_evaluation_plan(sources, agent, options)
         except InvalidInputError as error:
             raise InvalidInputError(map(_name_option, error.problems)) from None
@@ -137,7 +137,7 @@ class Project:
         Raises:
             InvalidInputError: with every problem of the criteria, of the checks or of the file.
         """
-        config, sections = self.rules.config, {"criteria": options.criteria, "checks": options.checks}
+        config, sections = self.thresholds.config, {"criteria": options.criteria, "checks": options.checks}
         given = {name: dict(value) for name, value in sections.items() if isinstance(value, Mapping)}
         custom = {
             name: metric.model_dump(mode="json", exclude_unset=True)
@@ -147,14 +147,14 @@ class Project:
         changes: dict[str, object] = {name: getattr(own.config, name) for name in given}
         if "criteria" in given:
             changes["cases"] = tuple(rule.model_copy(update={"criteria": {}}) for rule in config.cases)
-        criteria = own if "criteria" in given else self.rules
-        checks = own if "checks" in given else self.rules
+        criteria = own if "criteria" in given else self.thresholds
+        checks = own if "checks" in given else self.thresholds
         plain = (each for each in criteria.criteria if each not in criteria.checks)
         return replace(
             own,
             criteria=(*plain, *checks.checks),
             config=config.model_copy(update=changes),
-            base=self.rules.base,
+            folder=self.thresholds.folder,
         )
 
 

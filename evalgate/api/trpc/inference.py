@@ -46,7 +46,7 @@ def build_runner(runner: object, *, concurrency: int, timeout: float | None) -> 
     if isinstance(runner, str):
         overrides = Overrides(agent=runner, concurrency=concurrency, timeout=timeout)
         settings = apply_overrides(Config(), overrides).agent or AgentConfig()
-        spec = resolve_agent(settings, overrides.kind_and_what[1], Thresholds(Config(), folder))
+        spec = resolve_agent(settings, overrides.agent_name, Thresholds(Config(), folder))
     else:
         spec = describe_agent(runner, EvaluationOptions(concurrency=concurrency, timeout=timeout))
     return build_agent(spec, resolve_workspace(folder), os.environ)

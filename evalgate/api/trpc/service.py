@@ -357,11 +357,11 @@ def _select_cases(eval_set: EvalSet, request: InferenceRequest) -> list[EvalCase
     return [case for case in eval_set.eval_cases if case.eval_id in wanted]
 
 
-def _refuse_repeats(eval_set_id: str, what: str, names: Iterable[str]) -> None:
+def _refuse_repeats(eval_set_id: str, noun: str, names: Iterable[str]) -> None:
     for name, count in Counter(names).items():
         if count > 1:
             raise InvalidInputError(
-                f"the eval set {eval_set_id} has {count} {what} {name!r}: give each a name of its own"
+                f"the eval set {eval_set_id} has {count} {noun} {name!r}: give each a name of its own"
             )
 
 

@@ -102,16 +102,16 @@ _WHAT = re.compile(rf"(?:(?P<workflow>{_NAME}\.ya?ml)/)?(?P<name>{_NAME})(?::(?P
 _WORKFLOW_REF = re.compile(r"[^@]*/(?P<workflow>[^/@]+\.ya?ml)@.*", re.DOTALL)
 
 
-def build_artifact_store(what: str, context: StoreContext) -> "ArtifactStore":
+def build_artifact_store(name: str, context: StoreContext) -> "ArtifactStore":
     """Build the store that `artifact:WHAT` names.
 
     Raises:
-        InvalidInputError: `what` is no name of an artifact.
+        InvalidInputError: `name` is no name of an artifact.
     """
-    found = _WHAT.fullmatch(what)
+    found = _WHAT.fullmatch(name)
     if found is None:
         raise InvalidInputError(
-            f"artifact:{what}: must be artifact:NAME, artifact:NAME:FILE or artifact:WORKFLOW.yml/NAME:FILE"
+            f"artifact:{name}: must be artifact:NAME, artifact:NAME:FILE or artifact:WORKFLOW.yml/NAME:FILE"
         )
     return ArtifactStore(context, found["name"], found["file"] or DEFAULT_FILE, found["workflow"] or "")
 

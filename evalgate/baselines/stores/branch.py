@@ -46,16 +46,16 @@ _WHO = {
 }
 
 
-def build_branch_store(what: str, context: StoreContext) -> "BranchStore":
+def build_branch_store(name: str, context: StoreContext) -> "BranchStore":
     """Build the store that `branch:WHAT` names, in the workspace's repository.
 
     Raises:
-        InvalidInputError: `what` is no name of a branch, or no name of a file.
+        InvalidInputError: `name` is no name of a branch, or no name of a file.
     """
-    branch, _, file = what.partition(":")
+    branch, _, file = name.partition(":")
     file = file or DEFAULT_FILE
     if not _NAME.fullmatch(branch) or not _NAME.fullmatch(file):
-        raise InvalidInputError(f"branch:{what}: must be branch:NAME or branch:NAME:FILE")
+        raise InvalidInputError(f"branch:{name}: must be branch:NAME or branch:NAME:FILE")
     return BranchStore(context.folder, branch, file)
 
 

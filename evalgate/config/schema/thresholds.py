@@ -226,7 +226,7 @@ class Thresholds:
     """A validated thresholds file and its location."""
 
     config: Config
-    base: Path
+    folder: Path
     """Folder of the file. Paths in the file are relative to this folder, except those, such as `eval_sets`,
     that are relative to the working directory."""
     file: str = ""
@@ -241,7 +241,7 @@ class Thresholds:
     notices: tuple[str, ...] = ()
     """Notices for the user about how the file was read, such as keys that are ignored."""
     criteria_folder: str | None = None
-    """Folder with a file of criteria for each eval set, relative to `base`; None: such files are looked for
+    """Folder with a file of criteria for each eval set, relative to `folder`; None: such files are looked for
     next to the eval sets."""
 
     @property

@@ -9,22 +9,22 @@ from evalgate.core.protocols import AllowsExtraCalls, Metric, RequiresReference
 from evalgate.core.types import Criterion, EvalSet
 
 
-def lint_thresholds(rules: Thresholds) -> Iterator[str]:
+def lint_thresholds(thresholds: Thresholds) -> Iterator[str]:
     """Yield a sentence, with its place in the file, for each doubtful threshold or anchor.
 
     A threshold or anchor is doubtful if it decides nothing, or contradicts another setting.
     """
-    for criterion in rules.criteria:
+    for criterion in thresholds.criteria:
         for finding in (
-            *_find_unmissable_threshold(criterion, rules),
-            *_find_contradictions(criterion, rules.config.gate),
+            *_find_unmissable_threshold(criterion, thresholds),
+            *_find_contradictions(criterion, thresholds.config.gate),
         ):
-            line, _ = rules.find_position(rules.locate_criterion(criterion))
-            location = f"{rules.file}:{line}" if line else rules.file
+            line, _ = thresholds.find_position(thresholds.locate_criterion(criterion))
+            location = f"{thresholds.file}:{line}" if line else thresholds.file
             yield f"{location}: {finding}"
-    for finding in _lint_anchor(rules.config.gate):
-        line, _ = rules.find_position(("gate", "anchor"))
-        yield f"{rules.file}:{line}: {finding}" if line else f"{rules.file}: {finding}"
+    for finding in _lint_anchor(thresholds.config.gate):
+        line, _ = thresholds.find_position(("gate", "anchor"))
+        yield f"{thresholds.file}:{line}: {finding}" if line else f"{thresholds.file}: {finding}"
 
 
 def _lint_anchor(gate: GateConfig) -> Iterator[str]:
@@ -40,11 +40,11 @@ def _lint_anchor(gate: GateConfig) -> Iterator[str]:
         yield "`anchor` decides nothing: with `max_regression: 1` no drop since then is too large"
 
 
-def _find_unmissable_threshold(criterion: Criterion, rules: Thresholds) -> Iterator[str]:
+def _find_unmissable_threshold(criterion: Criterion, thresholds: Thresholds) -> Iterator[str]:
     known = criterion.range
     if known.lower_is_better or criterion.threshold > known.low:
         return
-    if criterion.metric in rules.config.custom_metrics:
+    if criterion.metric in thresholds.config.custom_metrics:
         return  # a custom metric may return negative scores
     yield (
         f"no score misses the threshold {criterion.threshold:g} of `{criterion.metric}`: "
@@ -108,12 +108,12 @@ def find_empty_trajectories(eval_set: EvalSet, metrics: Mapping[str, Metric]) ->
         )
 
 
-def lint_extra_calls(rules: Thresholds, metrics: Mapping[str, Metric]) -> Iterator[str]:
+def lint_extra_calls(thresholds: Thresholds, metrics: Mapping[str, Metric]) -> Iterator[str]:
     """Yield a sentence, with its place in the file, for each metric that lets additional calls pass."""
     for name, metric in metrics.items():
         if _allows_extra_calls(metric):
-            line, _ = rules.find_position(("criteria", name))
-            location = f"{rules.file}:{line}" if line else rules.file
+            line, _ = thresholds.find_position(("criteria", name))
+            location = f"{thresholds.file}:{line}" if line else thresholds.file
             yield (
                 f"{location}: `{name}` lets any additional tool call pass, wanted or not: "
                 "only an exact match holds the agent to the expected calls alone"

@@ -118,10 +118,10 @@ class _DiffBlock(NamedTuple):
 
 def _build_diff_blocks(turn: TurnResult, before: Reply | None, *, everything: bool) -> Iterator[_DiffBlock]:
     for difference in find_differences(turn, before, _LIMITS):
-        if difference.what == "Response" and not everything:
+        if difference.part == "Response" and not everything:
             continue
         yield _DiffBlock(
-            f"**{difference.what}**, {difference.sides}:",
+            f"**{difference.part}**, {difference.sides}:",
             "\n".join(_format_lines(difference.lines)),
         )
 

@@ -127,9 +127,9 @@ def _pop_opinions(
         yield f"{pluralize(len(rows), what)}{more}", opinions
 
 
-def _build_opinion(row: Mapping[str, object], what: str, number: int, budget: SizeBudget) -> OpinionView:
-    name = row.get("text") if what == "rubric" else None
-    answer = row.get("text") if what != "rubric" else None
+def _build_opinion(row: Mapping[str, object], row_kind: str, number: int, budget: SizeBudget) -> OpinionView:
+    name = row.get("text") if row_kind == "rubric" else None
+    answer = row.get("text") if row_kind != "rubric" else None
     score = row.get("score")
     return OpinionView(
         name=str(name or row.get("id") or f"Answer {row.get('sample') or number}")[:_LONGEST_NAME],
@@ -280,6 +280,6 @@ def _is_expected(turn: TurnResult, difference: Difference) -> bool:
     expected = turn.expected
     if expected is None:
         return False
-    if difference.what == "Response":
+    if difference.part == "Response":
         return expected.response is not None
     return bool(expected.tool_calls) or any(metric.status == "failed" for metric in turn.metrics)

@@ -118,7 +118,7 @@ def compute_plan_id(plan: Plan) -> PlanId:
     return PlanId(
         eval_sets=_hash_lines(chain([_encode(plan.runs)], cases)),
         thresholds=_hash_values(
-            [_collect_metrics(plan), plan.policy.model_dump(mode="json"), _collect_users(plan)]
+            [_collect_metrics(plan), plan.gate.model_dump(mode="json"), _collect_users(plan)]
         ),
         agent=_hash_values(
             [
@@ -146,13 +146,13 @@ def plan_parts(plan: Plan) -> dict[str, str]:
     settings = {
         f"`agent.{name}`": value for name, value in _collect_agent_settings(plan).items() if name != "what"
     }
-    parts: dict[str, object] = {"`--agent`": plan.agent.what, **settings}
+    parts: dict[str, object] = {"`--agent`": plan.agent.name, **settings}
     for suite in plan.suites:
         parts[f"the cases of {suite.eval_set.path}"] = _hash_lines(_encode_cases(suite))
         for metric in suite.metrics:
             name = f"the criterion `{metric.name}`{f' in {metric.scope}' if metric.scope else ''}"
             parts[name] = [parts.get(name), _collect_thresholds([metric])]
-    parts |= {f"`gate.{name}`": value for name, value in _list_settings(plan.policy).items()}
+    parts |= {f"`gate.{name}`": value for name, value in _list_settings(plan.gate).items()}
     parts |= {f"`--vary {name}`": value for name, value in plan.varied.items()}
     parts["`cases` rules"] = [own for _, own in _collect_metrics(plan)]
     parts["the simulated user"] = _collect_users(plan)
@@ -166,11 +166,11 @@ def _list_settings(section: BaseModel) -> dict[str, object]:
 
 
 def _list_named_files(plan: Plan) -> list[Path]:
-    """Return every word of `plan.agent.what` as a path; some may be files of the agent, or its recording."""
+    """Return every word of `plan.agent.name` as a path; some may be files of the agent, or its recording."""
     try:
-        words = shlex.split(plan.agent.what)
+        words = shlex.split(plan.agent.name)
     except ValueError:
-        words = [plan.agent.what]
+        words = [plan.agent.name]
     return [plan.workspace.folder / word for word in words]
 
 
@@ -180,12 +180,12 @@ def _list_config_files(plan: Plan) -> list[Path]:
     Their effective settings are elsewhere in the identity, and a `budget` may be raised. A pyproject.toml
     does count, because it lists the agent's dependencies.
     """
-    names = {plan.thresholds_file, *(suite.rules.file for suite in plan.suites)} - {""}
+    names = {plan.thresholds_file, *(suite.thresholds.file for suite in plan.suites)} - {""}
     return [plan.workspace.folder / name for name in sorted(names) if Path(name).name != "pyproject.toml"]
 
 
 def _collect_users(plan: Plan) -> list[object]:
-    configs = [plan.user, *(suite.rules.config.user for suite in plan.suites)]
+    configs = [plan.user_config, *(suite.thresholds.config.user for suite in plan.suites)]
     return [_collect_user_settings(plan, user) for user in configs if user is not None]
 
 
@@ -211,7 +211,7 @@ def _collect_metrics(plan: Plan) -> list[tuple[object, object]]:
             [
                 _collect_thresholds(suite.get_metrics(case))
                 for case in suite.eval_set.cases
-                if suite.get_policy(case).thresholds
+                if suite.get_case_policy(case).thresholds
             ],
         )
         for suite in plan.suites
@@ -231,7 +231,7 @@ def _collect_thresholds(metrics: Sequence[BoundMetric]) -> list[object]:
 
 def _collect_agent_settings(plan: Plan) -> Mapping[str, object]:
     settings = plan.agent.settings
-    return settings.model_dump(mode="json", exclude=_HOW_FAST) | {"what": plan.agent.what}
+    return settings.model_dump(mode="json", exclude=_HOW_FAST) | {"what": plan.agent.name}
 
 
 def _hash_values(values: Iterable[object]) -> str:

@@ -93,7 +93,10 @@ def dump_usage(used: RunUsage) -> bytes:
     """Encode the usage as one line of compact JSON, for `load_usage`; null replaces an unusable number."""
     spent, tokens = used.spent, used.spent.tokens
     counted = [tokens.input, tokens.output, tokens.cached_input]
-    row = [_build_judge_row(used.judged), [spent.calls, counted, spent.usd, spent.unpriced, spent.unmetered]]
+    row = [
+        _build_judge_row(used.judge_usage),
+        [spent.calls, counted, spent.usd, spent.unpriced, spent.unmetered],
+    ]
     return _dump_repaired_row(row)
 
 

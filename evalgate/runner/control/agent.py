@@ -55,7 +55,7 @@ class ControlAgent:
 
 
 @contextmanager
-def build_control_agent(plan: Plan, source: ControlSource) -> Iterator[ControlAgent]:
+def build_control_agent(plan: Plan, control_source: ControlSource) -> Iterator[ControlAgent]:
     """Check out the base commit, install what its agent needs and build it; all is removed after the block.
 
     With `gate.control.url` nothing is checked out: the agent is the deployment at this address.
@@ -66,18 +66,18 @@ def build_control_agent(plan: Plan, source: ControlSource) -> Iterator[ControlAg
     Raises:
         ControlUnavailableError: the control cannot be built.
     """
-    if (reason := _find_unsupported(plan, source)) is not None:
+    if (reason := _find_unsupported(plan, control_source)) is not None:
         raise ControlUnavailableError(reason)
-    if source.config.url is not None:
-        yield _build_remote_control(plan, source, source.config.url)
+    if control_source.config.url is not None:
+        yield _build_remote_control(plan, control_source, control_source.config.url)
         return
     folder, environ = plan.workspace.folder, plan.environ
-    commit = source.get_commit()
+    commit = control_source.get_commit()
     top = git.run_git(folder, "rev-parse", "--show-toplevel")
     try:
         with check_out_commit(folder, commit, plan.workspace.agent_user) as checkout:
             workspace = Workspace(checkout.folder, plan.workspace.owner)
-            spec = _resolve_base_agent(plan, source, checkout)
+            spec = _resolve_base_agent(plan, control_source, checkout)
             check_environment_files(spec, Path(top), commit, environ)
             check_code_origin(spec, Path(top).resolve(), workspace, environ, checkout)
             try:
@@ -93,7 +93,9 @@ def build_control_agent(plan: Plan, source: ControlSource) -> Iterator[ControlAg
         raise ControlUnavailableError(f"commit {commit[:12]} cannot be checked out: {error}") from None
 
 
-async def build_control_in_thread(stack: AsyncExitStack, plan: Plan, source: ControlSource) -> ControlAgent:
+async def build_control_in_thread(
+    stack: AsyncExitStack, plan: Plan, control_source: ControlSource
+) -> ControlAgent:
     """Build the control's agent in a thread. If the run is interrupted, the setup ends at once.
 
     The end of `stack` removes the files of the agent.
@@ -107,7 +109,7 @@ async def build_control_in_thread(stack: AsyncExitStack, plan: Plan, source: Con
     before = STOP.set(stop)
     try:
         building = asyncio.create_task(
-            asyncio.to_thread(stack.enter_context, build_control_agent(plan, source))
+            asyncio.to_thread(stack.enter_context, build_control_agent(plan, control_source))
         )
     finally:
         STOP.reset(before)
@@ -129,50 +131,53 @@ async def build_control_in_thread(stack: AsyncExitStack, plan: Plan, source: Con
     )
 
 
-def _find_unsupported(plan: Plan, source: ControlSource) -> str | None:
+def _find_unsupported(plan: Plan, control_source: ControlSource) -> str | None:
     """Return the reason why this kind of agent has no control runs; None if it can have them."""
     kind = plan.agent.settings.kind
-    if source.is_object:
+    if control_source.is_object:
         return "the agent is an object of this program, which no other commit has"
     if kind == "replay":
         return "a recording cannot be run again"
     if plan.executor.kind != "local":
         return f"the executor `{plan.executor.kind}` runs no control"
-    if kind == "http" and source.config.url is None:
+    if kind == "http" and control_source.config.url is None:
         return "the agent is behind a URL: name the base's deployment with `gate.control.url`"
     if kind not in (*_LOCAL_KINDS, "http"):
         return f"an agent of kind `{kind}` has no control"
     return None
 
 
-def _build_remote_control(plan: Plan, source: ControlSource, url: str) -> ControlAgent:
-    rules, expander = Thresholds(DEFAULT_CONFIG, plan.workspace.folder), PlaceholderExpander(plan.environ)
-    own, other = (expander.expand_text("url", each).rstrip("/") for each in (plan.agent.what, url))
+def _build_remote_control(plan: Plan, control_source: ControlSource, url: str) -> ControlAgent:
+    thresholds, expander = (
+        Thresholds(DEFAULT_CONFIG, plan.workspace.folder),
+        PlaceholderExpander(plan.environ),
+    )
+    own, other = (expander.expand_text("url", each).rstrip("/") for each in (plan.agent.name, url))
     if own == other:  # such a control fails wherever the change fails
         raise ControlUnavailableError("`gate.control.url` is the address of the agent that is tested")
     try:
-        spec = resolve_agent(plan.agent.settings, url, rules)
-        agent = build_agent(replace(spec, what=url), plan.workspace, plan.environ)
+        spec = resolve_agent(plan.agent.settings, url, thresholds)
+        agent = build_agent(replace(spec, name=url), plan.workspace, plan.environ)
     except EvalgateError as error:
         raise ControlUnavailableError(f"`gate.control.url`: {error}") from None
-    return ControlAgent(agent, source.commit, url)
+    return ControlAgent(agent, control_source.commit, url)
 
 
-def _resolve_base_agent(plan: Plan, source: ControlSource, checkout: CommitCheckout) -> AgentSpec:
+def _resolve_base_agent(plan: Plan, control_source: ControlSource, checkout: CommitCheckout) -> AgentSpec:
     """Return the agent of the base commit's thresholds file, with the options of the command line."""
-    rules, commit = Thresholds(DEFAULT_CONFIG, checkout.folder), checkout.commit[:12]
+    thresholds, commit = Thresholds(DEFAULT_CONFIG, checkout.folder), checkout.commit[:12]
     path = checkout.folder / plan.thresholds_file
     if plan.thresholds_file and not (path.resolve().is_relative_to(checkout.root) and path.is_file()):
         raise ControlUnavailableError(f"commit {commit} has no {plan.thresholds_file}")
     try:
         if plan.thresholds_file:
-            rules = replace(load_thresholds(path, plan.thresholds_file), base=path.parent)
-        agent = apply_overrides(rules.config, source.overrides).agent
+            thresholds = replace(load_thresholds(path, plan.thresholds_file), folder=path.parent)
+        agent = apply_overrides(thresholds.config, control_source.overrides).agent
         # As many conversations at the same time as the change's agent has: both share one throttle.
         own = plan.agent.settings
         limits = {"workers": own.workers, "concurrency": own.concurrency}
-        what = source.overrides.kind_and_what[1]
-        found = resolve_agent(agent.model_copy(update=limits), what, rules) if agent else None
+        agent_name = control_source.overrides.agent_name
+        found = resolve_agent(agent.model_copy(update=limits), agent_name, thresholds) if agent else None
     except EvalgateError as error:
         raise ControlUnavailableError(f"the agent of commit {commit} cannot be built: {error}") from None
     if found is None:

@@ -61,7 +61,7 @@ class ControlSource:
 
 def build_control_source(
     config: Config,
-    rules: Thresholds,
+    thresholds: Thresholds,
     overrides: Overrides,
     folder: Path,
     environ: Mapping[str, str],
@@ -74,10 +74,16 @@ def build_control_source(
         InvalidInputError: the settings contradict each other, or git does not know `--control`.
     """
     control, kind = config.gate.control, config.agent.kind if config.agent else ""
-    where = rules.find_position(("gate", "control")) if rules.file else (0, 0)
+    where = thresholds.find_position(("gate", "control")) if thresholds.file else (0, 0)
     if control.url is not None and kind != "http":
         raise InvalidInputError(
-            [Problem(rules.file, *where, f"`gate.control.url` is for an agent of kind `http`, not `{kind}`")]
+            [
+                Problem(
+                    thresholds.file,
+                    *where,
+                    f"`gate.control.url` is for an agent of kind `http`, not `{kind}`",
+                )
+            ]
         )
     commit, problem = "", ""
     if overrides.control is not None:

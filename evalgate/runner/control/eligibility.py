@@ -187,7 +187,7 @@ def _check_command(words: Sequence[str], env: Mapping[str, str], folder: Path, t
 
 def _check_settings(spec: AgentSpec, env: Mapping[str, str], top: Path) -> None:
     """Raise ControlUnavailableError if what names the agent, or its setup, names a file of the change."""
-    for key, value in (("the agent", spec.what), ("`agent.setup`", spec.settings.setup or "")):
+    for key, value in (("the agent", spec.name), ("`agent.setup`", spec.settings.setup or "")):
         if _names_file(_expand_variables(value, env), top):
             raise ControlUnavailableError(f"{key} is {value}, and this names a file of the change")
 

@@ -91,8 +91,8 @@ class ControlStrategy:
         """
         first = {case.key: case for case in self.suspects.cases}
         self.fresh = {case.key: split_fresh_runs(first[case.key], case) for case in cases if case.runs}
-        if wanted := self._plan_pairs():
-            return wanted
+        if schedule := self._plan_pairs():
+            return schedule
         asked = any(key in self.fresh for key in self.witnesses)
         if asked or not self.is_witness_needed:
             return {}
@@ -100,13 +100,13 @@ class ControlStrategy:
 
     def _plan_pairs(self) -> RunSchedule:
         inputs = self.suspects.build_inputs(self.fresh)
-        wanted = plan_control_runs(*inputs, self.suspects.policy.parameters)
-        if isinstance(wanted, ControlDecision):
-            self.decision = wanted
+        step = plan_control_runs(*inputs, self.suspects.statistics.parameters)
+        if isinstance(step, ControlDecision):
+            self.decision = step
             return {}
         self.decision = None
         names = {build_row_name(case): case.key for case in self.suspects.cases}
-        pairs = {names[name]: count for name, count in wanted.pairs.items()}
+        pairs = {names[name]: count for name, count in step.pairs.items()}
         schedule = {}
         for index, key in enumerate(self.keys):
             if count := pairs.get(key):
@@ -118,7 +118,7 @@ class ControlStrategy:
     def decide(self) -> ControlDecision:
         """Return the decision on the runs that exist."""
         return self.decision or decide_control_runs(
-            *self.suspects.build_inputs(self.fresh), self.suspects.policy.parameters
+            *self.suspects.build_inputs(self.fresh), self.suspects.statistics.parameters
         )
 
     @property
@@ -142,9 +142,9 @@ async def compare_with_control(
     agent: Agent,
     statistics: StatisticalPolicy | None,
     baseline: Baseline | None,
-    anchor: Baseline | None = None,
+    anchor_baseline: Baseline | None = None,
     *,
-    source: ControlSource,
+    control_source: ControlSource,
     progress: ProgressListener,
     checkpoint: RunStore | None = None,
 ) -> ControlResult:
@@ -156,31 +156,31 @@ async def compare_with_control(
         agent: The change's agent, which still runs.
         statistics: Settings of the comparison.
         baseline: Stored runs.
-        anchor: Stored runs of `gate.anchor`, if it is set.
-        source: Source of the control.
+        anchor_baseline: Stored runs of `gate.anchor`, if it is set.
+        control_source: Source of the control.
         progress: Listener of all runs.
         checkpoint: Store of the usage of the control runs.
 
     If control runs are not possible, the comparison with the baseline decides, and a notice says why.
     """
-    suspects = _find_suspects(plan, evaluation, statistics, baseline, anchor, source)
+    suspects = _find_suspects(plan, evaluation, statistics, baseline, anchor_baseline, control_source)
     if suspects is None:
         return ControlResult()
     try:
         async with AsyncExitStack() as stack:
-            control = await build_control_in_thread(stack, plan, source)
-            await _start_control(stack, control)
-            strategy = await _make_runs(plan, evaluation, agent, control, suspects, progress, checkpoint)
-            control.check_files()
-            is_base_changed = _is_base_changed(plan, control.commit, suspects.baseline)
-            return _build_result(
-                control, strategy, source.describe_base(plan.environ), is_base_changed=is_base_changed
+            control_agent = await build_control_in_thread(stack, plan, control_source)
+            await _start_control(stack, control_agent)
+            strategy = await _make_runs(
+                plan, evaluation, agent, control_agent, suspects, progress, checkpoint
             )
+            control_agent.check_files()
+            is_base_changed = _is_base_changed(plan, control_agent.commit, suspects.baseline)
+            base_name = control_source.describe_base(plan.environ)
+            return _build_result(control_agent, strategy, base_name, is_base_changed=is_base_changed)
     except ControlUnavailableError as error:
         why = to_sentence(str(error))
-        return ControlResult(
-            None, (f"No control runs count, so the comparison with the baseline decides: {why}",)
-        )
+        notice = f"No control runs count, so the comparison with the baseline decides: {why}"
+        return ControlResult(None, (notice,))
 
 
 def _find_suspects(
@@ -188,31 +188,31 @@ def _find_suspects(
     evaluation: Evaluation,
     statistics: StatisticalPolicy | None,
     baseline: Baseline | None,
-    anchor: Baseline | None,
-    source: ControlSource,
+    anchor_baseline: Baseline | None,
+    control_source: ControlSource,
 ) -> ControlSuspects | None:
     """Return the suspects; None if the gate would not be closed, or if control runs cannot open it."""
     scored = score_counted_runs(plan, evaluation, statistics, baseline)
-    comparison = compare_runs(scored, baseline, plan.policy, whole_sets=plan.whole_sets)
-    suspects = find_suspects(scored, comparison.cases, baseline, source.mode)
+    run_comparison = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
+    suspects = find_suspects(scored, run_comparison.cases, baseline, control_source.mode)
     if suspects is None:
         return None
 
     def decide_with(control: ControlComparison | None) -> str:
-        evidence = build_evidence(plan, evaluation, scored, comparison, control)
-        if anchor is not None:
+        evidence = build_evidence(plan, evaluation, scored, run_comparison, control)
+        if anchor_baseline is not None:
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            since = compare_run_with_anchor(plan, scored, comparison, anchor, now, control)
+            since = compare_run_with_anchor(plan, scored, run_comparison, anchor_baseline, now, control)
             evidence = replace(evidence, anchor=since)
-        return decide_verdict(evidence, plan.policy).status
+        return decide_verdict(evidence, plan.gate).status
 
     today, at_best = decide_with(None), decide_with(build_best_case(suspects))
     return suspects if today == "fail" and at_best not in ("fail", "error") else None
 
 
-async def _start_control(stack: AsyncExitStack, control: ControlAgent) -> None:
+async def _start_control(stack: AsyncExitStack, control_agent: ControlAgent) -> None:
     try:
-        agent = await stack.enter_async_context(control.agent)
+        agent = await stack.enter_async_context(control_agent.agent)
         if isinstance(agent, ChecksEntry):
             await agent.check_entry()
     except (EvalgateError, OSError) as error:
@@ -223,7 +223,7 @@ async def _make_runs(
     plan: Plan,
     evaluation: Evaluation,
     agent: Agent,
-    control: ControlAgent,
+    control_agent: ControlAgent,
     suspects: ControlSuspects,
     progress: ProgressListener,
     checkpoint: RunStore | None,
@@ -247,7 +247,7 @@ async def _make_runs(
     store = _UsageStore(checkpoint) if checkpoint is not None else None
     runs = Evaluation(chosen, progress, RunScope(store=store, used=evaluation.earlier_judging))
     runs.judge_health = evaluation.judge_health
-    await runs.make_runs(AlternatingAgent(agent, control.agent), strategy)
+    await runs.make_runs(AlternatingAgent(agent, control_agent.agent), strategy)
     strategy.plan_next_runs(runs.collect_results())
     if runs.unreachable:
         raise ControlUnavailableError(f"an agent could not be reached: {runs.unreachable}")
@@ -280,7 +280,7 @@ def _is_base_changed(plan: Plan, commit: str, baseline: Baseline) -> bool:
     then = git.find_commit(folder, baseline.sources[-1].commit or "")
     if not (then and commit):
         return True
-    own = git.run_git(folder, "rev-parse", "--show-prefix") + (plan.policy.baseline or DEFAULT_BASELINE)
+    own = git.run_git(folder, "rev-parse", "--show-prefix") + (plan.gate.baseline or DEFAULT_BASELINE)
     try:
         changed = git.execute_git(folder, "diff", "--name-only", "--no-renames", "-z", then, commit)
     except git.GitError:
@@ -289,18 +289,20 @@ def _is_base_changed(plan: Plan, commit: str, baseline: Baseline) -> bool:
 
 
 def _build_result(
-    control: ControlAgent, strategy: ControlStrategy, base: str, *, is_base_changed: bool
+    control_agent: ControlAgent, strategy: ControlStrategy, base_name: str, *, is_base_changed: bool
 ) -> ControlResult:
     found = build_control_comparison(
         strategy.suspects,
         strategy.fresh,
         strategy.decide(),
-        commit=control.commit,
-        url=control.url,
-        base="the base's deployment" if control.url else base,
+        commit=control_agent.commit,
+        url=control_agent.url,
+        base_name="the base's deployment" if control_agent.url else base_name,
         is_base_changed=is_base_changed,
     )
-    name = f"commit {control.commit[:12]}" if control.commit else f"the agent at {control.url}"
+    name = (
+        f"commit {control_agent.commit[:12]}" if control_agent.commit else f"the agent at {control_agent.url}"
+    )
     cost = "" if not found.cost_usd else f", for ${found.cost_usd:,.2f}"
     made = f"{pluralize(found.runs, 'further run')} compared the change with {name}{cost}."
     return ControlResult(found, (made, *found.iter_sentences(None)))

@@ -70,7 +70,7 @@ def _render_form(
         "run.html.j2",
         status_code=status_code,
         problem=problem,
-        agent=f"{plan.agent.settings.kind}:{plan.agent.what}",
+        agent=f"{plan.agent.settings.kind}:{plan.agent.name}",
         query=query,
         record=asked.get("record", ("",))[0],
         list_query=asked.get("list", ("",))[0],
@@ -100,7 +100,7 @@ def _list_cases(plan: Plan, words: list[str], ticked: set[str]) -> Iterator[Mapp
         for case in suite.eval_set.cases:
             set_id, message = suite.eval_set.eval_set_id, case.turns[0].user.text if case.turns else ""
             value = _format_key((set_id, case.eval_id))
-            tags = suite.get_policy(case).tags
+            tags = suite.get_case_policy(case).tags
             text = " ".join((set_id, case.eval_id, message, *tags)).casefold()
             if value in ticked or all(word in text for word in words):
                 name = f"{set_id} · {case.eval_id}" if len(plan.suites) > 1 else case.eval_id

@@ -200,7 +200,7 @@ async def test_agent_that_refuses_its_options_in_an_actor_is_unreachable(
         return Refusing()
 
     monkeypatch.setattr(ActorSpec, "build_agent", build_agent)
-    spec = ActorSpec(section={}, what="agent", folder=None, environ={}, is_gates_machine=True)
+    spec = ActorSpec(section={}, agent_name="agent", folder=None, environ={}, is_gates_machine=True)
 
     refused = await ActorHost.start_host(spec.to_json())
 

@@ -50,7 +50,7 @@ def plan_run(
         "criteria": {"response_match_score": 0.8},
     }
     (project / "evalgate.yaml").write_text(json.dumps(config, indent=1))
-    return build_plan(overrides or Overrides(), thresholds=None, folder=project, environ=ENVIRON)
+    return build_plan(overrides or Overrides(), thresholds_file=None, folder=project, environ=ENVIRON)
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def project(folder: Path, content: Any, **more: Any) -> Path:
 def gated(folder: Path, *eval_sets: str, options: RunOptions = WHOLE) -> Record:
     said = Overrides(eval_sets=eval_sets, concurrency=3)
     return run_gate(
-        build_plan(said, thresholds=None, folder=folder, environ=ENVIRON), Nobody(), options=options
+        build_plan(said, thresholds_file=None, folder=folder, environ=ENVIRON), Nobody(), run_options=options
     )
 
 
@@ -144,14 +144,14 @@ def test_a_run_has_the_same_record(
 ) -> None:
     folder = project(tmp_path, FILES[format_name], **more)
     held = json.loads(dump_record(gated(folder)))
-    lines = list(check_files(Overrides(), thresholds=None, folder=folder))
+    lines = list(check_files(Overrides(), thresholds_file=None, folder=folder))
     as_large(monkeypatch)
-    (found,) = loading.load_eval_sets(["s.json"], registry.get_formats(), base=folder)
+    (found,) = loading.load_eval_sets(["s.json"], registry.get_formats(), folder=folder)
     assert isinstance(found.cases, StoredCases)
     record = gated(folder)
 
     assert without_times(json.loads(dump_record(record))) == without_times(held)
-    assert list(check_files(Overrides(), thresholds=None, folder=folder)) == lines
+    assert list(check_files(Overrides(), thresholds_file=None, folder=folder)) == lines
     assert all(
         run.turns[0].expected is case.runs[0].turns[0].expected for case in record.cases for run in case.runs
     )
@@ -163,7 +163,7 @@ def test_the_size_of_the_file_decides(tmp_path: Path, monkeypatch: pytest.Monkey
     as_large(monkeypatch)
     for limit, expected in ((size + 1, tuple), (size, StoredCases)):
         monkeypatch.setattr(loading, "LARGE_FILE", limit)
-        (found,) = loading.load_eval_sets(["s.json"], registry.get_formats(), base=folder)
+        (found,) = loading.load_eval_sets(["s.json"], registry.get_formats(), folder=folder)
         assert type(found.cases) is expected
 
 

@@ -237,7 +237,7 @@ def test_the_file_is_found_next_to_the_eval_set(tmp_path: Path) -> None:
     (folder / "test_config.json").write_text('{"criteria": {"response_match_score": 1}}')
     said = Overrides(eval_sets=("base",), agent="python:agent.py:answer")
 
-    (suite,) = build_plan(said, thresholds=None, folder=tmp_path, environ={}).suites
+    (suite,) = build_plan(said, thresholds_file=None, folder=tmp_path, environ={}).suites
 
     assert [bound.name for bound in suite.metrics] == ["final_response_avg_score"]
 

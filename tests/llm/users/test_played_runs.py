@@ -60,7 +60,7 @@ def project(folder: Path, eval_set: Any, **config: Any) -> Path:
 
 def gated(folder: Path) -> Record:
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "USER_KEY": "a-planted-key"}
-    return run_gate(build_plan(Overrides(), thresholds=None, folder=folder, environ=environ), Nobody())
+    return run_gate(build_plan(Overrides(), thresholds_file=None, folder=folder, environ=environ), Nobody())
 
 
 def user_at(server: OpenAIServer, **more: Any) -> dict[str, Any]:
@@ -165,10 +165,10 @@ def test_googles_own_section_names_model_limit_and_template(tmp_path: Path) -> N
     said = Overrides(eval_sets=("rooms.evalset.json",), agent="python:agent.py:answer")
 
     with pytest.raises(InvalidInputError, match="no key for provider `gemini`"):
-        build_plan(said, thresholds=None, folder=tmp_path, environ={})
-    plan = build_plan(said, thresholds=None, folder=tmp_path, environ={"GEMINI_API_KEY": "k"})
+        build_plan(said, thresholds_file=None, folder=tmp_path, environ={})
+    plan = build_plan(said, thresholds_file=None, folder=tmp_path, environ={"GEMINI_API_KEY": "k"})
 
-    assert plan.users(plan.suites[0].eval_set.cases[0], 1).usage is None
+    assert plan.create_user(plan.suites[0].eval_set.cases[0], 1).usage is None
 
 
 def test_a_section_of_users_wakes_no_model_where_all_is_written(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_test_config_keeps_what_it_says_of_users_beside_the_model(tmp_path: Pa
         (tmp_path / "evalgate.yaml").unlink()
         (tmp_path / "test_config.json").write_text(json.dumps(own))
         environ = {"OPENAI_API_KEY": "a-planted-key", "OPENAI_BASE_URL": server.url, "HOME": str(tmp_path)}
-        plan = build_plan(said, thresholds=None, folder=tmp_path, environ=environ)
+        plan = build_plan(said, thresholds_file=None, folder=tmp_path, environ=environ)
         record = run_gate(plan, Nobody())
 
     assert [turn.user for turn in record.cases[0].runs[0].turns] == ["A room, please.", *["u?"] * 3]

@@ -229,7 +229,7 @@ def test_what_was_used_last_counts(tmp_path: Path) -> None:
     again.close(is_over=False)
     once_more, finished = Journal.resume(tmp_path, PLAN, "journal")
     once_more.close(is_over=True)
-    assert (once_more.used.judged.calls, set(finished)) == (5, {1, 2})
+    assert (once_more.used.judge_usage.calls, set(finished)) == (5, {1, 2})
 
 
 def test_damage_to_what_was_used_is_told(tmp_path: Path) -> None:

@@ -61,7 +61,9 @@ def kept(request: pytest.FixtureRequest, project: Path) -> Path:
 
 
 def found(folder: Path, said: Overrides | None = None) -> PlanId:
-    return compute_local_plan_id(build_plan(said or Overrides(), thresholds=None, folder=folder, environ={}))
+    return compute_local_plan_id(
+        build_plan(said or Overrides(), thresholds_file=None, folder=folder, environ={})
+    )
 
 
 def rewrite(name: str, old: str, new: str) -> Callable[[Path], object]:
@@ -124,7 +126,7 @@ def test_a_recording_that_is_replayed_counts(project: Path) -> None:
 def test_another_python_counts_here_and_not_for_a_shard(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = build_plan(Overrides(), thresholds=None, folder=project, environ={})
+    plan = build_plan(Overrides(), thresholds_file=None, folder=project, environ={})
     here, everywhere = compute_local_plan_id(plan), compute_plan_id(plan)
     monkeypatch.setattr(identity, "python_version_tuple", lambda: ("3", "99", "1"))
     assert compute_local_plan_id(plan) != here
@@ -140,7 +142,7 @@ def test_a_folder_that_must_not_be_looked_into_is_passed_over(tmp_path: Path) ->
 
 def test_cases_are_hashed_as_lines_of_json(project: Path) -> None:
     (project / "demo.evalset.json").write_text(eval_set("hello").replace("case_0", r"é \"quoted\""))
-    plan = build_plan(Overrides(), thresholds=None, folder=project, environ={})
+    plan = build_plan(Overrides(), thresholds_file=None, folder=project, environ={})
     (suite,) = plan.suites
     assert suite.eval_set.cases[0].eval_id == 'é "quoted"'
     rows = [

@@ -48,10 +48,10 @@ def set_agent(folder: Path, agent: Mapping[str, object], **gate: object) -> None
 def explain(folder: Path, environ: Mapping[str, str] = PULL_REQUEST, control: str | None = None) -> str:
     """Return the reason why there is no control; "" if there is one."""
     known = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **environ}
-    plan = build_plan(Overrides(control=control), thresholds=None, folder=folder, environ=known)
-    assert plan.control is not None
+    plan = build_plan(Overrides(control=control), thresholds_file=None, folder=folder, environ=known)
+    assert plan.control_source is not None
     try:
-        with build_control_agent(plan, plan.control) as built:
+        with build_control_agent(plan, plan.control_source) as built:
             assert built.commit == git(folder, "rev-parse", control or "origin/main")
     except ControlUnavailableError as error:
         return str(error)
@@ -225,7 +225,7 @@ def test_packages_and_variables_of_the_change_are_no_control(folder: Path) -> No
     assert explain(folder, {}, control="HEAD").startswith("`requirements.txt` differs from the base commit's")
     git(folder, "commit", "-q", "-a", "-m", "Raise it")
     assert "installed for the change. Give `agent.setup`" in explain(folder, job)
-    plan = build_plan(Overrides(), thresholds=None, folder=folder, environ=dict(os.environ))
+    plan = build_plan(Overrides(), thresholds_file=None, folder=folder, environ=dict(os.environ))
     with pytest.raises(ControlUnavailableError, match="git cannot compare the change with 000000000000"):
         check_environment_files(plan.agent, folder, "0" * 40, job)
     # The setup installs the packages anew, but cannot take back a variable or a version.
@@ -257,8 +257,8 @@ def test_an_interruption_ends_the_setup_at_once(
     set_agent(folder, {"entry": "agent.py:answer", "setup": "sleep 60"})
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     known = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **PULL_REQUEST}
-    plan = build_plan(Overrides(), thresholds=None, folder=folder, environ=known)
-    source = plan.control
+    plan = build_plan(Overrides(), thresholds_file=None, folder=folder, environ=known)
+    source = plan.control_source
     assert source is not None
 
     def wait_for_setup() -> None:
@@ -300,12 +300,12 @@ def test_a_setup_that_hangs_ends_after_a_time(
     git(folder, "commit", "-q", "--allow-empty", "-m", "Change")
     monkeypatch.setattr("evalgate.runner.control.agent.SETUP_MINUTES", limit)
     known = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **PULL_REQUEST}
-    plan = build_plan(Overrides(), thresholds=None, folder=folder, environ=known)
+    plan = build_plan(Overrides(), thresholds_file=None, folder=folder, environ=known)
 
     async def build() -> None:
         async with asyncio.timeout(30), AsyncExitStack() as stack:
-            assert plan.control is not None
-            await build_control_in_thread(stack, plan, plan.control)
+            assert plan.control_source is not None
+            await build_control_in_thread(stack, plan, plan.control_source)
 
     with pytest.raises(ControlUnavailableError) as caught:
         asyncio.run(build())

@@ -88,7 +88,7 @@ def test_a_simulated_story_is_replayed_as_recorded(project: Path) -> None:
 
 
 def checked(project: Path, pattern: str) -> list[str]:
-    return list(check_files(Overrides(eval_sets=(pattern,)), thresholds=None, folder=project))
+    return list(check_files(Overrides(eval_sets=(pattern,)), thresholds_file=None, folder=project))
 
 
 @pytest.mark.parametrize(
