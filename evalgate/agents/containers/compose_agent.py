@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from evalgate.agents.containers import docker_client
-from evalgate.agents.containers.cleanup import build_labels, remove_orphans
+from evalgate.agents.containers.cleanup import remove_orphans
 from evalgate.agents.containers.compose_file import (
     ComposeProject,
     ComposeService,
@@ -21,6 +21,7 @@ from evalgate.agents.containers.compose_file import (
     find_compose_file,
     read_compose_project,
 )
+from evalgate.agents.containers.ownership import build_labels
 from evalgate.agents.containers.spec import ContainerLimits, ContainerSpec, HealthTest, ImageBuild
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen

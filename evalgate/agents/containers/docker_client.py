@@ -3,8 +3,9 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from evalgate.agents.containers.cleanup import build_labels, find_own_container, remove_orphans
+from evalgate.agents.containers.cleanup import remove_orphans
 from evalgate.agents.containers.copied_files import copy_into_container
+from evalgate.agents.containers.ownership import build_labels, find_own_container
 from evalgate.agents.containers.spec import ContainerSpec, HealthTest, ImageBuild
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
