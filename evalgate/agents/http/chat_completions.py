@@ -99,8 +99,8 @@ class ChatConversation:
         try:
             for _ in range(self._options.max_rounds):
                 completion = await self._request_completion()
-                spent = completion.usage
-                usage = spent if usage is None or spent is None else usage + spent
+                if completion.usage is not None:
+                    usage = (usage or Usage()) + completion.usage
                 self._messages.append(completion.message)
                 calls = await run_off_loop(completion.size, completion.read_calls)
                 if not calls:
