@@ -84,7 +84,7 @@ async def read_body(response: "ClientResponse") -> bytes:
     Raises:
         AgentError: the body is larger than `MAX_ANSWER_BYTES`.
     """
-    # A short plain body cannot exceed the limit. A compressed one can: its length is that before unpacking.
+    # A short plain body cannot exceed the limit. A compressed one can: the length is that of the packed body.
     if (response.content_length or _SMALL) < _SMALL and "Content-Encoding" not in response.headers:
         return await response.read()
     return b"".join([piece async for piece in _iter_pieces(response, lambda: False)])
