@@ -29,7 +29,7 @@ _FIRST_LOG_POLLS = 40
 _DYING_S = 1.0
 # The daemon learns of the end of a process later than the clients that were connected to it.
 _DEAD_S = 15.0
-# On a busy machine it learns of it much later. Until then a server that does not answer may have ended.
+# On a busy machine the daemon learns of the end even later. Until then, a silent server may have ended.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
