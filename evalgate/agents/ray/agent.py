@@ -77,7 +77,7 @@ class ClusterSessionContext:
         self._session = ClusterSession(self._pool, self._slot, self._beginning)
         try:
             if self._beginning.case.tool_mocks or self._beginning.case.tool_recording is not None:
-                # The runner reads `applies_…` before the first turn, and only an open session knows the values.
+                # The runner reads `applies_…` before the first turn, and only an open session has them.
                 await self._session.open_session()
         except BaseException:
             await self.__aexit__()
