@@ -72,8 +72,8 @@ class ServerContainer:
         """Create the container and wait until its server answers.
 
         Raises:
-            AgentUnreachableError: the container cannot be created, or the server does not answer. The
-                detail of the error is the end of the container's log, unless it has another detail.
+            AgentUnreachableError: the container cannot be created, or the server does not answer. An error
+                without a detail gets the end of the container's log as its detail.
         """
         # Shielded, as a thread cannot be cancelled: until it ends, it is not known which container to remove.
         making = asyncio.ensure_future(asyncio.to_thread(self._create_container))

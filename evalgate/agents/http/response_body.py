@@ -49,9 +49,9 @@ class SseReader:
         del self._rest[:start]
 
     def finish_stream(self) -> Iterator[str]:
-        """Yield the data of a last event without an empty line after it. Call this at the end of the stream.
+        """End the stream: yield the data of a last event that no empty line follows.
 
-        The standard drops such an event. Here it counts, since some servers forget the last line end.
+        The standard drops such an event. Here it counts, because some servers forget the last line end.
         """
         if self._rest:
             yield from self._parse_line(bytes(self._rest).rstrip(b"\r"))

@@ -167,7 +167,7 @@ class ClusterLimits:
 
 
 class ClusterAgent:
-    """An `Agent` in the actors of a cluster. The conversations of a lost actor are started in another one."""
+    """An `Agent` in the actors of a cluster. A lost actor's conversations start again in another actor."""
 
     def __init__(self, client: ClusterClient, limits: ClusterLimits) -> None:
         self._client = client

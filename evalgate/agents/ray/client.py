@@ -94,7 +94,7 @@ class ClusterClient(Protocol):
         ...
 
     async def leave_cluster(self, *, gently: bool) -> None:
-        """End all actors and what was started for them; `gently`: let the agents finish first."""
+        """End all actors, and all that was started for them; `gently`: let the agents finish first."""
         ...
 
 

@@ -45,7 +45,7 @@ class Span:
     """Reason why the operation failed; "" if it did not."""
 
     def get_attribute(self, *names: str) -> object:
-        """Return the first of the named attributes of the span, else of its resource; None if there is none."""
+        """Return the first of the named attributes of the span, else of its resource; None without any."""
         for attributes in (self.attributes, self.resource):
             for name in names:
                 if name in attributes:
