@@ -22,8 +22,7 @@ from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eva
 from evalgate.datasets.loading import build_notes_name
 from evalgate.documents.validation_errors import is_valid_id
 from evalgate.integrations.trace_sources.api_client import TraceQuery
-from evalgate.integrations.trace_sources.conversations import ObservedConversation, build_conversations
-from evalgate.integrations.trace_sources.selection import (
+from evalgate.integrations.trace_sources.conversation_selection import (
     TRAITS,
     Trait,
     draw_sample,
@@ -31,6 +30,7 @@ from evalgate.integrations.trace_sources.selection import (
     limit_per_path,
     list_traits,
 )
+from evalgate.integrations.trace_sources.conversations import ObservedConversation, build_conversations
 from evalgate.integrations.trace_sources.sources import fetch_traces, is_api, read_trace_file
 from evalgate.integrations.trace_sources.traces import TraceBatch
 from evalgate.redaction.live_redactor import LiveRedactor

@@ -40,7 +40,7 @@ def _iter_labeled(client: "DockerClient") -> "Iterator[tuple[Any, Callable[[], N
     with_label: dict[str, str | list[str] | bool] = {"label": LABEL}
     for container in client.containers.list(all=True, filters=with_label, ignore_removed=True):
         yield container, partial(container.remove, force=True, v=True)
-    # After the containers: the daemon removes no network or volume that one still uses.
+    # After the containers: the daemon removes no network or volume that a container still uses.
     for network in client.networks.list(filters=with_label):
         yield network, network.remove
     for volume in client.volumes.list(filters=with_label):
@@ -64,6 +64,7 @@ def _is_orphan(client: "DockerClient", attrs: Mapping[str, Any]) -> bool:
 
 
 def _compute_age(attrs: Mapping[str, Any]) -> float:
+    """Return the age of a Docker object in seconds; 0.0 if its time of creation cannot be read."""
     created = str(attrs.get("Created") or attrs.get("CreatedAt") or "")[:19]
     try:
         return time.time() - datetime.fromisoformat(f"{created}+00:00").timestamp()

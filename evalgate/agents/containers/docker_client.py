@@ -225,7 +225,7 @@ def _list_volumes(spec: ContainerSpec) -> list[str]:
     Volumes without a name can be written in a read-only container, and are removed with the container.
     """
     copies = [target for source, target in spec.copied if source.is_dir()]
-    named = [f"{name}:{target}{':ro' if is_read else ''}" for name, target, is_read in spec.volumes]
+    named = [f"{name}:{target}{':ro' if is_read_only else ''}" for name, target, is_read_only in spec.volumes]
     return [*copies, *spec.scratch, *named]
 
 
