@@ -16,9 +16,9 @@ from evalgate.reporting.html.trace import render_waterfall
 from evalgate.reporting.trace_view import build_trace_view
 from evalgate.runner.chat import ChatTurn, choose_case_id
 from evalgate.runner.saved_cases import DEFAULT_OUT
+from evalgate.viewer.background_chat import PROJECT_AGENT, BackgroundChat, list_adk_agents
 from evalgate.viewer.case_views import create_budget
 from evalgate.viewer.forms import get_field, read_form
-from evalgate.viewer.page_chat import PROJECT_AGENT, PageChat, list_adk_agents
 from evalgate.viewer.rendering import render
 from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
 from evalgate.viewer.trace_page import build_trace_page
@@ -29,11 +29,11 @@ _FAILED = "failed"
 FORMATS = ("adk", "adk-rs", "trpc", "orchestrate")
 
 
-def get_chat(viewer: Viewer) -> PageChat:
+def get_chat(viewer: Viewer) -> BackgroundChat:
     """Return the conversation of a viewer; its agent is stopped when the viewer ends."""
-    found = viewer.services.get(PageChat)
-    if not isinstance(found, PageChat):
-        found = viewer.services[PageChat] = PageChat(viewer.folder, viewer.thresholds)
+    found = viewer.services.get(BackgroundChat)
+    if not isinstance(found, BackgroundChat):
+        found = viewer.services[BackgroundChat] = BackgroundChat(viewer.folder, viewer.thresholds)
         viewer.resources.callback(found.close)
     return found
 

@@ -246,7 +246,7 @@ class PageRun:
         await gate_run.make_runs(begin=publisher.clear_previous_reports)
 
 
-class PageRuns:
+class BackgroundRuns:
     """The runs of one viewer."""
 
     def __init__(self) -> None:

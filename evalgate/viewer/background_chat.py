@@ -71,7 +71,7 @@ def _names_agent(path: Path) -> bool:
     return False
 
 
-class PageChat:
+class BackgroundChat:
     """The conversation of one viewer. It has a thread, which `close` ends."""
 
     def __init__(self, folder: Path, thresholds_file: str | None) -> None:
