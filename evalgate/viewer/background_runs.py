@@ -111,7 +111,7 @@ def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[st
     return replace(plan, suites=suites)
 
 
-class PageRun:
+class BackgroundRun:
     """One run in its own thread; this object is the `ProgressListener` of the run."""
 
     def __init__(self, number: int, plan: Plan, options: tuple[str, ...]) -> None:
@@ -251,7 +251,7 @@ class BackgroundRuns:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._runs: list[PageRun] = []
+        self._runs: list[BackgroundRun] = []
 
     def start_run(self, plan: Plan, options: tuple[str, ...]) -> int:
         """Start a run and return its number.
@@ -264,12 +264,12 @@ class BackgroundRuns:
                 raise InvalidInputError(
                     f"run {len(self._runs)} is in progress: wait for its end, or stop it first"
                 )
-            run = PageRun(len(self._runs) + 1, plan, options)
+            run = BackgroundRun(len(self._runs) + 1, plan, options)
             run.start()
             self._runs.append(run)
             return len(self._runs)
 
-    def find_run(self, number: int) -> PageRun:
+    def find_run(self, number: int) -> BackgroundRun:
         """Return a run.
 
         Raises:
