@@ -45,7 +45,7 @@ class FinishedRun:
 
 @frozen
 class Progress:
-    """State of a run from a page."""
+    """State of a run that was started from a page."""
 
     number: int
     planned: int
@@ -270,10 +270,10 @@ class BackgroundRuns:
             return len(self._runs)
 
     def find_run(self, number: int) -> BackgroundRun:
-        """Return a run.
+        """Return the run with this number, counted from 1.
 
         Raises:
-            InvalidInputError: there is none of that number.
+            InvalidInputError: there is no such run.
         """
         with self._lock:
             if not 1 <= number <= len(self._runs):

@@ -25,7 +25,7 @@ from evalgate.viewer.trace_page import build_trace_page
 
 _MOST_STEPS = 200
 _FAILED = "failed"
-"""Name of the turn without a reply in addresses."""
+"""Stands in an address for the turn that got no reply, in the place of a turn's number."""
 FORMATS = ("adk", "adk-rs", "trpc", "orchestrate")
 
 
@@ -52,7 +52,7 @@ def _render_chat(
     form: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     status_code: int = 200,
 ) -> Response:
-    """Return the page. `form` has the fields of the form for saving as sent, which are shown again."""
+    """Return the page; `form` has the fields of a sent form for saving, which the page shows again."""
     viewer = get_viewer(request)
     state = get_chat(viewer).get_state()
     agents = [(PROJECT_AGENT, "the agent of the thresholds file")]
@@ -92,7 +92,7 @@ def _build_turn(at: int, turns: Sequence[ChatTurn]) -> Mapping[str, object]:
 def _build_trace(
     spans: Sequence[TraceSpan], replies: Sequence[Reply | None], number: str
 ) -> Mapping[str, str] | None:
-    """Return the steps of a turn, with links to each; None if there are none."""
+    """Return the steps of a turn, each with a link to its details; None if the turn has no steps."""
     view = build_trace_view(spans, replies, limit=_MOST_STEPS)
     if not view.rows:
         return None

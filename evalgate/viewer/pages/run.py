@@ -230,7 +230,7 @@ def link_run_form(eval_set_id: str, eval_id: str) -> str:
 
 
 def link_run_of_list(record_id: str, query: CaseQuery) -> str:
-    """Return the address of the form with the cases in the list of a record."""
+    """Return the address of the form with the cases that a query selects in the list of a record."""
     return link("/run", record=record_id, list=urlencode(query.params))
 
 
