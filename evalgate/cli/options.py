@@ -397,7 +397,7 @@ def list_masks(overrides: "Overrides", destinations: "Destinations | None") -> t
     return (*overrides.mask, webhook.url) if webhook else tuple(overrides.mask)
 
 
-_HOW = (
+_POST_SETTINGS = (
     click.option("--check", is_flag=True, help="Create a check run with the failing cases as annotations."),
     click.option(
         "--name",
@@ -439,7 +439,7 @@ def add_posting_options(command: _Command) -> _Command:
 
 def add_post_settings(command: _Command) -> _Command:
     """Add the options for posting, except `--comment`, which the command `comment` implies."""
-    return add_options(command, _HOW)
+    return add_options(command, _POST_SETTINGS)
 
 
 def pop_post_options(options: dict[str, Any]) -> "PostOptions | None":

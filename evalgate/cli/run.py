@@ -249,7 +249,7 @@ def _run_once(
         overrides = build_overrides(eval_sets, options, selection_options)
         redactor.learn_masks(list_masks(overrides, destinations))
         plan = build_plan(overrides, thresholds_file=thresholds_file, folder=folder, environ=os.environ)
-        _keep_recordings(plan, folder / out)
+        _protect_recordings(plan, folder / out)
         streams = (sys.stdout, sys.stderr)
         publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, reports, kept)
         publisher.details, publisher.destinations = details, destinations
@@ -263,7 +263,7 @@ def _run_once(
     return code
 
 
-def _keep_recordings(plan: "Plan", reports: Path) -> None:
+def _protect_recordings(plan: "Plan", reports: Path) -> None:
     """Raise InvalidInputError if the results would overwrite a recording that answers tool calls."""
     if plan.recordings:
         from evalgate.runner.tool_mocks import refuse_overwriting

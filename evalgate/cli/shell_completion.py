@@ -151,8 +151,6 @@ def _is_break(part: str) -> bool:
 class _WholeWords(ShellComplete):
     """Shell that replaces the whole word `--format=ad`; click completes only the part after "="."""
 
-    _option = ""
-
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         """List completions that replace the whole word."""
         is_option = incomplete.startswith("-") and "=" in incomplete
