@@ -100,12 +100,18 @@ class FileWatcher:
             now = self.take_snapshot()
             took = time.monotonic() - started
             if compare_snapshots(before, now):
-                while True:
-                    time.sleep(_SETTLED_S)
-                    earlier, now = now, self.take_snapshot()
-                    if not compare_snapshots(earlier, now):
-                        return compare_snapshots(before, now)
+                changed = compare_snapshots(before, self._wait_until_settled(now))
+                if changed:  # else a file was made and removed at once
+                    return changed
             time.sleep(max(_POLL_S, 5 * took))  # a large project may not keep a core busy
+
+    def _wait_until_settled(self, now: Snapshot) -> Snapshot:
+        """Wait until no file changes; `now` is the present snapshot, and the final one is returned."""
+        while True:
+            time.sleep(_SETTLED_S)
+            earlier, now = now, self.take_snapshot()
+            if not compare_snapshots(earlier, now):
+                return now
 
 
 def compare_snapshots(before: Snapshot, after: Snapshot) -> set[str]:
