@@ -337,7 +337,7 @@ def _build_adapter(script: str, function: str, provider: JsonObject) -> str:
 def _find_kind(path: Path, workspace: Workspace) -> str | None:
     from evalgate.datasets.foreign_datasets import detect_dataset
 
-    # A folder may have many links whose targets do not exist: `is_file` leaves them out.
+    # A folder may have many links to files that do not exist: `is_file` leaves them out.
     if path.suffix.lower() not in _DATA_SETS or not path.is_file() or path.stat().st_size > _LARGEST_DATA_SET:
         return None
     try:

@@ -96,7 +96,7 @@ def _find_replied_run(runs: Sequence[BaselineRun]) -> int | None:
 
 
 def _drop_statuses(run: RunResult) -> RunResult:
-    """Return a run whose scores are all `not_evaluated`, because a baseline stores no thresholds."""
+    """Return a run with all scores `not_evaluated`, because a baseline stores no thresholds."""
     return replace(run, metrics=tuple(replace(each, status="not_evaluated") for each in run.metrics))
 
 
