@@ -15,7 +15,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, Event, Message, ToolCall
 from evalgate.datasets.case_notes import apply_case_notes
 from evalgate.datasets.case_notes_edits import change_notes, drop_notes, set_expected
-from evalgate.datasets.edit_history import EditHistory, FileChange
+from evalgate.datasets.edit_undo import FileChange, UndoableEdits
 from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, get_editor, open_eval_set
 from evalgate.datasets.loading import build_notes_name
 from evalgate.documents.json_edits import update_json
@@ -191,6 +191,6 @@ def _accept_notes(review: Review, names: Iterable[str]) -> FileChange:
 
 def _save_changes(review: Review, changes: Sequence[FileChange]) -> None:
     try:
-        EditHistory().save_changes(review.file.path, changes)
+        UndoableEdits().save_changes(review.file.path, changes)
     except OSError as error:
         raise InvalidInputError(f"{review.file.shown_as}: cannot be written: {error.strerror}") from None
