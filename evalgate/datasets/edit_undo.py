@@ -33,7 +33,8 @@ class FileChange:
 class UndoableEdits:
     """Edits of eval sets: saves each one, and keeps the last 100 of each set, to undo and redo them.
 
-    An edit belongs to the path of its eval set. It may change other files, too, such as case notes. Thread-safe.
+    An edit belongs to the path of its eval set, and may change other files, too, such as case notes. All
+    methods are thread-safe.
     """
 
     def __init__(self) -> None:
