@@ -37,8 +37,8 @@ def compute_mean(values: Collection[float]) -> float:
 def compute_sequential_mean(values: Sequence[float]) -> float:
     """Return the mean of at least one value, summed from left to right.
 
-    Some frameworks whose scores evalgate reproduces sum like this, and the last bit of the mean can decide at
-    a threshold. The built-in `sum` rounds differently from Python 3.12 on.
+    Some frameworks that evalgate follows in their scores sum like this, and the last bit of the mean can
+    decide at a threshold. The built-in `sum` rounds differently from Python 3.12 on.
     """
     return functools.reduce(operator.add, values, 0.0) / len(values)
 
@@ -46,8 +46,8 @@ def compute_sequential_mean(values: Sequence[float]) -> float:
 def compute_exact_mean(values: Iterable[float]) -> float:
     """Return the mean of at least one finite value, summed exactly and rounded once.
 
-    Some frameworks whose scores evalgate reproduces use `statistics.mean`, and so does this function. Another
-    way to sum may differ in the last bit, which can decide at a threshold.
+    Some frameworks that evalgate follows in their scores use `statistics.mean`, and so does this function.
+    Another way to sum may differ in the last bit, which can decide at a threshold.
     """
     import statistics
 
