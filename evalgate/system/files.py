@@ -49,9 +49,9 @@ def read_file(path: Path) -> bytes:
         SpecialFileError: the file is a device, a pipe or a socket.
         OSError: the file cannot be read.
     """
-    _check_ends(path.stat())  # before it is opened: opening some devices has effects
+    _refuse_special_file(path.stat())  # before it is opened: opening some devices has effects
     with open(path, "rb", opener=_open_without_waiting) as file:
-        _check_ends(os.fstat(file.fileno()))  # it may have been replaced in the meantime
+        _refuse_special_file(os.fstat(file.fileno()))  # it may have been replaced in the meantime
         return file.read()
 
 
@@ -138,10 +138,10 @@ def check_is_regular(path: Path) -> None:
         SpecialFileError: the file is a device, a pipe or a socket.
         OSError: the file does not exist, or its status cannot be read.
     """
-    _check_ends(path.stat())
+    _refuse_special_file(path.stat())
 
 
-def _check_ends(status: os.stat_result) -> None:
+def _refuse_special_file(status: os.stat_result) -> None:
     kind = _SPECIAL.get(stat.S_IFMT(status.st_mode))
     if kind:
         raise SpecialFileError(kind)
