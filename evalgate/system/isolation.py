@@ -86,8 +86,8 @@ def _iter_candidate_paths(uid: int, environ: Mapping[str, str]) -> Iterator[str]
         mounts = _MOUNTS.read_text("utf-8", errors="surrogateescape")
     except OSError:
         return
-    # CI runners mount a socket by itself, so it may lie anywhere. The 5th field is the mount point; the type of
-    # file system follows a lone dash. Network file systems are skipped, because `stat` could hang.
+    # CI runners mount a socket by itself, so it may lie anywhere. The 5th field is the mount point; the type
+    # of file system follows a lone dash. Network file systems are skipped, because `stat` could hang.
     for line in mounts.splitlines():
         mount, _, kind = line.partition(" - ")
         if not kind.startswith(_REMOTE):
