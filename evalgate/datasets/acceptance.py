@@ -230,7 +230,7 @@ def _take_over(expected: Reply, actual: Reply, only: Part | None) -> Reply:
 
 
 def _take_over_calls(expected: Reply, actual: Reply) -> Reply:
-    """Return the expectation with the agent's calls; their results replace the expected results, if any."""
+    """Return the expected reply with the agent's calls; if it expects results, with their results, too."""
     old = expected.tool_calls
     has_results = any(isinstance(event, ToolResult) for event in expected.events)
     calls = [

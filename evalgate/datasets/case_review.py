@@ -73,7 +73,8 @@ def drop_cases(review: Review, names: Iterable[str]) -> None:
             f"{review.file.shown_as}: no case would be left: delete the file and its notes instead"
         )
     edited = edit_eval_set(review.file, left)
-    # The notes first: a case without notes gates, and notes without a case are an error that names them.
+    # The notes first: if the process dies before the second write, the case is left and gates. Notes without
+    # their case would be an error.
     notes = change_notes(
         review.notes_path,
         review.notes_shown_as,

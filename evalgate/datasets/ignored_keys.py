@@ -1,4 +1,4 @@
-"""Search for keys of a file that its pydantic models do not read, and reports about them.
+"""Find the keys of a file that its pydantic models do not read, and report them.
 
 A model may define class methods that this module looks up by name:
 
@@ -33,7 +33,7 @@ _NOTHING_SAID: tuple[object, ...] = (None, "", [], {})
 
 @frozen
 class KeyModel:
-    """Metadata in `Annotated` with the model that defines the keys of a value, which is kept unparsed."""
+    """Metadata in `Annotated` for a field that stays decoded JSON: the model with the keys it may have."""
 
     model: type[BaseModel]
 
@@ -197,7 +197,10 @@ class _ListScanner:
 
 
 _TOLD = 10
-"""Most reported positions of one key, because a generated file repeats a mistake in every case."""
+"""Most positions of one refused key, and most ignored keys, that messages name.
+
+A generated file repeats a mistake in every case.
+"""
 
 
 @mutable
