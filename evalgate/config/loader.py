@@ -217,11 +217,11 @@ def _refuse_dataset(path: Path, shown_as: str) -> None:
     Raises:
         InvalidInputError: the file is such a dataset.
     """
-    way_forward: Callable[[Path, str], str] = registry.load_object(
+    suggest_conversion: Callable[[Path, str], str] = registry.load_object(
         "evalgate.datasets.foreign_datasets:suggest_conversion"
     )
 
-    if found := way_forward(path, shown_as):
+    if found := suggest_conversion(path, shown_as):
         raise InvalidInputError([Problem(shown_as, 1, 1, found)]) from None
 
 
