@@ -70,7 +70,7 @@ def post_merge_request(
     """Post the note if `options` ask for a comment, and yield a notice about it.
 
     If `options` ask for a check run, the last notice says that GitLab has none. Nothing is sent before the
-    first `next`.
+    first notice is asked for.
     """
     if options.comment:
         names = (options.token_env,) if options.token_env else _TOKEN_ENVS

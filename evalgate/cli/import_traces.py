@@ -17,7 +17,7 @@ from evalgate.core.sanitize import to_one_line
 from evalgate.core.types import CaseTurn, EvalCase, EvalSet, Reply, ToolCall, ToolResult
 from evalgate.datasets.case_notes import CaseNotes, read_case_notes
 from evalgate.datasets.case_notes_edits import add_notes, build_note, change_notes
-from evalgate.datasets.edit_history import EditHistory
+from evalgate.datasets.edit_undo import UndoableEdits
 from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eval_set, split_writable
 from evalgate.datasets.loading import build_notes_name
 from evalgate.documents.validation_errors import is_valid_id
@@ -323,7 +323,7 @@ def _write_cases(
         if edited is None:
             write_atomically(path, text, workspace.owner)
         else:
-            EditHistory().save(edited)
+            UndoableEdits().save(edited)
     except OSError as error:
         raise InvalidInputError(f"{options.out}: cannot be written: {error.strerror}") from None
     return tuple(f"{options.out}: {sentence}" for sentence in lost)

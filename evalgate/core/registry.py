@@ -384,7 +384,7 @@ def list_report_files() -> list[str]:
 
 
 def get_reporter(name: str) -> AnyReporter:
-    """Return the reporter of evalgate's own with that name.
+    """Return evalgate's own reporter of that name.
 
     Raises:
         KeyError: evalgate has no such reporter.

@@ -230,7 +230,7 @@ def _take_over(expected: Reply, actual: Reply, only: Part | None) -> Reply:
 
 
 def _take_over_calls(expected: Reply, actual: Reply) -> Reply:
-    """Return the expectation with the agent's calls; their results replace the expected results, if any."""
+    """Return the expected reply with the agent's calls; if it expects results, with their results, too."""
     old = expected.tool_calls
     has_results = any(isinstance(event, ToolResult) for event in expected.events)
     calls = [
@@ -253,10 +253,10 @@ def _take_over_calls(expected: Reply, actual: Reply) -> Reply:
             same = (each for each in known if each.id == call.id and is_same_data(each.result, found.result))
             events.append(next(same, replace(found, id=call.id, author=None)))
     reply = replace(expected, events=tuple(events))
-    return expected if _sort_events(reply) == _sort_events(expected) else reply
+    return expected if _split_events(reply) == _split_events(expected) else reply
 
 
-def _sort_events(reply: Reply) -> tuple[list[Event], list[Event]]:
+def _split_events(reply: Reply) -> tuple[list[Event], list[Event]]:
     calls = [event for event in reply.events if isinstance(event, ToolCall)]
     return [*calls], [event for event in reply.events if isinstance(event, ToolResult)]
 

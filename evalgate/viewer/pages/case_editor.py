@@ -19,7 +19,7 @@ from evalgate.core.types import (
     ToolCall,
     ToolResult,
 )
-from evalgate.datasets.edit_history import FileChange, FileChangedError
+from evalgate.datasets.edit_undo import FileChange, FileChangedError
 from evalgate.datasets.eval_set_file import EvalSetFile, build_diff, edit_eval_set
 from evalgate.datasets.fingerprint import compute_case_fingerprint
 from evalgate.viewer.case_draft import (
