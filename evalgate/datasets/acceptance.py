@@ -21,6 +21,7 @@ from evalgate.core.types import (
 from evalgate.datasets.case_edits import replace_turn, set_calls, set_conversation_goals, set_expected
 from evalgate.datasets.raw_edits import is_same_call, is_same_data
 from evalgate.documents.json_edits import align_items
+from evalgate.redaction.redactor import TextCollector
 
 Part: TypeAlias = Literal["tools", "response"]
 HIDDEN = ("***", "[REDACTED]", "… nested too deep")
@@ -275,7 +276,9 @@ def _take_over_call(old: ToolCall | None, call: ToolCall, *, keeps_id: bool) -> 
 
 def _refuse_hidden(eval_id: str, at: int, reply: Reply) -> None:
     """Raise InvalidInputError if a redacted record hides a part of a reply; `at` is the turn, 0-based."""
-    shown = repr(reply)  # every text of it; no mark has a character that `repr` escapes
+    texts = TextCollector()
+    texts.gather_texts(reply)
+    shown = "\n".join(texts.found)  # no mark has a line end
     for mark in HIDDEN:
         if mark in shown:
             raise InvalidInputError(
