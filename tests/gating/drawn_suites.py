@@ -116,7 +116,8 @@ def plan_suite(folder: Path, cases: Sequence[str], rules: Rules, runs: int | str
         config["custom_metrics"] = {STARS: {"entry": "own.py:rate", "range": [0, 5]}}
     (folder / "evalgate.json").write_text(json.dumps(config), encoding="utf-8")
     return replace(
-        build_plan(Overrides(runs=runs), thresholds=None, folder=folder, environ={}), baseline=None
+        build_plan(Overrides(runs=runs), thresholds_file=None, folder=folder, environ={}),
+        baseline_store=None,
     )
 
 
@@ -137,7 +138,7 @@ def store_runs(plan: Plan, stored: Sequence[Mapping[str, Sequence[Outcome]]]) ->
 
 def run_suite(plan: Plan, baseline: Baseline, draw: Draw) -> Record:
     """Return the record of a gate run, with as many runs of each case as the gate asks for."""
-    baseline = drop_runs_before_breaks(baseline, plan.thresholds)
+    baseline = drop_runs_before_breaks(baseline, plan.case_limits)
     strategy = choose_run_strategy(plan, choose_statistics(plan, baseline), baseline)
     cases = _list_cases(plan)
     finished: dict[int, list[RunResult]] = {index: [] for index in range(len(cases))}

@@ -76,7 +76,7 @@ def test_a_suite_that_repeats_its_stored_runs_never_closes(tmp_path: Path, seed:
     steady = {case: suite.stored[0][case][0] for case in suite.cases}
     unchanged = store_runs(plan, [{case: [steady[case]] * 3 for case in suite.cases}] * len(suite.stored))
     record = run_suite(plan, unchanged, lambda case, number: steady[case])
-    check_record(record, plan.policy)
+    check_record(record, plan.gate)
     assert record.verdict.status != "fail", record.verdict.reasons
 
 
@@ -91,7 +91,7 @@ def test_a_run_that_is_nowhere_worse_than_any_stored_run_passes(tmp_path: Path, 
         return {name: max((each[name] or 0.0 for each in scored), default=0.1) for name in suite.metrics}
 
     record = run_suite(plan, store_runs(plan, suite.stored), find_best)
-    check_record(record, plan.policy)
+    check_record(record, plan.gate)
     assert record.verdict.status == "pass", record.verdict.reasons
 
 
@@ -111,7 +111,7 @@ def test_a_further_case_that_passes_never_closes_an_open_gate(tmp_path: Path, se
 
     before, after = (run_suite(plan, baseline, draw_or_pass) for plan in plans)
     for record in (before, after):
-        check_record(record, plans[0].policy)
+        check_record(record, plans[0].gate)
     if before.verdict.status in ("pass", "inconclusive"):
         assert after.verdict.status in ("pass", "inconclusive"), (before.verdict, after.verdict)
 
@@ -158,10 +158,10 @@ def test_a_stored_record_is_judged_as_the_run_was(tmp_path: Path, seed: int) -> 
     plan = plan_suite(tmp_path / "p", suite.cases, suite.rules, suite.runs)
     baseline = store_runs(plan, suite.stored)
     record = run_suite(plan, baseline, draw_runs(suite, seed, outages=0.03))
-    check_record(record, plan.policy)
+    check_record(record, plan.gate)
     criteria = {bound.name: bound.criterion for each in plan.suites for bound in each.metrics}
     stored = load_record(dump_record(record), "results.json")
-    assert reevaluate(stored, GateRules(plan.policy, plan.runs, criteria), baseline).verdict == record.verdict
+    assert reevaluate(stored, GateRules(plan.gate, plan.runs, criteria), baseline).verdict == record.verdict
 
 
 def find_blamed(record: Record) -> list[str]:
@@ -185,6 +185,6 @@ def test_an_outage_of_the_judge_is_no_regression(tmp_path: Path, seed: int) -> N
 
     unchanged = store_runs(plan, [{case: [steady[case]] * 5 for case in suite.cases}])
     record = run_suite(plan, unchanged, lose_scores)
-    check_record(record, plan.policy)
+    check_record(record, plan.gate)
     assert find_blamed(record) == []
     assert record.verdict.status != "fail", record.verdict.reasons
