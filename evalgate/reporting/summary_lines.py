@@ -27,7 +27,6 @@ from evalgate.reporting.findings import (
     count_passed_runs,
     describe_comparisons,
     describe_missing_baseline,
-    describe_run_costs,
     explain_delta,
     explain_not_evaluated,
     find_flaky_cases,
@@ -229,6 +228,8 @@ def build_baseline_line(record: Record) -> BaselineLine | None:
     comparison = record.comparison
     if comparison is None:
         return None
+    from evalgate.reporting.run_costs import describe_run_costs  # only needed with a baseline
+
     return BaselineLine(
         source=comparison.source or "given",
         version=comparison.version,

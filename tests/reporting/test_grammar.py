@@ -29,12 +29,12 @@ from evalgate.llm.budget_guard import describe_budget_shortfall
 from evalgate.metrics.aggregation import describe_inconsistent_cases
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.findings import (
-    describe_run_costs,
     format_case_counts,
     format_change_counts,
     format_run_counts,
 )
 from evalgate.reporting.html.reporter import HtmlReport
+from evalgate.reporting.run_costs import describe_run_costs
 from evalgate.reporting.summary_lines import (
     build_baseline_line,
     build_metric_line,
