@@ -281,6 +281,7 @@ def _run_with_progress(
     """Run the plan with a progress display; return the record with `repro_options`."""
     from dataclasses import replace
 
+    from evalgate.runner.eval_runner import RunHooks
     from evalgate.runner.pipeline import run_gate
 
     def begin_reports() -> None:
@@ -294,10 +295,12 @@ def _run_with_progress(
         record = run_gate(
             plan,
             progress,
-            begin=begin_reports,
-            run_options=run_options,
-            tell=publisher.print_notice,
-            while_starting=publisher.preload_reporting,
+            run_options,
+            RunHooks(
+                tell=publisher.print_notice,
+                while_starting=publisher.preload_reporting,
+                on_begin=begin_reports,
+            ),
         )
         return replace(record, options=repro_options)
     finally:

@@ -2,19 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import field, replace
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import Agent, AsyncCloseable, ChecksEntry, ProgressListener
+from evalgate.core.protocols import Agent, ChecksEntry, ProgressListener
 from evalgate.core.types import NON_AGENT_OUTCOMES, CaseResult, CaseRun, EvalCase, ModelUsage, RunResult
 from evalgate.llm.budget_guard import BudgetGuard, was_stopped_by_budget
 from evalgate.llm.usage import MeteredUsage, RunUsage
 from evalgate.metrics.scoring import score_case, score_run
+from evalgate.runner.metric_binding import close_metrics
 from evalgate.runner.plan import Plan
 from evalgate.runner.run_strategy import FixedRuns, RunSchedule, RunStrategy
 from evalgate.runner.scheduler import RunRequest, run_requests
@@ -57,6 +57,26 @@ class RunScope:
     """Store that keeps the finished runs; None: they are not kept."""
     used: RunUsage = field(default_factory=RunUsage)
     """Usage so far, by an earlier start or on other machines."""
+
+
+@frozen
+class RunHooks:
+    """Functions of the caller that a run calls; by default they do nothing.
+
+    A run goes in this order: `tell`, the agent's processes start, `while_starting`, it becomes certain that
+    the agent exists, the journal begins, `on_begin`, the agent's first turn.
+    """
+
+    tell: Callable[[str], object] = lambda _: None
+    """Gets notices about expected usage, while the user can still stop and nothing has been spent."""
+    while_starting: Callable[[], None] = lambda: None
+    """Called once, while the agent starts: its work then costs no extra time."""
+    on_begin: Callable[[], None] = lambda: None
+    """Called once, unless there is no such agent: from then on there will be a record, so reports of an
+    earlier run may be removed."""
+
+
+NO_HOOKS = RunHooks()
 
 
 class Evaluation:
@@ -103,8 +123,7 @@ class Evaluation:
         self,
         agent: Agent,
         strategy: RunStrategy,
-        while_starting: Callable[[], None],
-        begin: Callable[[], None] = lambda: None,
+        hooks: RunHooks = NO_HOOKS,
         after_runs: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Start the agent and make every missing run that the strategy wants.
@@ -115,9 +134,7 @@ class Evaluation:
         Args:
             agent: The agent, not entered.
             strategy: The strategy that plans the runs.
-            while_starting: Function that is called while the agent starts.
-            begin: Function that is called before the agent's first turn, once it is certain that the agent
-                exists.
+            hooks: Functions to call while the agent starts and when the runs begin.
             after_runs: Function that is awaited after the last run, while the agent still runs.
 
         Raises:
@@ -125,7 +142,7 @@ class Evaluation:
         """
         schedule = self._plan_missing_runs(strategy)
         try:
-            async with self.start_agent(agent, while_starting, begin):
+            async with self.start_agent(agent, hooks):
                 await self._make_scheduled_runs(agent, strategy, schedule)
                 if after_runs is not None:
                     await after_runs()
@@ -144,7 +161,7 @@ class Evaluation:
         Nothing is scored if a judge is unreliable. `hide` redacts the secrets of a case, as they are
         redacted in the runs.
         """
-        async with self._plan.judge_resolver.judges, close_metrics(self._plan):
+        async with self._plan.judge_resolver.judges, close_metrics(self._plan.bound_metrics):
             if not await self.check_judge():
                 return
             slots = asyncio.Semaphore(self._plan.agent.settings.concurrency)
@@ -160,24 +177,39 @@ class Evaluation:
                         group.create_task(score_in_slot(index, run))
 
     @asynccontextmanager
-    async def start_agent(
-        self,
-        agent: Agent,
-        while_starting: Callable[[], None] = lambda: None,
-        begin: Callable[[], None] = lambda: None,
-    ) -> AsyncIterator[None]:
-        """Run the agent and open the judges within the block.
-
-        `while_starting` and `begin` are called as by `run`.
+    async def start_agent(self, agent: Agent, hooks: RunHooks = NO_HOOKS) -> AsyncIterator[None]:
+        """Run the agent and open the judges within the block; call the hooks in the order of `RunHooks`.
 
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.
         """
-        async with agent, self._plan.judge_resolver.judges, close_metrics(self._plan):
+        async with agent, self._plan.judge_resolver.judges, close_metrics(self._plan.bound_metrics):
             await asyncio.sleep(0)  # the agent's processes start
-            while_starting()
-            await _check_entry_and_begin(agent, partial(self._begin_run, begin))
+            hooks.while_starting()
+            await self._check_entry_and_begin(agent, hooks)
             yield
+
+    async def _check_entry_and_begin(self, agent: Agent, hooks: RunHooks) -> None:
+        """Wait until it is certain that the agent exists, then begin, also if the wait is interrupted.
+
+        Raises:
+            InvalidInputError: there is no such agent. Nothing has begun then.
+        """
+        try:
+            if isinstance(agent, ChecksEntry):
+                await agent.check_entry()
+        except InvalidInputError:
+            raise
+        except BaseException:  # a run that is interrupted has a record, too
+            self._begin_run(hooks)
+            raise
+        self._begin_run(hooks)
+
+    def _begin_run(self, hooks: RunHooks) -> None:
+        # The journal first: until this run has its own, nothing of an earlier one may be touched.
+        if self._run_scope.store is not None:
+            self._run_scope.store.begin_run()
+        hooks.on_begin()
 
     async def make_case_runs(self, agent: Agent, strategy: RunStrategy, index: int) -> None:
         """Make all runs of one case with an agent that was started; runs that exist are made anew."""
@@ -202,12 +234,6 @@ class Evaluation:
             await self._run_schedule(agent, schedule)
             schedule = self._plan_further_runs(strategy, index)
             self.more_wanted = bool(schedule) and self.spending.stop_reason() is not None
-
-    def _begin_run(self, begin: Callable[[], None]) -> None:
-        # The journal first: until this run has its own, nothing of an earlier one may be touched.
-        if self._run_scope.store is not None:
-            self._run_scope.store.begin_run()
-        begin()
 
     @property
     def judge_usage(self) -> ModelUsage | None:
@@ -391,23 +417,6 @@ class Evaluation:
         )
 
 
-async def _check_entry_and_begin(agent: Agent, begin: Callable[[], None]) -> None:
-    """Wait until it is certain that the agent exists, then call `begin`; also if the wait is interrupted.
-
-    Raises:
-        InvalidInputError: there is no such agent; `begin` was not called.
-    """
-    try:
-        if isinstance(agent, ChecksEntry):
-            await agent.check_entry()
-    except InvalidInputError:
-        raise
-    except BaseException:  # a run that is interrupted has a record, too
-        begin()
-        raise
-    begin()
-
-
 def _is_final(run: RunResult) -> bool:
     """Return True if a resumed run need not repeat this one."""
     return run.outcome not in NON_AGENT_OUTCOMES and not was_stopped_by_budget(run)
@@ -434,14 +443,3 @@ def _sort_runs(runs: tuple[RunResult, ...]) -> tuple[RunResult, ...]:
     if numbers == sorted(numbers):
         return runs
     return tuple(sorted(runs, key=lambda run: run.run))
-
-
-@asynccontextmanager
-async def close_metrics(plan: Plan) -> AsyncIterator[None]:
-    """Close the metrics that hold resources when the block ends."""
-    metrics = {id(bound.metric): bound.metric for suite in plan.suites for bound in suite.metrics}
-    async with AsyncExitStack() as stack:
-        for metric in metrics.values():
-            if isinstance(metric, AsyncCloseable):
-                stack.push_async_callback(metric.aclose)
-        yield

@@ -1,6 +1,7 @@
 """Build the metrics that a thresholds file names, with their options."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from pydantic import BaseModel, ValidationError
@@ -11,6 +12,7 @@ from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import join_quoted
 from evalgate.core.protocols import (
+    AsyncCloseable,
     DescribesOptions,
     LlmJudged,
     Metric,
@@ -55,6 +57,17 @@ def bind_metrics(
     if problems:
         raise InvalidInputError(sorted(problems))
     return tuple(bound)
+
+
+@asynccontextmanager
+async def close_metrics(bound_metrics: Iterable[BoundMetric]) -> AsyncIterator[None]:
+    """Close the metrics that hold resources when the block ends, each once."""
+    metrics = {id(bound.metric): bound.metric for bound in bound_metrics}
+    async with AsyncExitStack() as stack:
+        for metric in metrics.values():
+            if isinstance(metric, AsyncCloseable):
+                stack.push_async_callback(metric.aclose)
+        yield
 
 
 def find_criterion_problems(thresholds: Thresholds) -> Iterator[Problem]:

@@ -22,7 +22,7 @@ from evalgate.core.types import Baseline, CaseKey, ModelUsage, Record, RunResult
 from evalgate.llm.usage import RunUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
-from evalgate.runner.eval_runner import Evaluation, RunScope
+from evalgate.runner.eval_runner import NO_HOOKS, Evaluation, RunHooks, RunScope
 from evalgate.runner.plan import Plan
 from evalgate.runner.run_strategy import (
     RunStrategy,
@@ -85,24 +85,19 @@ class GateRun:
     created_at: datetime
     anchor_baseline: Baseline | None
     progress: ProgressListener
+    hooks: RunHooks
     _clock: float
     """Monotonic seconds at the start."""
     control_result: "ControlResult | None" = None
     """Result of the control runs; None: none were asked for."""
 
-    async def make_runs(
-        self, while_starting: Callable[[], None] = lambda: None, begin: Callable[[], None] = lambda: None
-    ) -> None:
+    async def make_runs(self) -> None:
         """Start the agent, make every run and score it.
-
-        `while_starting` is called once, while the agent starts: its work then costs no extra time. `begin`
-        is called once when the agent has started: from then on there is a record, and reports of an earlier
-        run may be removed.
 
         Raises:
             InvalidInputError: there is no such agent.
         """
-        await self.evaluation.run(self.agent, self.strategy, while_starting, begin, self._make_control_runs)
+        await self.evaluation.run(self.agent, self.strategy, self.hooks, self._make_control_runs)
         is_complete = self.evaluation.is_complete(self.strategy)
         self.checkpoint.is_over = is_complete and not self.evaluation.interrupted
 
@@ -166,9 +161,9 @@ def prepare_run(
     plan: Plan,
     progress: ProgressListener,
     run_options: RunOptions = WHOLE,
-    tell: Callable[[str], object] = lambda _: None,
+    hooks: RunHooks = NO_HOOKS,
 ) -> Iterator[GateRun]:
-    """Read the baseline, lock the journal and build the agent; `tell` gets notices about expected usage.
+    """Read the baseline, lock the journal, build the agent, and tell the hook about expected usage.
 
     The journal is closed after the block, or with `run_options.until_published`.
 
@@ -192,7 +187,7 @@ def prepare_run(
         evaluation = Evaluation(plan, progress, run_scope)
         agent = build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
         for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, strategy), baseline):
-            tell(sentence)  # nothing has been spent yet: the user can still stop
+            hooks.tell(sentence)  # nothing has been spent yet: the user can still stop
         yield GateRun(
             plan,
             agent,
@@ -205,6 +200,7 @@ def prepare_run(
             created_at,
             anchor_baseline,
             progress,
+            hooks,
             clock,
         )
 
@@ -212,17 +208,13 @@ def prepare_run(
 def run_gate(
     plan: Plan,
     progress: ProgressListener,
-    begin: Callable[[], None] = lambda: None,
     run_options: RunOptions = WHOLE,
-    tell: Callable[[str], object] = lambda _: None,
-    while_starting: Callable[[], None] = lambda: None,
+    hooks: RunHooks = NO_HOOKS,
 ) -> Record:
     """Run every case of the plan, decide the verdict and return the whole record.
 
-    If the change affects no suite of the plan, nothing is run, and the verdict is `skipped`. Must not be
-    called within an event loop.
-
-    `begin` and `while_starting` are called as by `GateRun.make_runs`, and `tell` as by `prepare_run`.
+    If the change affects no suite of the plan, nothing is run, the verdict is `skipped`, and of the hooks
+    only `on_begin` is called. Must not be called within an event loop.
 
     Raises:
         EvalgateError: the input is wrong, there is no such agent, or its requirements cannot be installed.
@@ -230,13 +222,13 @@ def run_gate(
     if plan.affected is not None and not plan.affected.names:
         from evalgate.runner.affected import build_skipped_record
 
-        begin()
+        hooks.on_begin()
         return build_skipped_record(plan, plan.affected)
-    with prepare_run(plan, progress, run_options, tell) as gate_run:
+    with prepare_run(plan, progress, run_options, hooks) as gate_run:
 
         async def make_runs_until_signal() -> None:
             with cancel_on_signals():
-                await gate_run.make_runs(while_starting, begin)
+                await gate_run.make_runs()
 
         asyncio.run(make_runs_until_signal())
         return gate_run.build_record()

@@ -27,6 +27,7 @@ from evalgate.core.types import REPORT_ONLY, CaseKey, CaseSelection
 from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.users.scripted import create_scripted_user
+from evalgate.metrics.scoring import BoundMetric
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.base_branch import RuleFiles, open_anchor_store, open_baseline_store
@@ -128,6 +129,11 @@ class Plan:
         """Return the plan without a baseline and an anchor, for runs that are not compared."""
         gate = self.gate.model_copy(update={"baseline": None, "anchor": None})
         return replace(self, baseline_store=None, anchor_store=None, gate=gate)
+
+    @property
+    def bound_metrics(self) -> tuple[BoundMetric, ...]:
+        """Return the metrics of every suite; suites with the same criteria repeat them."""
+        return tuple(bound for suite in self.suites for bound in suite.metrics)
 
     @property
     def case_limits(self) -> Mapping[tuple[str, str], Mapping[str, float | None]]:

@@ -166,8 +166,7 @@ def _group_failures(
 
 def _list_criteria(plan: Plan) -> tuple[RecordedCriterion, ...]:
     """Return the criterion of every metric, once for each pair of name and fingerprint."""
-    bound = (metric for suite in plan.suites for metric in suite.metrics)
-    found = {(metric.name, metric.fingerprint): metric.criterion for metric in bound}
+    found = {(bound.name, bound.fingerprint): bound.criterion for bound in plan.bound_metrics}
     return tuple(
         RecordedCriterion(name, fingerprint, criterion.options, criterion.evaluator)
         for (name, fingerprint), criterion in found.items()

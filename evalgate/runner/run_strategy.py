@@ -173,7 +173,7 @@ def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPoli
     Plain means are enough without a baseline, without `runs: auto`, and without a criterion that needs
     statistics.
     """
-    criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
+    criteria = [bound.criterion for bound in plan.bound_metrics]
     statistical = any(each.rule == "statistical" or each.options.get("p95") is not None for each in criteria)
     if baseline is None and not statistical and plan.runs != "auto":
         return None

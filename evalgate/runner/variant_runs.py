@@ -16,7 +16,8 @@ from evalgate.core.types import NON_AGENT_OUTCOMES, CaseRun, ModelUsage, Record,
 from evalgate.llm.budget_guard import was_stopped_by_budget
 from evalgate.llm.usage import RunUsage
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
-from evalgate.runner.eval_runner import Evaluation, RunScope, close_metrics
+from evalgate.runner.eval_runner import Evaluation, RunScope
+from evalgate.runner.metric_binding import close_metrics
 from evalgate.runner.pipeline import WHOLE, RunOptions
 from evalgate.runner.record_builder import RunTiming, build_record
 from evalgate.runner.run_strategy import FixedRuns, choose_statistics
@@ -329,7 +330,7 @@ async def _start_agents(stack: AsyncExitStack, variants: Sequence[Variant], agen
     """
     plan = variants[0].plan
     await stack.enter_async_context(plan.judge_resolver.judges)
-    await stack.enter_async_context(close_metrics(plan))
+    await stack.enter_async_context(close_metrics(plan.bound_metrics))
     for agent in agents:
         await stack.enter_async_context(agent)
     for variant, agent in zip(variants, agents, strict=True):
