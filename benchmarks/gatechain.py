@@ -23,7 +23,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import AgentError, SessionResult
 from evalgate.core.types import Baseline, CaseRun, Failure, Record, Reply, RunResult, ToolCall
 from evalgate.metrics.scoring import score_run
-from evalgate.runner.eval_runner import Evaluation, RunScope
+from evalgate.runner.evaluation import Evaluation, RunScope
 from evalgate.runner.pipeline import run_gate
 from evalgate.runner.plan import Plan, build_plan, resolve_workspace
 from evalgate.runner.record_builder import RunTiming, build_record

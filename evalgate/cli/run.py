@@ -281,7 +281,7 @@ def _run_with_progress(
     """Run the plan with a progress display; return the record with `repro_options`."""
     from dataclasses import replace
 
-    from evalgate.runner.eval_runner import RunHooks
+    from evalgate.runner.evaluation import RunHooks
     from evalgate.runner.pipeline import run_gate
 
     def begin_reports() -> None:

@@ -22,7 +22,7 @@ from evalgate.core.types import Baseline, CaseKey, ModelUsage, Record, RunResult
 from evalgate.llm.usage import RunUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
-from evalgate.runner.eval_runner import NO_HOOKS, Evaluation, RunHooks, RunScope
+from evalgate.runner.evaluation import NO_HOOKS, Evaluation, RunHooks, RunScope
 from evalgate.runner.plan import Plan
 from evalgate.runner.run_strategy import (
     RunStrategy,
@@ -71,8 +71,8 @@ class SilentProgress:
 
 
 @mutable
-class GateRun:
-    """One run of the gate that is ready to begin: its runs are made first, then its record is built."""
+class PreparedRun:
+    """Everything that `prepare_run` opened and chose. Call `make_runs` first, then `build_record`."""
 
     plan: Plan
     agent: Agent
@@ -86,6 +86,7 @@ class GateRun:
     anchor_baseline: Baseline | None
     progress: ProgressListener
     hooks: RunHooks
+    """Functions to call while the agent starts and when the runs begin."""
     _clock: float
     """Monotonic seconds at the start."""
     control_result: "ControlResult | None" = None
@@ -162,7 +163,7 @@ def prepare_run(
     progress: ProgressListener,
     run_options: RunOptions = WHOLE,
     hooks: RunHooks = NO_HOOKS,
-) -> Iterator[GateRun]:
+) -> Iterator[PreparedRun]:
     """Read the baseline, lock the journal, build the agent, and tell the hook about expected usage.
 
     The journal is closed after the block, or with `run_options.until_published`.
@@ -188,7 +189,7 @@ def prepare_run(
         agent = build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
         for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, strategy), baseline):
             hooks.tell(sentence)  # nothing has been spent yet: the user can still stop
-        yield GateRun(
+        yield PreparedRun(
             plan,
             agent,
             evaluation,
@@ -224,14 +225,14 @@ def run_gate(
 
         hooks.on_begin()
         return build_skipped_record(plan, plan.affected)
-    with prepare_run(plan, progress, run_options, hooks) as gate_run:
+    with prepare_run(plan, progress, run_options, hooks) as prepared_run:
 
         async def make_runs_until_signal() -> None:
             with cancel_on_signals():
-                await gate_run.make_runs()
+                await prepared_run.make_runs()
 
         asyncio.run(make_runs_until_signal())
-        return gate_run.build_record()
+        return prepared_run.build_record()
 
 
 def _read_baseline(plan: Plan) -> Baseline | None:

@@ -26,7 +26,7 @@ from evalgate.gating.verdict import decide_verdict
 from evalgate.llm.budget_guard import describe_budget_shortfall
 from evalgate.metrics.aggregation import compute_totals, describe_inconsistent_cases
 from evalgate.reporting.findings import count_passed_runs
-from evalgate.runner.eval_runner import Evaluation
+from evalgate.runner.evaluation import Evaluation
 from evalgate.runner.plan import Plan
 from evalgate.system.agent_environment import list_environment_notices, list_withheld_variables
 from evalgate.system.git import count_commits_since

@@ -34,7 +34,7 @@ from evalgate.metrics.aggregation import compute_totals, summarize_metrics
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.checkpoint.journal import FinishedRuns
 from evalgate.runner.checkpoint.plan_id import compute_plan_id
-from evalgate.runner.eval_runner import Evaluation
+from evalgate.runner.evaluation import Evaluation
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import RunTiming
 from evalgate.runner.suites import CaseIndex

@@ -16,7 +16,7 @@ from evalgate.core.types import NON_AGENT_OUTCOMES, CaseRun, ModelUsage, Record,
 from evalgate.llm.budget_guard import was_stopped_by_budget
 from evalgate.llm.usage import RunUsage
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
-from evalgate.runner.eval_runner import Evaluation, RunScope
+from evalgate.runner.evaluation import Evaluation, RunScope
 from evalgate.runner.metric_binding import close_metrics
 from evalgate.runner.pipeline import WHOLE, RunOptions
 from evalgate.runner.record_builder import RunTiming, build_record

@@ -25,7 +25,7 @@ from evalgate.gating.verdict import decide_verdict
 from evalgate.llm.usage import RunUsage
 from evalgate.runner.control.agent import AlternatingAgent, ControlAgent, build_control_in_thread
 from evalgate.runner.control.base_commit import ControlSource, ControlUnavailableError
-from evalgate.runner.eval_runner import Evaluation, RunScope, RunStore
+from evalgate.runner.evaluation import Evaluation, RunScope, RunStore
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import build_evidence, compare_run_with_anchor, score_counted_runs
 from evalgate.runner.run_strategy import RunSchedule

@@ -80,7 +80,7 @@ NO_HOOKS = RunHooks()
 
 
 class Evaluation:
-    """One run of a plan: makes the runs, scores them and holds the results."""
+    """Runs of a plan, made and scored here. No other object holds the results of a run in progress."""
 
     def __init__(self, plan: Plan, progress: ProgressListener, run_scope: RunScope) -> None:
         self._plan = plan
