@@ -29,8 +29,8 @@ _KEPT_AT_ONCE = 64
 """The most runs that finish at the same moment and are lost if the gate is killed at that moment."""
 
 
-class RunStore(Protocol):
-    """Store that keeps finished runs."""
+class RunJournal(Protocol):
+    """Journal of finished runs, from which a killed run is continued; `Checkpoint` keeps one."""
 
     def begin_run(self) -> None:
         """Replace the stored runs of an earlier run. Must not raise."""
@@ -53,8 +53,8 @@ class RunScope:
     """Runs that exist already, by the index of their case."""
     share: frozenset[int] | None = None
     """Indices of the cases that are run here; None: all."""
-    store: RunStore | None = None
-    """Store that keeps the finished runs; None: they are not kept."""
+    journal: RunJournal | None = None
+    """Journal of the finished runs; None: none is kept."""
     used: RunUsage = field(default_factory=RunUsage)
     """Usage so far, by an earlier start or on other machines."""
 
@@ -207,8 +207,8 @@ class Evaluation:
 
     def _begin_run(self, hooks: RunHooks) -> None:
         # The journal first: until this run has its own, nothing of an earlier one may be touched.
-        if self._run_scope.store is not None:
-            self._run_scope.store.begin_run()
+        if self._run_scope.journal is not None:
+            self._run_scope.journal.begin_run()
         hooks.on_begin()
 
     async def make_case_runs(self, agent: Agent, strategy: RunStrategy, index: int) -> None:
@@ -339,7 +339,7 @@ class Evaluation:
             result = _reuse_expectations(result, earlier[0])
         self._results[request.index] = (*earlier, result)
         self._cached_results.clear()
-        if self._run_scope.store is not None and _is_final(result):
+        if self._run_scope.journal is not None and _is_final(result):
             self._schedule_flush(request.index, result)
         self._progress.on_run_finished(suite.eval_set.eval_set_id, case.eval_id, result)
 
@@ -354,8 +354,8 @@ class Evaluation:
     def _flush_runs(self) -> None:
         self._record_usage()
         unkept, self._unkept = self._unkept, []
-        if unkept and self._run_scope.store is not None:
-            self._run_scope.store.add_runs(unkept)
+        if unkept and self._run_scope.journal is not None:
+            self._run_scope.journal.add_runs(unkept)
 
     def _record_usage(self) -> None:
         """Write the usage to the journal before the runs that caused it, because these runs may never end.
@@ -363,10 +363,10 @@ class Evaluation:
         Model calls in progress count with an unknown cost: if the gate is killed, the provider may still
         charge for them. The next usage line replaces this line.
         """
-        if self._run_scope.store is not None:
+        if self._run_scope.journal is not None:
             judges = self._plan.judge_resolver.judges
             judge_calls, all_calls = judges.under_way["judge"], sum(judges.under_way.values())
-            self._run_scope.store.record_usage(
+            self._run_scope.journal.record_usage(
                 RunUsage(
                     (self.judge_usage or ModelUsage()) + ModelUsage(calls=judge_calls, unpriced=judge_calls),
                     judges.meter.spent

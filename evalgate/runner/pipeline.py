@@ -99,8 +99,8 @@ class PreparedRun:
             InvalidInputError: there is no such agent.
         """
         await self.evaluation.run(self.agent, self.strategy, self.hooks, self._make_control_runs)
-        is_complete = self.evaluation.is_complete(self.strategy)
-        self.checkpoint.is_over = is_complete and not self.evaluation.interrupted
+        if not self.evaluation.interrupted and self.evaluation.is_complete(self.strategy):
+            self.checkpoint.mark_over()
 
     async def _make_control_runs(self) -> None:
         if self.plan.control_source is None or self.shard is not None:  # a shard decides nothing
@@ -116,7 +116,7 @@ class PreparedRun:
             self.anchor_baseline,
             control_source=self.plan.control_source,
             progress=self.progress,
-            checkpoint=self.checkpoint,
+            journal=self.checkpoint,
         )
 
     def build_record(self) -> Record:
@@ -182,27 +182,32 @@ def prepare_run(
         redactor.learn_environment(plan.environ)
     checkpoint = Checkpoint(plan, run_options.journal_folder, resume=run_options.resume, redactor=redactor)
     with ExitStack() as stack:
-        checkpoint = (run_options.until_published or stack).enter_context(checkpoint)
-        share = frozenset(shard.cases) if shard is not None else None
-        run_scope = RunScope(checkpoint.finished, share, checkpoint, checkpoint.used)
+        # On the caller's stack, so that the journal outlives this block until the record is written.
+        (run_options.until_published or stack).enter_context(checkpoint)
+        run_scope = RunScope(
+            checkpoint.finished,
+            share=None if shard is None else frozenset(shard.cases),
+            journal=checkpoint,
+            used=checkpoint.used,
+        )
         evaluation = Evaluation(plan, progress, run_scope)
         agent = build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
         for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, strategy), baseline):
             hooks.tell(sentence)  # nothing has been spent yet: the user can still stop
         yield PreparedRun(
-            plan,
-            agent,
-            evaluation,
-            strategy,
-            statistics,
-            baseline,
-            shard,
-            checkpoint,
-            created_at,
-            anchor_baseline,
-            progress,
-            hooks,
-            clock,
+            plan=plan,
+            agent=agent,
+            evaluation=evaluation,
+            strategy=strategy,
+            statistics=statistics,
+            baseline=baseline,
+            anchor_baseline=anchor_baseline,
+            shard=shard,
+            checkpoint=checkpoint,
+            progress=progress,
+            hooks=hooks,
+            created_at=created_at,
+            _clock=clock,
         )
 
 

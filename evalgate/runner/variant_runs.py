@@ -49,8 +49,8 @@ ChooseWinner = Callable[[MeasuredVariants], Variant | None]
 
 
 @frozen
-class _VariantStore:
-    """Store of one variant's runs. The usage of all variants is stored in the first variant's checkpoint."""
+class _VariantJournal:
+    """Journal of one variant's runs. The usage of all variants goes to the first variant's journal."""
 
     checkpoint: Checkpoint | None
     """None: runs are not kept, as in a confirmation, which is made afresh after an interruption."""
@@ -266,8 +266,9 @@ def measure_variants(
                 return await _make_all_runs(stage, checkpoints, begin, choose_winner)
 
         again = asyncio.run(make_runs())
-        for checkpoint in checkpoints:
-            checkpoint.is_over = stage.is_complete and (again is None or again.is_complete)
+        if stage.is_complete and (again is None or again.is_complete):
+            for checkpoint in checkpoints:
+                checkpoint.mark_over()
         notices = dict.fromkeys(notice for checkpoint in checkpoints for notice in checkpoint.notices)
         measured = replace(stage.build_result(), notices=tuple(notices))
         return measured, None if again is None else again.build_result()
@@ -278,7 +279,7 @@ def _build_scopes(checkpoints: Sequence[Checkpoint]) -> list[RunScope]:
     first = checkpoints[0]
     used = [first.used, *(RunUsage(first.used.judge_usage) for _ in checkpoints[1:])]
     return [
-        RunScope(checkpoint.finished, None, _VariantStore(checkpoint, first), own)
+        RunScope(checkpoint.finished, journal=_VariantJournal(checkpoint, first), used=own)
         for checkpoint, own in zip(checkpoints, used, strict=True)
     ]
 
@@ -318,7 +319,7 @@ def _build_second_stage(stage: _Stage, winner: Variant, first: Checkpoint) -> _S
     """Return a stage of fresh runs of the reference and the winner; no journal keeps them."""
     at = list(stage.variants).index(winner)
     both = [replace(each, folder=f"{each.folder}/confirmation") for each in (stage.variants[0], winner)]
-    scope = RunScope(store=_VariantStore(None, first), used=stage.evaluations[0].earlier_judging)
+    scope = RunScope(journal=_VariantJournal(None, first), used=stage.evaluations[0].earlier_judging)
     return _Stage(both, (stage.agents[0], stage.agents[at]), stage.progress, (scope, scope))
 
 

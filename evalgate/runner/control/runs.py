@@ -25,7 +25,7 @@ from evalgate.gating.verdict import decide_verdict
 from evalgate.llm.usage import RunUsage
 from evalgate.runner.control.agent import AlternatingAgent, ControlAgent, build_control_in_thread
 from evalgate.runner.control.base_commit import ControlSource, ControlUnavailableError
-from evalgate.runner.evaluation import Evaluation, RunScope, RunStore
+from evalgate.runner.evaluation import Evaluation, RunJournal, RunScope
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import build_evidence, compare_run_with_anchor, score_counted_runs
 from evalgate.runner.run_strategy import RunSchedule
@@ -46,20 +46,20 @@ class ControlResult:
 
 
 @dataclass
-class _UsageStore:
-    """Store of the control runs' usage. The runs are not kept, because they must be made afresh."""
+class _UsageJournal:
+    """Journal of the control runs' usage. The runs are not kept, because they must be made afresh."""
 
-    checkpoint: RunStore
+    journal: RunJournal
 
     def begin_run(self) -> None:
-        """Return at once, as the checkpoint has begun already."""
+        """Return at once, as the journal has begun already."""
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
         """Forget the runs: after an interruption both sides are run again, in the same minutes."""
 
     def record_usage(self, used: RunUsage) -> None:
         """Store the usage until now."""
-        self.checkpoint.record_usage(used)
+        self.journal.record_usage(used)
 
 
 @dataclass
@@ -146,7 +146,7 @@ async def compare_with_control(
     *,
     control_source: ControlSource,
     progress: ProgressListener,
-    checkpoint: RunStore | None = None,
+    journal: RunJournal | None = None,
 ) -> ControlResult:
     """Run the base commit's agent if the baseline would close the gate and control runs may open it.
 
@@ -159,7 +159,7 @@ async def compare_with_control(
         anchor_baseline: Stored runs of `gate.anchor`, if it is set.
         control_source: Source of the control.
         progress: Listener of all runs.
-        checkpoint: Store of the usage of the control runs.
+        journal: Journal that gets the usage of the control runs.
 
     If control runs are not possible, the comparison with the baseline decides, and a notice says why.
     """
@@ -170,9 +170,7 @@ async def compare_with_control(
         async with AsyncExitStack() as stack:
             control_agent = await build_control_in_thread(stack, plan, control_source)
             await _start_control(stack, control_agent)
-            strategy = await _make_runs(
-                plan, evaluation, agent, control_agent, suspects, progress, checkpoint
-            )
+            strategy = await _make_runs(plan, evaluation, agent, control_agent, suspects, progress, journal)
             control_agent.check_files()
             is_base_changed = _is_base_changed(plan, control_agent.commit, suspects.baseline)
             base_name = control_source.describe_base(plan.environ)
@@ -226,7 +224,7 @@ async def _make_runs(
     control_agent: ControlAgent,
     suspects: ControlSuspects,
     progress: ProgressListener,
-    checkpoint: RunStore | None,
+    journal: RunJournal | None,
 ) -> ControlStrategy:
     """Run suspects with both agents until there is a decision or the runs end early, as by a budget.
 
@@ -244,8 +242,9 @@ async def _make_runs(
         (suite.eval_set.eval_set_id, case.eval_id) for suite in chosen.suites for case in suite.eval_set.cases
     ]
     strategy = ControlStrategy(suspects, witnesses, keys)
-    store = _UsageStore(checkpoint) if checkpoint is not None else None
-    runs = Evaluation(chosen, progress, RunScope(store=store, used=evaluation.earlier_judging))
+    usage_journal = _UsageJournal(journal) if journal is not None else None
+    run_scope = RunScope(journal=usage_journal, used=evaluation.earlier_judging)
+    runs = Evaluation(chosen, progress, run_scope)
     runs.judge_health = evaluation.judge_health
     await runs.make_runs(AlternatingAgent(agent, control_agent.agent), strategy)
     strategy.plan_next_runs(runs.collect_results())
