@@ -1,4 +1,16 @@
-"""Run cases and score them, interleaved: a case is scored while others still run."""
+"""Run cases and score them, interleaved: a case is scored while others still run.
+
+The calls from the gate down to one turn of the agent:
+
+- `pipeline.run_gate`: one run of the gate;
+- `PreparedRun.make_runs`, `Evaluation.start_and_make_runs`: all runs, with the start of the agent;
+- `Evaluation.make_runs`, `_make_rounds`: all runs, round by round as the strategy plans them;
+- `Evaluation._make_round`, `scheduler.run_requests`: one round, several runs at once;
+- `CaseRunner.make_run`: one run of one case, with its retries;
+- `CaseRunner._make_attempt`, `_attempt_conversation`: one attempt at a run;
+- `_ConversationDriver.run_conversation`: the turns of an attempt;
+- `AgentSession.run_turn`: one turn.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -119,7 +131,7 @@ class Evaluation:
         named = ((suite.eval_set.eval_set_id, case.eval_id) for suite, case in self._case_index.iter_cases())
         return {name: len(schedule[index]) for index, name in enumerate(named) if index in schedule}
 
-    async def run(
+    async def start_and_make_runs(
         self,
         agent: Agent,
         strategy: RunStrategy,
@@ -131,19 +143,15 @@ class Evaluation:
         Fewer runs are made if a judge is unreliable, the agent cannot be reached or the budget is spent. A
         cancellation is not raised: `interrupted` is True then.
 
-        Args:
-            agent: The agent, not entered.
-            strategy: The strategy that plans the runs.
-            hooks: Functions to call while the agent starts and when the runs begin.
-            after_runs: Function that is awaited after the last run, while the agent still runs.
+        `agent` must not be entered yet. `after_runs` is awaited after the last run, while the agent still
+        runs.
 
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.
         """
-        schedule = self._plan_missing_runs(strategy)
         try:
             async with self.start_agent(agent, hooks):
-                await self._make_scheduled_runs(agent, strategy, schedule)
+                await self.make_runs(agent, strategy)
                 if after_runs is not None:
                     await after_runs()
         # Not raised again: what was measured until Ctrl-C is still reported.
@@ -215,23 +223,23 @@ class Evaluation:
         """Make all runs of one case with an agent that was started; runs that exist are made anew."""
         self._results[index] = ()
         self._cached_results.clear()
-        await self._make_scheduled_runs(agent, strategy, self._plan_missing_runs(strategy, index), index)
+        await self._make_rounds(agent, strategy, self._plan_missing_runs(strategy, index), index)
 
     async def make_runs(self, agent: Agent, strategy: RunStrategy) -> None:
         """Make every missing run that the strategy wants, with an agent that was started."""
-        await self._make_scheduled_runs(agent, strategy, self._plan_missing_runs(strategy))
+        await self._make_rounds(agent, strategy, self._plan_missing_runs(strategy))
 
-    async def _make_scheduled_runs(
+    async def _make_rounds(
         self, agent: Agent, strategy: RunStrategy, schedule: RunSchedule, index: int | None = None
     ) -> None:
-        """Make the wanted runs, then the further runs that the strategy plans.
+        """Make the scheduled runs, then round by round the further runs that the strategy plans.
 
         `index`: the case that gets further runs; None: all cases.
         """
         if schedule and not await self.check_judge():
             return
         while schedule and not self.unreachable and not self.more_wanted:
-            await self._run_schedule(agent, schedule)
+            await self._make_round(agent, schedule)
             schedule = self._plan_further_runs(strategy, index)
             self.more_wanted = bool(schedule) and self.spending.stop_reason() is not None
 
@@ -296,7 +304,7 @@ class Evaluation:
                 missing[index] = unmade
         return missing
 
-    async def _run_schedule(self, agent: Agent, schedule: RunSchedule) -> None:
+    async def _make_round(self, agent: Agent, schedule: RunSchedule) -> None:
         self._progress.on_runs_planned(sum(map(len, schedule.values())))
         refusal = await run_requests(
             agent,
@@ -366,13 +374,10 @@ class Evaluation:
         if self._run_scope.journal is not None:
             judges = self._plan.judge_resolver.judges
             judge_calls, all_calls = judges.under_way["judge"], sum(judges.under_way.values())
-            self._run_scope.journal.record_usage(
-                RunUsage(
-                    (self.judge_usage or ModelUsage()) + ModelUsage(calls=judge_calls, unpriced=judge_calls),
-                    judges.meter.spent
-                    + MeteredUsage(calls=all_calls, unpriced=all_calls, unmetered=all_calls),
-                )
-            )
+            unfinished = ModelUsage(calls=judge_calls, unpriced=judge_calls)
+            unmetered = MeteredUsage(calls=all_calls, unpriced=all_calls, unmetered=all_calls)
+            used = RunUsage((self.judge_usage or ModelUsage()) + unfinished, judges.meter.spent + unmetered)
+            self._run_scope.journal.record_usage(used)
 
     def collect_results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
         """Return the result of every case, in the order of the plan.

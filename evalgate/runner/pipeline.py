@@ -98,7 +98,9 @@ class PreparedRun:
         Raises:
             InvalidInputError: there is no such agent.
         """
-        await self.evaluation.run(self.agent, self.strategy, self.hooks, self._make_control_runs)
+        await self.evaluation.start_and_make_runs(
+            self.agent, self.strategy, self.hooks, self._make_control_runs
+        )
         if not self.evaluation.interrupted and self.evaluation.is_complete(self.strategy):
             self.checkpoint.mark_over()
 

@@ -79,9 +79,11 @@ async def run_requests(
         Exception: as `on_finished` or the iterator of requests raised it, once everything else is stopped.
     """
     throttle = throttle or Throttle(ThrottleSettings(concurrency))
-    run = _CaseScheduler(agent, iter(requests), on_finished, create_user, stop_reason, throttle, create_trace)
-    with run.limit_time(time_limit):
-        return await run.run_all(concurrency)
+    scheduler = _CaseScheduler(
+        agent, iter(requests), on_finished, create_user, stop_reason, throttle, create_trace
+    )
+    with scheduler.limit_time(time_limit):
+        return await scheduler.run_all_requests(concurrency)
 
 
 class _CaseScheduler:
@@ -116,22 +118,22 @@ class _CaseScheduler:
         self._playing: set[asyncio.Task[None]] = set()
         """Tasks that are inside the agent, not inside `on_finished`."""
 
-    async def run_all(self, concurrency: int) -> Failure | None:
-        workers = [asyncio.create_task(self._process_requests()) for _ in range(max(1, concurrency))]
+    async def run_all_requests(self, concurrency: int) -> Failure | None:
+        tasks = [asyncio.create_task(self._take_requests()) for _ in range(max(1, concurrency))]
         try:
-            await _raise_first_error(workers)
+            await _raise_first_error(tasks)
         except asyncio.CancelledError:
             self._refusal = Failure("interrupted", "the run was interrupted before this case was over")
             self._cancel_cases(self._refusal)
-            # The workers go on until each remaining request has its `not_run`; none of them starts a case.
-            await _raise_first_error(workers)
+            # The tasks go on until each remaining request has its `not_run`; none of them starts a case.
+            await _raise_first_error(tasks)
             raise
         finally:
             # From here on a cancelled task raises: its cancellation no longer becomes an outcome.
             self._interruption = None
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         return self._refusal
 
     @contextmanager
@@ -159,7 +161,8 @@ class _CaseScheduler:
         for task in self._playing:
             task.cancel()
 
-    async def _process_requests(self) -> None:
+    async def _take_requests(self) -> None:
+        """Take the next request and run it, until no request is left."""
         for request in self._requests:
             await self._on_finished(request, await self._run_request(request))
             if self._interruption is None and (failure := self._stop_reason()) is not None:
@@ -191,11 +194,11 @@ class _CaseScheduler:
             self._playing.discard(task)
 
 
-async def _raise_first_error(workers: list[asyncio.Task[None]]) -> None:
-    """Wait until all workers are done or one has failed, and raise the error of a failed worker."""
-    done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
-    for worker in done:
-        worker.result()
+async def _raise_first_error(tasks: list[asyncio.Task[None]]) -> None:
+    """Wait until all tasks are done or one has failed, and raise the error of a failed task."""
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    for task in done:
+        task.result()
 
 
 def _build_not_run(request: RunRequest, failure: Failure) -> CaseRun:
