@@ -32,11 +32,12 @@ from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.base_branch import RuleFiles, open_anchor_store, open_baseline_store
 from evalgate.runner.plan_problems import (
+    add_agent_and_criteria_problems,
     check_judges,
-    collect_problems,
     describe_default_criteria,
     iter_plan_notices,
     iter_warnings,
+    load_plan_thresholds,
     resolve_control,
 )
 from evalgate.runner.suites import (
@@ -170,13 +171,10 @@ def build_plan(
         InvalidInputError: with every problem of the input that was found.
     """
     workspace = resolve_workspace(folder)
-    with (
-        RuleFiles(workspace.folder, environ, overrides.policy) as rule_files,
-        collect_problems(
-            lambda: objects.thresholds or rule_files.load_chosen_thresholds(thresholds_file), overrides
-        ) as thresholds,
-    ):
-        plan = _build_checked_plan(overrides, rule_files, thresholds, workspace, environ, objects)
+    with RuleFiles(workspace.folder, environ, overrides.policy) as rule_files:
+        thresholds = objects.thresholds or load_plan_thresholds(thresholds_file, rule_files, overrides)
+        with add_agent_and_criteria_problems(thresholds, overrides):
+            plan = _build_checked_plan(overrides, rule_files, thresholds, workspace, environ, objects)
     if not overrides.selection_options.words:
         return plan
     from evalgate.runner.case_selection import select_plan_cases
@@ -193,50 +191,51 @@ def _build_checked_plan(
     objects: GivenObjects,
 ) -> Plan:
     config = _choose_config(overrides, rule_files, thresholds, objects)
+    # Before the agent's env files are added, whose variables are not for judges.
     resolver = _build_judge_resolver(overrides, thresholds, config, environ)
     config, environ = add_env_files(config, environ, workspace.folder)
     suites = plan_suites(thresholds, config, workspace, environ, resolver, rule_files, objects=objects)
     agent = _resolve_plan_agent(overrides, thresholds, config, suites, objects.agent)
-    suites, notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
+    suites, quarantine_notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
     create_user = _build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
     rule_files.note_local_plugins()
     check_judges(resolver, thresholds)
     check_executor(config.executor, thresholds)
-    told = iter_plan_notices(config, suites)
+    control_source = resolve_control(config, thresholds, overrides, rule_files, objects.agent)
+    baseline_store = open_baseline_store(config.gate.baseline, workspace, rule_files)
+    judge_anchors = _read_judge_anchors(config, thresholds, rule_files, suites)
+    anchor_store = open_anchor_store(config.gate.anchor, workspace, rule_files)
+    label_check = _check_labels(config, thresholds, rule_files, suites)
+    # After all of the above, which may add to `rule_files.notices`.
+    setup_notices = (
+        *filter(None, [describe_sample_agent(agent, thresholds)]),
+        *rule_files.notices,
+        *list_socket_notices(workspace),
+    )
     return Plan(
-        control_source=resolve_control(config, thresholds, overrides, rule_files, objects.agent),
         workspace=workspace,
         suites=suites,
         agent=agent,
         runs=config.runs,
-        runs_given=config.runs_given,
         gate=_limit_min_cases(config.gate, suites),
-        baseline_store=open_baseline_store(config.gate.baseline, workspace, rule_files),
+        baseline_store=baseline_store,
         environ=environ,
         judge_resolver=resolver,
-        judge_anchors=_read_judge_anchors(config, thresholds, rule_files, suites),
-        anchor_store=open_anchor_store(config.gate.anchor, workspace, rule_files),
-        label_check=_check_labels(config, thresholds, rule_files, suites),
+        judge_anchors=judge_anchors,
+        anchor_store=anchor_store,
+        label_check=label_check,
         create_user=create_user,
         user_config=config.user,
         thresholds_file=thresholds.file,
         executor=config.executor,
-        notices=(*_describe_setup(agent, thresholds, rule_files, workspace), *notices, *told),
         recordings=tuple(thresholds.folder / each.source for each in list_recordings(config.tool_mocks)),
+        notices=(*setup_notices, *quarantine_notices, *iter_plan_notices(config, suites)),
         masks=overrides.mask,
         needs_baseline=overrides.baseline is not None,
+        runs_given=config.runs_given,
         is_part=not thresholds.config.eval_sets or is_partial_selection(thresholds, config, workspace),
+        control_source=control_source,
     )
-
-
-def _describe_setup(
-    agent: AgentSpec, thresholds: Thresholds, rule_files: RuleFiles, workspace: Workspace
-) -> Iterator[str]:
-    """Yield notices about the agent, the rules that apply, and the workspace."""
-    if sample := describe_sample_agent(agent, thresholds):
-        yield sample
-    yield from rule_files.notices
-    yield from list_socket_notices(workspace)
 
 
 def _choose_config(
@@ -387,9 +386,8 @@ def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
     """
     workspace = resolve_workspace(folder)
     rule_files = RuleFiles(workspace.folder, {})
-    with collect_problems(
-        lambda: rule_files.load_chosen_thresholds(thresholds_file), overrides
-    ) as thresholds:
+    thresholds = load_plan_thresholds(thresholds_file, rule_files, overrides)
+    with add_agent_and_criteria_problems(thresholds, overrides):
         config, _ = add_env_files(apply_overrides(thresholds.config, overrides), {}, workspace.folder)
         if config.agent is not None:
             resolve_agent(config.agent, overrides.agent_name, thresholds)
