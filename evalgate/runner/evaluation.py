@@ -96,7 +96,7 @@ class Evaluation:
 
     def __init__(self, plan: Plan, progress: ProgressListener, run_scope: RunScope) -> None:
         self._plan = plan
-        self._progress = progress
+        self.progress = progress
         self._run_scope = run_scope
         self._case_index = CaseIndex(plan.suites)
         self._results = [tuple(run_scope.finished.get(index, ())) for index in range(len(self._case_index))]
@@ -305,7 +305,7 @@ class Evaluation:
         return missing
 
     async def _make_round(self, agent: Agent, schedule: RunSchedule) -> None:
-        self._progress.on_runs_planned(sum(map(len, schedule.values())))
+        self.progress.on_runs_planned(sum(map(len, schedule.values())))
         refusal = await run_requests(
             agent,
             self.iter_requests(schedule),
@@ -349,7 +349,7 @@ class Evaluation:
         self._cached_results.clear()
         if self._run_scope.journal is not None and _is_final(result):
             self._schedule_flush(request.index, result)
-        self._progress.on_run_finished(suite.eval_set.eval_set_id, case.eval_id, result)
+        self.progress.on_run_finished(suite.eval_set.eval_set_id, case.eval_id, result)
 
     def _schedule_flush(self, index: int, result: RunResult) -> None:
         """Add a run to the journal, together with all others of this round of the event loop."""

@@ -84,7 +84,6 @@ class PreparedRun:
     checkpoint: Checkpoint
     created_at: datetime
     anchor_baseline: Baseline | None
-    progress: ProgressListener
     hooks: RunHooks
     """Functions to call while the agent starts and when the runs begin."""
     _clock: float
@@ -117,7 +116,6 @@ class PreparedRun:
             self.baseline,
             self.anchor_baseline,
             control_source=self.plan.control_source,
-            progress=self.progress,
             journal=self.checkpoint,
         )
 
@@ -168,7 +166,7 @@ def prepare_run(
 ) -> Iterator[PreparedRun]:
     """Read the baseline, lock the journal, build the agent, and tell the hook about expected usage.
 
-    The journal is closed after the block, or with `run_options.until_published`.
+    The journal is closed after the block, or when the caller closes `run_options.until_published`.
 
     Raises:
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.
@@ -184,14 +182,9 @@ def prepare_run(
         redactor.learn_environment(plan.environ)
     checkpoint = Checkpoint(plan, run_options.journal_folder, resume=run_options.resume, redactor=redactor)
     with ExitStack() as stack:
-        # On the caller's stack, so that the journal outlives this block until the record is written.
         (run_options.until_published or stack).enter_context(checkpoint)
-        run_scope = RunScope(
-            checkpoint.finished,
-            share=None if shard is None else frozenset(shard.cases),
-            journal=checkpoint,
-            used=checkpoint.used,
-        )
+        share = frozenset(shard.cases) if shard is not None else None
+        run_scope = RunScope(checkpoint.finished, share, journal=checkpoint, used=checkpoint.used)
         evaluation = Evaluation(plan, progress, run_scope)
         agent = build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
         for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, strategy), baseline):
@@ -206,7 +199,6 @@ def prepare_run(
             anchor_baseline=anchor_baseline,
             shard=shard,
             checkpoint=checkpoint,
-            progress=progress,
             hooks=hooks,
             created_at=created_at,
             _clock=clock,

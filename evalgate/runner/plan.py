@@ -201,41 +201,42 @@ def _build_checked_plan(
     rule_files.note_local_plugins()
     check_judges(resolver, thresholds)
     check_executor(config.executor, thresholds)
-    control_source = resolve_control(config, thresholds, overrides, rule_files, objects.agent)
-    baseline_store = open_baseline_store(config.gate.baseline, workspace, rule_files)
-    judge_anchors = _read_judge_anchors(config, thresholds, rule_files, suites)
-    anchor_store = open_anchor_store(config.gate.anchor, workspace, rule_files)
-    label_check = _check_labels(config, thresholds, rule_files, suites)
-    # After all of the above, which may add to `rule_files.notices`.
-    setup_notices = (
-        *filter(None, [describe_sample_agent(agent, thresholds)]),
-        *rule_files.notices,
-        *list_socket_notices(workspace),
-    )
-    return Plan(
+    plan = Plan(
         workspace=workspace,
         suites=suites,
         agent=agent,
         runs=config.runs,
         gate=_limit_min_cases(config.gate, suites),
-        baseline_store=baseline_store,
+        baseline_store=open_baseline_store(config.gate.baseline, workspace, rule_files),
         environ=environ,
         judge_resolver=resolver,
-        judge_anchors=judge_anchors,
-        anchor_store=anchor_store,
-        label_check=label_check,
+        judge_anchors=_read_judge_anchors(config, thresholds, rule_files, suites),
+        anchor_store=open_anchor_store(config.gate.anchor, workspace, rule_files),
+        label_check=_check_labels(config, thresholds, rule_files, suites),
         create_user=create_user,
         user_config=config.user,
         thresholds_file=thresholds.file,
         executor=config.executor,
         recordings=tuple(thresholds.folder / each.source for each in list_recordings(config.tool_mocks)),
-        notices=(*setup_notices, *quarantine_notices, *iter_plan_notices(config, suites)),
         masks=overrides.mask,
         needs_baseline=overrides.baseline is not None,
         runs_given=config.runs_given,
         is_part=not thresholds.config.eval_sets or is_partial_selection(thresholds, config, workspace),
-        control_source=control_source,
+        control_source=resolve_control(config, thresholds, overrides, rule_files, objects.agent),
     )
+    # Last, because each file that was read above may have added to `rule_files.notices`.
+    setup_notices = _describe_setup(agent, thresholds, rule_files, workspace)
+    return replace(plan, notices=(*setup_notices, *quarantine_notices, *iter_plan_notices(config, suites)))
+
+
+def _describe_setup(
+    agent: AgentSpec, thresholds: Thresholds, rule_files: RuleFiles, workspace: Workspace
+) -> Iterator[str]:
+    """Yield notices about the agent, the rules that apply, and the workspace."""
+    if sample := describe_sample_agent(agent, thresholds):
+        yield sample
+    yield from rule_files.notices
+    yield from list_socket_notices(workspace)
 
 
 def _choose_config(

@@ -51,19 +51,17 @@ async def run_requests(
 ) -> Failure | None:
     """Run the requests in order, `concurrency` (1 or more) at once, with an agent that has been entered.
 
-    Return the reason why the agent could not be reached, or None if it could. May be called again with the
-    same agent if more runs are wanted.
+    Return None, or the reason why the agent could not be reached. Every request without an outcome is then
+    `not_run` with this failure. May be called again with the same agent if more runs are wanted.
 
-    `on_finished` is awaited exactly once per request, in the task that ran it, so it may take its time
-    while other cases go on.
+    `on_finished` is awaited exactly once for each request, in the task that ran it. Other cases go on
+    meanwhile.
 
-    `throttle` controls how fast cases are begun and how often they are retried. By default they are begun as
-    fast as possible, without retries. Pass the same throttle when calling again.
+    `throttle` controls how fast cases are begun and how often they are retried. None: as fast as possible,
+    and without retries. Pass the same throttle when calling again.
 
     `create_user` creates the user of each run, unless the agent provides users itself. `create_trace`
     creates the trace of each run; None: runs keep none.
-
-    If the agent is unreachable, every case without an outcome is `not_run` with that failure.
 
     `stop_reason` is asked before a case begins or is retried, and after each case that finished.
     `time_limit` is a number of seconds and the failure after them. As soon as `stop_reason` returns a

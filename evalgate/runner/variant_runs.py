@@ -250,9 +250,8 @@ def measure_variants(
         checkpoints = []
         for each in variants:
             folder = None if run_options.journal_folder is None else run_options.journal_folder / each.folder
-            checkpoint = Checkpoint(
-                each.plan, folder, resume=run_options.resume, redactor=run_options.redactor
-            )
+            resume, redactor = run_options.resume, run_options.redactor
+            checkpoint = Checkpoint(each.plan, folder, resume=resume, redactor=redactor)
             checkpoints.append((run_options.until_published or stack).enter_context(checkpoint))
         scopes = _build_scopes(checkpoints)
         agents = [

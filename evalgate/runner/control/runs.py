@@ -10,7 +10,7 @@ from evalgate.config.schema.gate import DEFAULT_BASELINE
 from evalgate.core.errors import EvalgateError
 from evalgate.core.formatting import pluralize, to_sentence
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import Agent, ChecksEntry, ProgressListener
+from evalgate.core.protocols import Agent, ChecksEntry
 from evalgate.core.types import Baseline, CaseKey, CaseResult, ControlComparison, RunResult
 from evalgate.gating.comparison import compare_runs
 from evalgate.gating.control import build_best_case, build_control_comparison
@@ -145,7 +145,6 @@ async def compare_with_control(
     anchor_baseline: Baseline | None = None,
     *,
     control_source: ControlSource,
-    progress: ProgressListener,
     journal: RunJournal | None = None,
 ) -> ControlResult:
     """Run the base commit's agent if the baseline would close the gate and control runs may open it.
@@ -158,7 +157,6 @@ async def compare_with_control(
         baseline: Stored runs.
         anchor_baseline: Stored runs of `gate.anchor`, if it is set.
         control_source: Source of the control.
-        progress: Listener of all runs.
         journal: Journal that gets the usage of the control runs.
 
     If control runs are not possible, the comparison with the baseline decides, and a notice says why.
@@ -170,7 +168,7 @@ async def compare_with_control(
         async with AsyncExitStack() as stack:
             control_agent = await build_control_in_thread(stack, plan, control_source)
             await _start_control(stack, control_agent)
-            strategy = await _make_runs(plan, evaluation, agent, control_agent, suspects, progress, journal)
+            strategy = await _make_runs(plan, evaluation, agent, control_agent, suspects, journal)
             control_agent.check_files()
             is_base_changed = _is_base_changed(plan, control_agent.commit, suspects.baseline)
             base_name = control_source.describe_base(plan.environ)
@@ -223,7 +221,6 @@ async def _make_runs(
     agent: Agent,
     control_agent: ControlAgent,
     suspects: ControlSuspects,
-    progress: ProgressListener,
     journal: RunJournal | None,
 ) -> ControlStrategy:
     """Run suspects with both agents until there is a decision or the runs end early, as by a budget.
@@ -244,7 +241,7 @@ async def _make_runs(
     strategy = ControlStrategy(suspects, witnesses, keys)
     usage_journal = _UsageJournal(journal) if journal is not None else None
     run_scope = RunScope(journal=usage_journal, used=evaluation.earlier_judging)
-    runs = Evaluation(chosen, progress, run_scope)
+    runs = Evaluation(chosen, evaluation.progress, run_scope)
     runs.judge_health = evaluation.judge_health
     await runs.make_runs(AlternatingAgent(agent, control_agent.agent), strategy)
     strategy.plan_next_runs(runs.collect_results())
