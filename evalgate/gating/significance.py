@@ -18,7 +18,7 @@ from evalgate.core.types import (
     MetricSummary,
 )
 from evalgate.gating.budgets import compare_budgets
-from evalgate.gating.comparison import RunComparison, ScoredRuns
+from evalgate.gating.comparison import ComparedRuns, ScoredRuns
 from evalgate.gating.score_tables import (
     ScoreTables,
     StatisticalPolicy,
@@ -61,20 +61,20 @@ def decide_metrics(
 
 def apply_decision(
     scored: ScoredRuns, metrics: tuple[MetricSummary, ...], baseline: Baseline | None, gate: GateConfig
-) -> RunComparison:
+) -> ComparedRuns:
     """Write the decision of the statistics into the summaries and cases, with notices about it.
 
     Scores outside their range are not judged: their plain differences stay.
     """
     statistics, decision, cases = scored.statistics, scored.decision, scored.cases
     if statistics is None:
-        return RunComparison(metrics, cases)
+        return ComparedRuns(metrics, cases)
     beyond = tuple(describe_out_of_range_scores(cases, baseline, statistics))
     parameters = statistics.parameters
     context = build_message_context(baseline, cases, parameters, blocking=gate.on_inconclusive == "fail")
     metrics, cases = compare_budgets(metrics, cases, baseline, statistics, decision, context)
     if decision is None:
-        return RunComparison(metrics, cases, notices=beyond)
+        return ComparedRuns(metrics, cases, notices=beyond)
     tables = build_score_tables(cases, baseline, statistics)
     rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
     changes = dict(compare_line_means(tables, rounds, parameters))
@@ -89,7 +89,7 @@ def apply_decision(
         *describe_corrections(corrected),
     )
     effort = decision.cost if statistics.is_auto else None
-    return RunComparison(corrected, annotated.cases, effort=effort, notices=notices)
+    return ComparedRuns(corrected, annotated.cases, effort=effort, notices=notices)
 
 
 def find_excesses(

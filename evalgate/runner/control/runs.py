@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from evalgate.config.schema.gate import DEFAULT_BASELINE
@@ -27,7 +27,7 @@ from evalgate.runner.control.agent import AlternatingAgent, ControlAgent, build_
 from evalgate.runner.control.base_commit import ControlSource, ControlUnavailableError
 from evalgate.runner.evaluation import Evaluation, RunJournal, RunScope
 from evalgate.runner.plan import Plan
-from evalgate.runner.record_builder import build_evidence, compare_run_with_anchor, score_counted_runs
+from evalgate.runner.record_builder import build_gate_input, compare_with_anchor_baseline, score_counted_runs
 from evalgate.runner.run_strategy import RunSchedule
 from evalgate.statistics.control_runs import ControlDecision, decide_control_runs, plan_control_runs
 from evalgate.system import git
@@ -189,17 +189,15 @@ def _find_suspects(
 ) -> ControlSuspects | None:
     """Return the suspects; None if the gate would not be closed, or if control runs cannot open it."""
     scored = score_counted_runs(plan, evaluation, statistics, baseline)
-    run_comparison = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
-    suspects = find_suspects(scored, run_comparison.cases, baseline, control_source.mode)
+    compared_runs = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
+    suspects = find_suspects(scored, compared_runs.cases, baseline, control_source.mode)
     if suspects is None:
         return None
 
     def decide_with(control: ControlComparison | None) -> str:
-        evidence = build_evidence(plan, evaluation, scored, run_comparison, control)
-        if anchor_baseline is not None:
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            since = compare_run_with_anchor(plan, scored, run_comparison, anchor_baseline, now, control)
-            evidence = replace(evidence, anchor=since)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        anchor = compare_with_anchor_baseline(plan, scored, compared_runs, anchor_baseline, now, control)
+        evidence = build_gate_input(plan, evaluation, scored, compared_runs, control, anchor)
         return decide_verdict(evidence, plan.gate).status
 
     today, at_best = decide_with(None), decide_with(build_best_case(suspects))
