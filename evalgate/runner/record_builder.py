@@ -142,10 +142,9 @@ def compare_with_anchor_baseline(
     statistics = scored.statistics or choose_statistics(plan, anchor_baseline)
     commit = anchor_baseline.sources[-1].commit
     answered = control.metrics if control else ()
+    comparison = compared_runs.baseline_comparison
     context = AnchorContext(
-        base_branch=(compared_runs.baseline_comparison.branch or "the baseline")
-        if compared_runs.baseline_comparison
-        else "",
+        base_branch=(comparison.branch or "the baseline") if comparison else "",
         unmerged_change=describe_unmerged_change(plan.environ),
         created_at=created_at,
         commits=count_commits_since(plan.workspace.folder, commit) if commit else None,

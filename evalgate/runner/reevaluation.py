@@ -82,12 +82,12 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
     )
     scored = score_stored_runs(record.cases, rules, statistics, baseline)
     compared_runs = compare_runs(scored, baseline, rules.gate, whole_sets=_list_whole_sets(record))
-    cases, changes = compared_runs.cases, compared_runs.baseline_comparison
+    cases, comparison = compared_runs.cases, compared_runs.baseline_comparison
     evidence = GateInput(
         compared_runs.metrics,
         cases,
         compute_totals(cases),
-        changes,
+        comparison,
         record.verdict.exit_code == ExitCode.INTERRUPTED,
         doubts=find_stored_doubts(record),
         not_selected=count_unselected(record),
@@ -100,14 +100,14 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
         metrics=compared_runs.metrics,
         cases=cases,
         totals=replace(evidence.totals, cost_usd=record.totals.cost_usd, known_usd=record.totals.known_usd),
-        comparison=changes,
+        comparison=comparison,
         notices=(
             *((_CONTROL_LEFT_OUT,) if record.control else ()),
             *compared_runs.notices,
             *(_describe_baseline(compared_runs, baseline) if baseline else ()),
         ),
         effort=compared_runs.effort,
-        failure_groups=group_failures(cases, changes, record.criteria, baseline),
+        failure_groups=group_failures(cases, comparison, record.criteria, baseline),
         control=None,
         anchor=None,  # only a run reads it: these rules and this baseline may have another one, or none
     )
@@ -143,9 +143,8 @@ def _describe_baseline(compared_runs: ComparedRuns, baseline: Baseline) -> Itera
     """Yield notices about checks and metrics that are not compared, and about cases that failed before."""
     if missing := describe_missing_checks(compared_runs.cases, baseline):
         yield missing
-    if compared_runs.baseline_comparison and (
-        nothing := explain_missing_deltas(compared_runs.metrics, compared_runs.baseline_comparison)
-    ):
+    comparison = compared_runs.baseline_comparison
+    if comparison and (nothing := explain_missing_deltas(compared_runs.metrics, comparison)):
         yield nothing
     yield from describe_already_failing(compared_runs.cases, baseline)
 
