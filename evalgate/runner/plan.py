@@ -320,7 +320,7 @@ def _build_plan_user_factory(
         for suite in suites
         if suite.thresholds is not thresholds
     }
-    eval_sets, locate = [suite.eval_set for suite in suites], rule_files.resolve_path
+    eval_sets, locate = [suite.eval_set for suite in suites], rule_files.choose_version
     return build_user_factory(thresholds, config, adjacent_thresholds, judge_resolver, eval_sets, locate)
 
 
@@ -343,7 +343,7 @@ def _read_judge_anchors(
     metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
     path = thresholds.folder / config.judge.anchors
     return read_judge_anchors(
-        rule_files.resolve_path(path),
+        rule_files.choose_version(path),
         rule_files.format_path(path),
         config.judge.floor.anchors,
         list(metrics.values()),
@@ -360,7 +360,7 @@ def _check_labels(
     from evalgate.runner.judge_assessment import check_label_floors
 
     path = thresholds.folder / STORE_NAME
-    store = read_store(rule_files.resolve_path(path), rule_files.format_path(path))
+    store = read_store(rule_files.choose_version(path), rule_files.format_path(path))
     return check_label_floors(store, floors, [bound for suite in suites for bound in suite.metrics])
 
 

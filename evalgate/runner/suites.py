@@ -181,7 +181,7 @@ def plan_suites(
     eval_sets = _load_eval_sets(config, workspace, rule_files, objects)
     eval_sets = _complete_cases(eval_sets, thresholds, config, workspace, rule_files, is_part=is_part)
     context = MetricContext(config.adk_release, judge_resolver, is_recording=config.is_replay)
-    context = replace(context, locate=rule_files.resolve_path, workspace=workspace.folder)
+    context = replace(context, locate=rule_files.choose_version, workspace=workspace.folder)
     environment = _build_metric_environment(config, workspace, environ, rule_files)
     case_policies = _resolve_case_policies(thresholds, config, eval_sets, is_part=is_part)
     if not objects.scores:
