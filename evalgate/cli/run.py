@@ -402,9 +402,13 @@ def build_repro_options(
             "-C",
             ""
             if work == reader_folder
-            else _format_path(Path.cwd() / folder, reader_folder, folder, is_ci=is_ci),
+            else _format_typed_path(Path.cwd() / folder, reader_folder, folder, is_ci=is_ci),
         ),
-        ("-c", thresholds_file and _format_path(work / thresholds_file, work, thresholds_file, is_ci=is_ci)),
+        (
+            "-c",
+            thresholds_file
+            and _format_typed_path(work / thresholds_file, work, thresholds_file, is_ci=is_ci),
+        ),
         ("--python", python),
     )
     setup = (overrides.setup or "").strip()
@@ -420,7 +424,7 @@ def build_repro_options(
         ("--setup", None if "\n" in setup else setup),
         *(("--env", name) for name in overrides.env),
         *(("--env-file", file) for file in overrides.env_file),
-        ("--out", _append_again(_format_path(work / out, work, out, is_ci=is_ci))),
+        ("--out", _append_again(_format_typed_path(work / out, work, out, is_ci=is_ci))),
     )
     words = tuple(word for option, value in (*paths, *values) if value for word in (option, value))
     return (*words, "--live-tools") if overrides.live_tools else words
@@ -434,7 +438,7 @@ def _find_reader_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
     return here, False
 
 
-def _format_path(path: Path, folder: Path, as_typed: str, *, is_ci: bool) -> str:
+def _format_typed_path(path: Path, folder: Path, as_typed: str, *, is_ci: bool) -> str:
     """Return a path as typed in `folder`; "" for a path that only the CI machine has."""
     found = path.resolve()
     if found.is_relative_to(folder):

@@ -149,13 +149,15 @@ class RuleFiles:
 
     def has_base_file(self, path: Path) -> bool:
         """Return True if the base branch's rules apply and the base branch has the file, not empty."""
-        return bool(self.base_commit and git.read_blob(self.folder, self.base_commit, self.format_path(path)))
+        return bool(
+            self.base_commit and git.read_blob(self.folder, self.base_commit, self.format_relative_path(path))
+        )
 
     def note_unverified(self, path: str) -> None:
         """Record that the change's own version of a file was read."""
         self._unverified.append(path)
 
-    def find_thresholds_file(self) -> Path | None:
+    def find_default_file(self) -> Path | None:
         """Return the path of the thresholds file with a usual name; None if there is none.
 
         If the base branch's rules apply, a file that the base branch has comes first. So a change cannot
@@ -168,7 +170,7 @@ class RuleFiles:
                 return self.folder / name
         return find_thresholds_file(self.folder)
 
-    def load_thresholds(self, path: Path, shown_as: str) -> Thresholds:
+    def load_version(self, path: Path, shown_as: str) -> Thresholds:
         """Read the version of a thresholds file that `choose_version` chooses.
 
         `shown_as` is the name of the file in messages.
@@ -185,15 +187,15 @@ class RuleFiles:
         metrics does.
 
         Raises:
-            InvalidInputError: as `load_thresholds` raises it.
+            InvalidInputError: as `load_version` raises it.
         """
         if thresholds_file is not None and (self.folder / thresholds_file).is_dir():
             return Thresholds(DEFAULT_CONFIG, self.folder, criteria_folder=thresholds_file)
         if thresholds_file is not None:
-            return self.load_thresholds(self.folder / thresholds_file, thresholds_file)
-        found = self.find_thresholds_file()
+            return self.load_version(self.folder / thresholds_file, thresholds_file)
+        found = self.find_default_file()
         if found is not None:
-            return self.load_thresholds(found, self.format_path(found))
+            return self.load_version(found, self.format_relative_path(found))
         return Thresholds(DEFAULT_CONFIG, self.folder)
 
     def choose_version(self, path: Path) -> Path:
@@ -206,18 +208,18 @@ class RuleFiles:
             InvalidInputError: `--policy base` is given and git does not know the base commit, or the copy
                 cannot be written.
         """
-        self.paths.add(self.format_path(path))
+        self.paths.add(self.format_relative_path(path))
         version = self._copy_base_version(path)
         if version.copy is not None:
             return version.copy
         if version.is_new and path.is_file():
-            shown = self.format_path(path)
+            shown = self.format_relative_path(path)
             self._add_notice(
                 f"{shown} is new in this change: the base branch has none, so the change's own holds."
             )
         return path
 
-    def format_path(self, path: Path) -> str:
+    def format_relative_path(self, path: Path) -> str:
         """Return `path` relative to the working folder, as messages show it."""
         return os.path.relpath(self.folder / path, self.folder)
 
@@ -286,7 +288,7 @@ class RuleFiles:
         changed = git.run_git(
             self.folder, "--literal-pathspecs", "diff", "--name-only", "-z", self.base_commit, "--", *named
         )
-        if edited := [self.format_path(top / name) for name in changed.split("\0") if name]:
+        if edited := [self.format_relative_path(top / name) for name in changed.split("\0") if name]:
             self._add_notice(
                 f"The change brought its own: {_format_paths(edited)}. What eval sets ask and expect, with "
                 "the tool mocks and final states in them, is as the change has it, not as the base branch."
@@ -299,7 +301,7 @@ class RuleFiles:
         from evalgate.runner.local_plugins import find_local_packages
 
         for name, place in find_local_packages(self.folder).items():
-            shown = self.format_path(place)
+            shown = self.format_relative_path(place)
             if git.run_git(self.folder, "diff", "--name-only", self.base_commit, "--", shown):
                 self._add_notice(
                     f"This change edits {shown}, which the package `{name}` with plugins of evalgate was "
@@ -310,7 +312,7 @@ class RuleFiles:
         """Copy the base branch's version of a file, if its rules apply and git knows its commit."""
         if not self.applies_base_rules:
             return _BaseVersion()
-        shown = self.format_path(path)
+        shown = self.format_relative_path(path)
         if not self.base_commit:
             self._handle_missing_base(shown)
             return _BaseVersion()
@@ -343,7 +345,7 @@ class RuleFiles:
         """
         from evalgate.baselines.stores.file import FileStore
 
-        self.paths.add(self.format_path(self.folder / path))
+        self.paths.add(self.format_relative_path(self.folder / path))
         version = self._copy_base_version(self.folder / path)
         if version.copy is None and not version.is_new:
             return FileStore(self.folder / path, path, owner)

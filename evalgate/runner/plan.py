@@ -344,7 +344,7 @@ def _read_judge_anchors(
     path = thresholds.folder / config.judge.anchors
     return read_judge_anchors(
         rule_files.choose_version(path),
-        rule_files.format_path(path),
+        rule_files.format_relative_path(path),
         config.judge.floor.anchors,
         list(metrics.values()),
     )
@@ -360,7 +360,7 @@ def _check_labels(
     from evalgate.runner.judge_assessment import check_label_floors
 
     path = thresholds.folder / STORE_NAME
-    store = read_store(rule_files.choose_version(path), rule_files.format_path(path))
+    store = read_store(rule_files.choose_version(path), rule_files.format_relative_path(path))
     return check_label_floors(store, floors, [bound for suite in suites for bound in suite.metrics])
 
 

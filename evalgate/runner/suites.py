@@ -401,7 +401,7 @@ def _build_suites_with_own_thresholds(
         if path is not None:
             if path not in loaded:
                 loaded[path] = adopt_custom_metrics(
-                    rule_files.load_thresholds(path, rule_files.format_path(path)), thresholds
+                    rule_files.load_version(path, rule_files.format_relative_path(path)), thresholds
                 )
             set_thresholds = loaded[path]
         elif thresholds.companions:  # criteria enough, so the defaults of the format's tool do not apply

@@ -137,7 +137,7 @@ def _add_recording(
     is_part: bool,
 ) -> tuple[EvalSet, ...]:
     path = thresholds.folder / config.source
-    shown_as = rule_files.format_path(path)
+    shown_as = rule_files.format_relative_path(path)
     if not rule_files.choose_version(path).exists():
         raise InvalidInputError(
             [
