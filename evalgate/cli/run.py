@@ -232,27 +232,28 @@ def _run_once(
     from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
 
+    # Every `pop` removes options that are no fields of `Overrides`, which gets the rest of `options`.
     thresholds_file, folder = options.pop("thresholds"), Path(working_directory)
-    posting, reports = pop_post_options(options), pop_requested_reports(options)
-    kept, details = options.pop("keep_results"), options.pop("details")
+    post_options = pop_post_options(options)
+    publishing = {name: options.pop(name) for name in ("keep_results", "details")}
+    publishing["requested"] = pop_requested_reports(options)
     redactor = build_redactor()
     with (
+        # `evalgate.__main__` has installed the handler already, unless another program calls the command.
         interrupts.handle_signals(),
-        post_on_failure(posting, redactor),
+        post_on_failure(post_options, redactor),
         redactor.redact_errors(),  # inside: an error is redacted before it is posted
         ExitStack() as until_published,
     ):
-        destinations = pop_destinations(options)
+        publishing["destinations"] = pop_destinations(options)
         out = choose_out(click.get_current_context(), folder, out, options["agent"])
         selection_options = pop_selection_options(options, out, is_shard=shard is not None, is_resumed=resume)
-        # The other options are fields of `Overrides`, such as `agent` and `baseline`.
         overrides = build_overrides(eval_sets, options, selection_options)
-        redactor.learn_masks(list_masks(overrides, destinations))
+        redactor.learn_masks(list_masks(overrides, publishing["destinations"]))
         plan = build_plan(overrides, thresholds_file=thresholds_file, folder=folder, environ=os.environ)
-        _keep_recordings(plan, folder / out)
+        _refuse_overwriting_recordings(plan, plan.workspace.folder / out)
         streams = (sys.stdout, sys.stderr)
-        publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, reports, kept)
-        publisher.details, publisher.destinations = details, destinations
+        publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, post_options, **publishing)
         run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, until_published)
         # Before the run, because the agent may remove the folder that this looks at.
         repro_options = build_repro_options(working_directory, thresholds_file, out, overrides, os.environ)
@@ -263,7 +264,7 @@ def _run_once(
     return code
 
 
-def _keep_recordings(plan: "Plan", reports: Path) -> None:
+def _refuse_overwriting_recordings(plan: "Plan", reports: Path) -> None:
     """Raise InvalidInputError if the results would overwrite a recording that answers tool calls."""
     if plan.recordings:
         from evalgate.runner.tool_mocks import refuse_overwriting
@@ -290,18 +291,12 @@ def _run_with_progress(
         # Not at the start: a run that fails before this leaves the reports of the last one as they are.
         publisher.clear_previous_reports()
 
+    hooks = RunHooks(
+        tell=publisher.print_notice, while_starting=publisher.preload_reporting, on_begin=begin_reports
+    )
     progress = publisher.build_progress()
     try:
-        record = run_gate(
-            plan,
-            progress,
-            run_options,
-            RunHooks(
-                tell=publisher.print_notice,
-                while_starting=publisher.preload_reporting,
-                on_begin=begin_reports,
-            ),
-        )
+        record = run_gate(plan, progress, run_options, hooks)
         return replace(record, options=repro_options)
     finally:
         progress.close()
