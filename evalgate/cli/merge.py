@@ -78,16 +78,8 @@ def merge(
             redactor.learn_masks(list_masks(overrides, destinations))
             plan = build_plan(overrides, thresholds_file=thresholds_file, folder=folder, environ=os.environ)
             streams = (sys.stdout, sys.stderr)
-            publisher = Publisher(
-                plan.workspace,
-                out,
-                os.environ,
-                *streams,
-                redactor,
-                post_options=posting,
-                requested=requested,
-                destinations=destinations,
-            )
+            publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, requested)
+            publisher.destinations = destinations
             records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]
             record = merge_shards(plan, records, publisher.build_progress())
             repro_options = build_repro_options(
