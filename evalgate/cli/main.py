@@ -7,6 +7,7 @@ imported before a command runs, so that `evalgate --help` is instant.
 import os
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -325,8 +326,8 @@ def comment(results: str, **options: Any) -> int:
 
     posting = pop_post_options({**options, "comment": True})
     if posting is not None:
-        for notice in post_stored_record(results, posting, folder=Path(), environ=os.environ):
-            show_post(notice, environ=os.environ, stdout=sys.stdout, stderr=sys.stderr)
+        show = partial(show_post, environ=os.environ, stdout=sys.stdout, stderr=sys.stderr)
+        post_stored_record(results, posting, show, folder=Path(), environ=os.environ)
     return 0
 
 
