@@ -334,10 +334,10 @@ def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> 
         raise
     except Exception as error:
         if posting is not None:
-            from evalgate.runner.publish import post_no_verdict
+            from evalgate.runner.publish import post_error
 
             with suppress(Exception):  # what went wrong first is the error to report
-                post_no_verdict(
+                post_error(
                     error,
                     posting,
                     redactor.redact_text,

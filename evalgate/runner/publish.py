@@ -127,7 +127,7 @@ def build_empty_record() -> Record:
     )
 
 
-def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
+def set_outputs_without_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
     """Set the outputs of a GitHub Actions step if its command ended without a record.
 
     `verdict` is `error` and `exit-code` is `exit_code`; all other outputs are empty. Outside of GitHub
@@ -140,7 +140,7 @@ def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: Te
         set_outputs({name: known.get(name, "") for name in OUTPUTS}, environ=environ, stream=stream)
 
 
-def post_no_verdict(
+def post_error(
     error: Exception,
     options: "PostOptions",
     redact: Callable[[str], str],
