@@ -45,8 +45,8 @@ from evalgate.runner.suites import (
     GivenObjects,
     Suite,
     are_all_recorded,
+    build_suites,
     is_partial_selection,
-    plan_suites,
 )
 from evalgate.system.workspace import Workspace, list_socket_notices, resolve_workspace
 
@@ -194,7 +194,7 @@ def _build_checked_plan(
     # Before the agent's env files are added, whose variables are not for judges.
     resolver = _build_judge_resolver(overrides, thresholds, config, environ)
     config, environ = add_env_files(config, environ, workspace.folder)
-    suites = plan_suites(thresholds, config, workspace, environ, resolver, rule_files, objects=objects)
+    suites = build_suites(thresholds, config, workspace, environ, resolver, rule_files, objects=objects)
     agent = _resolve_plan_agent(overrides, thresholds, config, suites, objects.agent)
     suites, quarantine_notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
     create_user = _build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
@@ -376,7 +376,7 @@ def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
     config = apply_overrides(thresholds.config, overrides)
     resolver = _build_judge_resolver(overrides, thresholds, config, {})
     unscored = GivenObjects(scores=False)
-    return plan_suites(thresholds, config, workspace, {}, resolver, rule_files, objects=unscored)
+    return build_suites(thresholds, config, workspace, {}, resolver, rule_files, objects=unscored)
 
 
 def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> Iterator[str]:
@@ -393,7 +393,7 @@ def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
         if config.agent is not None:
             resolve_agent(config.agent, overrides.agent_name, thresholds)
         resolver = _build_judge_resolver(overrides, thresholds, config, {})
-        suites = plan_suites(thresholds, config, workspace, {}, resolver, rule_files, needs_criteria=False)
+        suites = build_suites(thresholds, config, workspace, {}, resolver, rule_files, needs_criteria=False)
         suites, notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
         _build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
         _read_judge_anchors(config, thresholds, rule_files, suites)
