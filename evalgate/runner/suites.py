@@ -165,14 +165,11 @@ def build_suites(
     needs_criteria: bool = True,
     objects: GivenObjects = NOTHING_GIVEN,
 ) -> tuple[Suite, ...]:
-    """Build a suite with metrics for every eval set.
+    """Build a suite with metrics for every eval set; raise InvalidInputError for problems of the files.
 
     If the thresholds file has no criteria, those of the `.metrics.json` or `test_config.json` next to a set
     are added to its checks. If there is neither such a file nor a check, a set of Google ADK or adk-rs gets
     the defaults of its tool. Any other set without checks in its notes is refused if `needs_criteria`.
-
-    Raises:
-        InvalidInputError: with the problems of the files.
     """
     is_part = is_partial_selection(thresholds, config, workspace)
     _check_runs(thresholds, config)
@@ -390,6 +387,7 @@ def _build_suites_with_own_thresholds(
     *,
     needs_criteria: bool,
 ) -> Iterator[Suite]:
+    joins_checks = bool(thresholds.checks_and_budgets)
     loaded: dict[Path, Thresholds] = {}
     metrics_by_file: dict[int, tuple[BoundMetric, ...]] = {}
     for eval_set in eval_sets:
@@ -401,19 +399,13 @@ def _build_suites_with_own_thresholds(
                     rule_files.load_version(path, rule_files.format_relative_path(path)), thresholds
                 )
             set_thresholds = loaded[path]
-        elif (
-            thresholds.checks_and_budgets
-        ):  # criteria enough, so the defaults of the format's tool do not apply
+        elif joins_checks:  # criteria enough, so the defaults of the format's tool do not apply
             set_thresholds = None
         else:
             from evalgate.runner.default_criteria import find_default_thresholds
 
             set_thresholds = find_default_thresholds(eval_set)
-        if (
-            set_thresholds is None
-            and needs_criteria
-            and not (thresholds.checks_and_budgets or eval_set.checks)
-        ):
+        if set_thresholds is None and needs_criteria and not (joins_checks or eval_set.checks):
             raise InvalidInputError(
                 f"{eval_set.path}: no thresholds. Write `criteria` into {thresholds.file or _OWN_FILE}, "
                 "give --thresholds FILE, or put the set's own .metrics.json next to it."

@@ -256,7 +256,7 @@ class Thresholds:
 
     @property
     def has_own_criteria(self) -> bool:
-        """Return True if a criterion is neither a check nor a budget: files next to eval sets are not read."""
+        """Return True if a criterion is neither check nor budget, so that files next to sets are not read."""
         return len(self.criteria) > len(self.checks_and_budgets)
 
     def find_check(self, criterion: Criterion) -> CheckConfig | None:
