@@ -45,7 +45,7 @@ from evalgate.runner.reevaluation import (
     rescore_case,
     score_stored_runs,
 )
-from evalgate.runner.run_strategy import AdaptiveRuns
+from evalgate.runner.run_strategy import StatisticalRuns
 from evalgate.runner.stored_results import (
     find_baseline,
     load_stored_baseline,
@@ -218,7 +218,7 @@ class _Trial:
             for _, before in self._pairs
         )
         baseline = Baseline(tuple(resampled), self._sources, "the stored runs")
-        strategy = AdaptiveRuns(self._statistics, baseline)
+        strategy = StatisticalRuns(self._statistics, baseline)
         made: list[list[RunResult]] = [[] for _ in self._pairs]
 
         def collect_cases() -> tuple[CaseResult, ...]:

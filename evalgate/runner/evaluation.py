@@ -28,7 +28,7 @@ from evalgate.llm.usage import MeteredUsage, RunUsage
 from evalgate.metrics.scoring import score_case, score_run
 from evalgate.runner.metric_binding import close_metrics
 from evalgate.runner.plan import Plan
-from evalgate.runner.run_strategy import FixedRuns, RunSchedule, RunStrategy
+from evalgate.runner.run_strategy import RunSchedule, RunStrategy
 from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.runner.suites import CaseIndex, Suite
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
@@ -287,8 +287,8 @@ class Evaluation:
         return self._select_missing_runs(first) or self._plan_further_runs(strategy, index)
 
     def _plan_further_runs(self, strategy: RunStrategy, index: int | None = None) -> RunSchedule:
-        if index is not None and isinstance(strategy, FixedRuns):
-            return {}  # and no result of any other case is needed
+        if index is not None and not strategy.plans_further_runs:
+            return {}  # without the results of all cases, which nothing else needs here
         schedule = self._select_missing_runs(strategy.plan_next_runs(self.collect_results()))
         return schedule if index is None else {at: runs for at, runs in schedule.items() if at == index}
 

@@ -79,18 +79,23 @@ class ControlStrategy:
     decision: ControlDecision | None = None
     """None: more runs are wanted."""
 
-    def plan_first_runs(self, cases: int) -> RunSchedule:
+    @property
+    def plans_further_runs(self) -> bool:
+        """Return True: pairs are added until there is a decision."""
+        return True
+
+    def plan_first_runs(self, case_count: int) -> RunSchedule:
         """Return the first pairs of every suspect."""
-        del cases
+        del case_count
         return self._plan_pairs()
 
-    def plan_next_runs(self, cases: Sequence[CaseResult]) -> RunSchedule:
+    def plan_next_runs(self, results: Sequence[CaseResult]) -> RunSchedule:
         """Return further pairs, then the runs of witnesses, or an empty schedule if enough is known.
 
-        `fresh` and `decision` are updated from the runs in `cases`.
+        `fresh` and `decision` are updated from `results`.
         """
         first = {case.key: case for case in self.suspects.cases}
-        self.fresh = {case.key: split_fresh_runs(first[case.key], case) for case in cases if case.runs}
+        self.fresh = {case.key: split_fresh_runs(first[case.key], case) for case in results if case.runs}
         if schedule := self._plan_pairs():
             return schedule
         asked = any(key in self.fresh for key in self.witnesses)
