@@ -301,7 +301,7 @@ def _estimate_run(
     found = estimate_cost(planned_runs, baseline, plan.agent.settings.concurrency)
     if found is None:
         return
-    judged = {
+    judge_fingerprints = {
         (suite.eval_set.eval_set_id, case.eval_id): {
             bound.name: bound.fingerprint for bound in suite.metrics if isinstance(bound.metric, LlmJudged)
         }
@@ -309,7 +309,7 @@ def _estimate_run(
         for case in suite.eval_set.cases
     }
     rounds = plan.gate.max_runs if plan.runs == "auto" else 1
-    others = find_other_judges(judged, baseline, planned_runs)
+    others = find_other_judges(judge_fingerprints, baseline, planned_runs)
     meter = plan.judge_resolver.judges.meter
     yield from describe_estimate(found, meter.budget, meter.spent, others, rounds)
 
