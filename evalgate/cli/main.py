@@ -54,8 +54,7 @@ _MODULES = {
         "run",
         "view",
     )
-}
-_MODULES["import"] = "evalgate.cli.import_"
+} | {"import": "evalgate.cli.import_"}
 """Name of a command to its module, for commands in modules of their own. The module has the name of the
 command, with `_` at its end if the name is a word of Python."""
 

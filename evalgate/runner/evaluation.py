@@ -111,9 +111,9 @@ class Evaluation:
         self.more_wanted = False
         """True if the budget was spent before every wanted run was begun."""
         # A resumed run, or a merge of shards, has spent a part of the budget already.
-        plan.judge_resolver.judges.meter.add_usage(run_scope.used.spent)
-        plan.judge_resolver.judges.meter.on_call = self._record_usage
-        self.spending = BudgetGuard(plan.judge_resolver.judges.meter)
+        plan.judge_resolver.models.meter.add_usage(run_scope.used.spent)
+        plan.judge_resolver.models.meter.on_call = self._record_usage
+        self.spending = BudgetGuard(plan.judge_resolver.models.meter)
         self.judge_health: JudgeAnchorVerdict | None = None
         """Verdict of the judge's anchors; None without `judge.anchors`."""
         agent = plan.agent.settings
@@ -169,7 +169,7 @@ class Evaluation:
         Nothing is scored if a judge is unreliable. `hide` redacts the secrets of a case, as they are
         redacted in the runs.
         """
-        async with self._plan.judge_resolver.judges, close_metrics(self._plan.bound_metrics):
+        async with self._plan.judge_resolver.models, close_metrics(self._plan.bound_metrics):
             if not await self.check_judge():
                 return
             slots = asyncio.Semaphore(self._plan.agent.settings.concurrency)
@@ -191,7 +191,7 @@ class Evaluation:
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.
         """
-        async with agent, self._plan.judge_resolver.judges, close_metrics(self._plan.bound_metrics):
+        async with agent, self._plan.judge_resolver.models, close_metrics(self._plan.bound_metrics):
             await asyncio.sleep(0)  # the agent's processes start
             hooks.while_starting()
             await self._check_entry_and_begin(agent, hooks)
@@ -246,7 +246,7 @@ class Evaluation:
     @property
     def judge_usage(self) -> ModelUsage | None:
         """Return the usage of the judges, with that of earlier starts; None if no judge was asked."""
-        whole = self._run_scope.used.judge_usage + self._plan.judge_resolver.judges.judge_usage
+        whole = self._run_scope.used.judge_usage + self._plan.judge_resolver.models.judge_usage
         return whole if whole.calls or whole.spared else None
 
     @property
@@ -325,7 +325,7 @@ class Evaluation:
             return None
         from evalgate.agents.tracing.span_prices import TraceFactory
 
-        return TraceFactory(self._plan.judge_resolver.judges.prices)
+        return TraceFactory(self._plan.judge_resolver.models.prices)
 
     def iter_requests(self, schedule: RunSchedule) -> Iterator[RunRequest]:
         """Yield the requests run by run, so that every case is run once before any is run again."""
@@ -372,11 +372,11 @@ class Evaluation:
         charge for them. The next usage line replaces this line.
         """
         if self._run_scope.journal is not None:
-            judges = self._plan.judge_resolver.judges
-            judge_calls, all_calls = judges.under_way["judge"], sum(judges.under_way.values())
+            models = self._plan.judge_resolver.models
+            judge_calls, all_calls = models.under_way["judge"], sum(models.under_way.values())
             unfinished = ModelUsage(calls=judge_calls, unpriced=judge_calls)
             unmetered = MeteredUsage(calls=all_calls, unpriced=all_calls, unmetered=all_calls)
-            used = RunUsage((self.judge_usage or ModelUsage()) + unfinished, judges.meter.spent + unmetered)
+            used = RunUsage((self.judge_usage or ModelUsage()) + unfinished, models.meter.spent + unmetered)
             self._run_scope.journal.record_usage(used)
 
     def collect_results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:

@@ -54,7 +54,7 @@ class RunOptions:
     """Stack that the caller closes once the record is written; until then the journal stays locked."""
 
 
-WHOLE = RunOptions()
+NO_OPTIONS = RunOptions()
 
 
 class SilentProgress:
@@ -161,7 +161,7 @@ class PreparedRun:
 def prepare_run(
     plan: Plan,
     progress: ProgressListener,
-    run_options: RunOptions = WHOLE,
+    run_options: RunOptions = NO_OPTIONS,
     hooks: RunHooks = NO_HOOKS,
 ) -> Iterator[PreparedRun]:
     """Read the baseline, lock the journal, build the agent, and tell the hook about expected usage.
@@ -208,7 +208,7 @@ def prepare_run(
 def run_gate(
     plan: Plan,
     progress: ProgressListener,
-    run_options: RunOptions = WHOLE,
+    run_options: RunOptions = NO_OPTIONS,
     hooks: RunHooks = NO_HOOKS,
 ) -> Record:
     """Run every case of the plan, decide the verdict and return the whole record.
@@ -310,7 +310,7 @@ def _estimate_run(
     }
     rounds = plan.gate.max_runs if plan.runs == "auto" else 1
     others = find_other_judges(judge_fingerprints, baseline, planned_runs)
-    meter = plan.judge_resolver.judges.meter
+    meter = plan.judge_resolver.models.meter
     yield from describe_estimate(found, meter.budget, meter.spent, others, rounds)
 
 

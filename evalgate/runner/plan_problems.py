@@ -108,7 +108,7 @@ def resolve_control(
 def check_judges(judge_resolver: JudgeResolver, thresholds: Thresholds) -> None:
     """Raise InvalidInputError if a judge cannot be asked, before anything runs."""
     try:
-        judge_resolver.judges.check_reserved()
+        judge_resolver.models.check_reserved()
     except InvalidInputError as error:
         where = thresholds.find_position(("judge",)) if thresholds.config.judge else (0, 0)
         file = thresholds.file if thresholds.config.judge else ""

@@ -201,7 +201,7 @@ def build_shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: R
         metrics=summarize_metrics(cases),
         cases=cases,
         totals=compute_totals(cases),
-        notices=plan.judge_resolver.judges.notices,
+        notices=plan.judge_resolver.models.notices,
         shard=shard,
         judge=evaluation.judge_usage,
         selection=plan.selection,

@@ -18,7 +18,7 @@ from evalgate.llm.usage import RunUsage
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
 from evalgate.runner.evaluation import Evaluation, RunScope
 from evalgate.runner.metric_binding import close_metrics
-from evalgate.runner.pipeline import WHOLE, RunOptions
+from evalgate.runner.pipeline import NO_OPTIONS, RunOptions
 from evalgate.runner.record_builder import RunTiming, build_record
 from evalgate.runner.run_strategy import FixedRuns, choose_statistics
 from evalgate.runner.scheduler import RunRequest, run_requests
@@ -231,7 +231,7 @@ def measure_variants(
     progress: ProgressListener,
     begin: Callable[[], None],
     choose_winner: ChooseWinner = lambda _: None,
-    run_options: RunOptions = WHOLE,
+    run_options: RunOptions = NO_OPTIONS,
 ) -> tuple[MeasuredVariants, MeasuredVariants | None]:
     """Run every case with every variant; if there is a winner, again with the winner and the reference.
 
@@ -329,7 +329,7 @@ async def _start_agents(stack: AsyncExitStack, variants: Sequence[Variant], agen
         InvalidInputError: there is no such agent; the message names the variant.
     """
     plan = variants[0].plan
-    await stack.enter_async_context(plan.judge_resolver.judges)
+    await stack.enter_async_context(plan.judge_resolver.models)
     await stack.enter_async_context(close_metrics(plan.bound_metrics))
     for agent in agents:
         await stack.enter_async_context(agent)
