@@ -1,4 +1,4 @@
-"""Entry point of the command: turns every ending into its exit code.
+"""Start the command `evalgate`, and turn each way in which it can end into an exit code.
 
 Python and click both end in 1 for an uncaught error; here 1 has one meaning: the gate is closed.
 """
@@ -17,8 +17,10 @@ from evalgate.system.signals import InterruptHandler, ignore_end_signals
 def main(argv: Sequence[str] | None = None, interrupts: InterruptHandler | None = None) -> int:
     """Run the command with `argv`, or the arguments of the process, and return the exit code.
 
-    An error or interruption of the command becomes an exit code. Only an interruption while that is reported
-    is raised.
+    Errors and interruptions of the command become an exit code.
+
+    Raises:
+        KeyboardInterrupt: the user interrupts while an error or an earlier interruption is being reported.
     """
     interrupts = interrupts or InterruptHandler()
     _tune_interpreter()
@@ -69,7 +71,7 @@ def _report_interruption() -> int:
 
 def _set_outputs_without_verdict(code: int) -> int:
     if "GITHUB_ACTIONS" in os.environ:
-        with contextlib.suppress(Exception):  # the bug may be there, and the code weighs more
+        with contextlib.suppress(Exception):  # the bug may be in this module, and the exit code matters more
             from evalgate.runner.publish import set_outputs_without_verdict
 
             set_outputs_without_verdict(code, environ=os.environ, stream=sys.stderr)
@@ -122,7 +124,7 @@ def _explain_error(error: BaseException) -> int:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    """Return True if memory ran out, in the work itself or while loading code for it."""
+    """Return True if the error says that there is no memory left for data, a module or a new thread."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     unmapped = ("failed to map segment", "cannot allocate memory", "can't start new thread")
@@ -133,7 +135,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def _print_message(text: str) -> None:
-    # It quotes files, and what the setup command printed.
+    # The text may quote files and the output of the setup command, so secrets in it are hidden.
     from evalgate.core.sanitize import disable_commands, strip_invisible
     from evalgate.redaction.redactor import Redactor
 
@@ -158,7 +160,8 @@ def entry_point() -> None:
         if not (interrupts.has_interrupted or _is_out_of_memory(error)):
             raise
         code = _report_interruption() if interrupts.has_interrupted else _report_out_of_memory()
-    ignore_end_signals()  # from here on without a handler of Python's, which ends before the process does
+    # Ignored by the system from here on, because Python removes its own handlers before the process ends.
+    ignore_end_signals()
     if is_in_github_job:
         _release_command_files()
     gc.freeze()  # the interpreter need not look for garbage in what it is about to drop anyway

@@ -89,8 +89,9 @@ def build_agent(
 ) -> Agent:
     """Build the agent without starting it, in workers on this machine or in actors of a Ray cluster.
 
-    On this machine, the agent's dependencies are installed now, in an environment below `cache` (None:
-    `.cache/evalgate` in the agent's home folder). In a cluster, each actor installs them.
+    On this machine, the command `setup` of the configuration, if any, installs the agent's dependencies now,
+    in an environment below `cache` (None: `.cache/evalgate` in the agent's home folder). In a cluster, each
+    actor does so.
 
     Raises:
         EvalgateError: the setup fails, or an option names something that cannot be used.

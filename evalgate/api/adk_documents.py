@@ -41,7 +41,10 @@ def dump_content(content: dict[str, Any]) -> str:
 
 
 def dump_model(model: Any) -> dict[str, Any]:
-    """Return a set or case as Google ADK writes it: without fields that are unset, None or the default."""
+    """Return an eval set or case as JSON, as Google ADK writes it.
+
+    Fields that are not set, are None or have their default are left out.
+    """
     found: dict[str, Any] = model.model_dump(
         mode="json", exclude_unset=True, exclude_defaults=True, exclude_none=True
     )

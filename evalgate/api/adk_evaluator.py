@@ -32,7 +32,7 @@ _MESSAGES = {
     False: "Following are all the test failures. If you looking to get more details on the failures, then "
     "please re-run this test with `print_detailed_results` set to `True`.",
 }
-"""First line of the assertion, word by word that of Google's class; by `print_detailed_results`."""
+"""Value of `print_detailed_results` to the first line of the AssertionError, in Google's own words."""
 
 
 class AgentEvaluator:
@@ -265,7 +265,7 @@ async def _load_agent(module_name: str, agent_name: str | None) -> Any:
         root = holder.root_agent
     elif hasattr(holder, "get_agent_async"):
         found = await holder.get_agent_async()
-        # The engine expects an agent with its exit stack; the guide returns the agent alone.
+        # ADK's code expects the agent and its exit stack; in ADK's guide, the agent alone is returned.
         root = found[0] if isinstance(found, tuple) else found
     else:
         raise ValueError(f"Module {module_name} does not have a root_agent or get_agent_async method.")
@@ -290,7 +290,7 @@ def _find_failures(record: Record, agent_name: str | None, *, show: bool) -> Ite
         for metric in case.metrics:
             results = [each for run in case.runs for each in run.metrics if each.name == metric.name]
             turns = list(_iter_scored_turns(case.runs, metric.name))
-            # A metric of the whole conversation has no scores of turns.
+            # A metric that scores the whole conversation has no scores of single turns.
             scores = [score for _, score in turns] if turns else [each.score for each in results]
             found = [score for score in scores if score is not None]
             mean = statistics.mean(found) if found else None
@@ -313,7 +313,8 @@ def _find_problem(results: Sequence[RunMetric], mean: float | None, threshold: f
         return f"It was errored in {len(errors)} of {len(results)} runs: {errors[0]}"
     if mean is None or mean < threshold:
         return f"Expected {threshold}, but got {mean}."
-    # A threshold alone is judged by the mean, as in Google's class; a status of the metric's own is not.
+    # `literal`: the threshold alone decided the status of the run, and here the mean decides, as in Google's
+    # class. A status that a metric gave by a rule of its own counts.
     refused = [each.reason for each in results if each.status == "failed" and not each.literal]
     if refused:
         reason = f": {refused[0]}" if refused[0] else ""

@@ -91,7 +91,7 @@ class EvalSetsManager(ABC):
 
         Raises:
             ValueError: the id has other characters than `a-z`, `A-Z`, `0-9` and `_`, or the set exists.
-            InvalidInputError: the file cannot be written.
+            InvalidInputError: the file cannot be written, or a file with this name is wrong.
         """
         if not _VALID_ID.fullmatch(eval_set_id):
             raise ValueError("Invalid Eval Set ID. Eval Set ID should have the `^[a-zA-Z0-9_]+$` format")
@@ -131,7 +131,7 @@ class EvalSetsManager(ABC):
         self._change_eval_set(app_name, eval_set_id, add)
 
     def update_eval_case(self, app_name: str, eval_set_id: str, updated_eval_case: Any) -> None:
-        """Replace the case with the same id; the new case takes the place of the old one.
+        """Replace the case with the same id, at its place in the eval set.
 
         Raises:
             NotFoundError: there is no such eval set or case.
@@ -300,7 +300,7 @@ class GcsEvalSetsManager(EvalSetsManager):
 
     @override
     def _lock(self, app_name: str) -> AbstractContextManager[object]:
-        return self._changes  # of two processes the last one wins: buckets have no locks
+        return self._changes  # if two processes change a set, the later change wins: buckets have no locks
 
     def _read_content(self, app_name: str, eval_set_id: str) -> dict[str, Any] | None:
         path = self._get_path(app_name, eval_set_id)

@@ -23,7 +23,7 @@ _BUCKET_HISTORY = "evals/eval_history"
 
 
 class _Done:
-    """An awaitable that is already done."""
+    """An awaitable without work: `await` returns None at once."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
@@ -83,7 +83,7 @@ class EvalSetResultsManager(ABC):
             "eval_case_results": [result.model_dump(mode="json") for result in eval_case_results],
             "creation_timestamp": timestamp,
         }
-        # Validated, and written by the type itself, so that the file is exactly that of its owner.
+        # Google ADK's type, if it is installed, checks and writes the content: the file is exactly ADK's.
         text = get_adk_type("EvalSetResult").model_validate(content).model_dump_json(indent=2)
         self._files.write_text(self._locate(app_name, name), text)
 
@@ -147,7 +147,8 @@ class GcsEvalSetResultsManager(EvalSetResultsManager):
     """Results in a bucket of Google Cloud Storage: `<app>/evals/eval_history/<id>.evalset_result.json`.
 
     Needs the extra `gcs`. Keyword arguments go to `gcsfs.GCSFileSystem`, where Google's class passes them to
-    its own client. `eval_storage_dir`, which ADK's guide shows, is a folder of the bucket before the app's.
+    its own client. `eval_storage_dir`, which ADK's guide shows, is the folder of the bucket that has the
+    folders of the apps.
 
     >>> manager = GcsEvalSetResultsManager("my-results", eval_storage_dir="runs/")  # doctest: +SKIP
     """

@@ -105,7 +105,7 @@ class ToolTrajectoryCriterion(BaseCriterion):
     """
 
     class MatchType(Enum):
-        """The rule by which calls must match the expected ones."""
+        """The rule by which actual calls must match the expected calls."""
 
         EXACT = 0
         IN_ORDER = 1
@@ -279,7 +279,7 @@ _MODELS: dict[ModelName, tuple[str, type[BaseModel]]] = {
     "EvalSetResult": ("eval_result", EvalSetResult),
     "Invocation": ("eval_case", Invocation),
 }
-"""Name of a type to Google's module that has the type, and to evalgate's type."""
+"""Name of a type to the module of Google ADK that defines it, and to evalgate's type of this name."""
 
 
 def get_adk_type(name: ModelName) -> Any:

@@ -296,8 +296,8 @@ class EvalRunner:
 
         Args:
             agent: A function, an object, a framework's agent, or `KIND:WHAT`, as for `evalgate.evaluate`.
-            app_name: Name of the app for every session, instead of those of the cases.
-            user_id: Id of the user for every session.
+            app_name: Name of the app for every session; names in the cases are not used.
+            user_id: Id of the user for every session; ids in the cases are not used.
             evaluators: The metrics. None: those of adk-rs' command, `TrajectoryMatch(1.0)` and
                 `ResponseMatch(0.5)`.
 

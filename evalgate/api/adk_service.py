@@ -76,7 +76,7 @@ class InferenceRequest(_RequestModel):
 
 
 class InferenceStatus(Enum):
-    """Ending of a conversation.
+    """Outcome of a conversation.
 
     >>> InferenceStatus(2).name
     'FAILURE'
@@ -181,7 +181,7 @@ class LocalEvalService:
             eval_sets_manager: The eval sets, in a manager of this library or of Google ADK.
             eval_set_results_manager: Manager in which `evaluate` stores the results of each eval set; None:
                 they are not stored.
-            session_id_supplier: Supplier of the session id if the agent's framework gives none.
+            session_id_supplier: Function that makes a session id if the agent's framework gives none.
             user_simulator_config: The simulated user, as in `EvalConfig`; None: scenarios have the status
                 FAILURE.
         """
@@ -269,7 +269,7 @@ class LocalEvalService:
     async def _score_batch(
         self, batch: Sequence[InferenceResult], config: EvaluateConfig
     ) -> dict[tuple[str, str], Any]:
-        """Score conversations, at most one of each case, and return the results by set and case."""
+        """Score conversations, at most one of each case; return results by (eval set id, case id)."""
         found: dict[tuple[str, str], Any] = {}
         by_set: dict[tuple[str, str], list[InferenceResult]] = {}
         for inference in batch:

@@ -42,7 +42,7 @@ async def hold_conversations(
 
 
 class _QueueProgress(SilentProgress):
-    """Listener that puts every run into a queue, with the id of its case."""
+    """Listener that puts (case id, run) into a queue when a run has ended."""
 
     def __init__(self) -> None:
         self.runs: asyncio.Queue[tuple[str, RunResult] | None] = asyncio.Queue()

@@ -195,7 +195,7 @@ def run_blocking(evaluation: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        pass  # not run here: this error would become the context of every error of the agent
+        pass  # run below, because here this error would become the context of every error of the agent
     else:
         return _run_in_thread(evaluation)
     return run_in_gate_loop(evaluation())

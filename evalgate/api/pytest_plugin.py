@@ -1,7 +1,7 @@
 """The pytest plugin `evalgate`: its options, its marker and its fixtures.
 
-Every pytest run of every user that has evalgate installed imports this module. All else is imported when
-`--evalgate`, the ini key or a fixture asks for it.
+Where evalgate is installed, every pytest run imports this module. The other modules of evalgate are imported
+only when `--evalgate`, the ini key or a fixture asks for them.
 """
 
 import inspect
@@ -56,11 +56,11 @@ def is_enabled(config: pytest.Config) -> bool:
 
 
 def is_agent_function(collector: pytest.Collector, candidate: object) -> bool:
-    """Return True if the candidate is a marked function of a module.
+    """Return True if the candidate is a function of a module with the marker `evalgate`, and no test.
 
-    A marked function that takes `outcome` or `evalgate` is a test instead.
+    A marked function that takes `outcome` or `evalgate` is a test.
     """
-    # Not `isinstance`, which asks objects for their class: lazy proxies raise, or load what they stand for.
+    # Not `isinstance`, which asks an object for its class: a lazy proxy raises then, or loads its object.
     if type(candidate) is not FunctionType or not isinstance(collector, pytest.Module):
         return False
     if not any(mark.name == "evalgate" for mark in getattr(candidate, "pytestmark", ())):
@@ -70,12 +70,12 @@ def is_agent_function(collector: pytest.Collector, candidate: object) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
-    """Keep pytest from collecting an agent as a test while evaluations are off."""
+    """Keep pytest from collecting an agent function as a test if evaluations are off."""
     return [] if not is_enabled(collector.config) and is_agent_function(collector, obj) else None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Skip marked tests that take `outcome` while evaluations are off, as they cost a run of the agent."""
+    """Skip marked tests that take `outcome` if evaluations are off, because they need a run of the agent."""
     if is_enabled(metafunc.config) or "outcome" not in metafunc.fixturenames:
         return
     if metafunc.definition.get_closest_marker("evalgate") is not None:

@@ -18,7 +18,7 @@ _MOST_FINDINGS = 20
 
 
 class GateClosedError(AssertionError):
-    """The gate is not open; the text has the verdict, its reasons and at most 20 failing cases.
+    """The gate is not open. The message has the verdict, its reasons and at most 20 failing cases.
 
     `record` is the whole record.
 

@@ -119,7 +119,7 @@ def score(
 ) -> Record:
     """Score the conversations of a record, and decide by the thresholds alone; the agent is not asked.
 
-    Follow-up runs are left out: `runs: auto` made them only of suspect cases, which their old scores chose.
+    Follow-up runs are left out, because `runs: auto` made them only of cases with suspect old scores.
 
     Args:
         record: A record that `run`, `evaluate` or `Record.read` returned.

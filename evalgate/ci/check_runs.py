@@ -130,7 +130,7 @@ class CheckRun:
         return PostResult("posted", url=url)
 
     def _create_check(self, output: dict[str, Any], conclusion: str) -> tuple[int, str]:
-        # An answer that was lost may be that of a request which GitHub carried out.
+        # If the answer to a request was lost, GitHub may have carried out the request.
         if self._creations:
             found = self.github.find_check(self.check.name, self.head_sha, self.external_id)
             if found:

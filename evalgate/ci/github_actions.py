@@ -1,7 +1,7 @@
 """GitHub Actions: the event that started a job, and the job's summary, outputs, annotations and masks.
 
-The payload of an event is not trusted: missing and malformed values are handled. An unusable command file
-never fails a run: a warning is written to the stream.
+The payload of an event is not trusted: a missing or malformed value counts as absent, without an error. If a
+command file cannot be written, a warning is written to the stream instead, and the run goes on.
 """
 
 import json
@@ -105,7 +105,7 @@ def write_annotations(annotations: Iterable[Annotation], total: int, stream: Tex
 def format_workflow_command(
     level: AnnotationLevel, message: str, *, file: str = "", line: int = 0, title: str = ""
 ) -> str:
-    """Return a workflow command that annotates, with its line end.
+    """Return the workflow command for one annotation, with its line end.
 
     All texts are escaped, so that none can become a command, and long texts are shortened. `line` 0 stands
     for an unknown line; without a `file` the line is left out.

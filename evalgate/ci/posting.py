@@ -130,10 +130,10 @@ class PostTimeouts:
     request_s: int = 15
     """The limit of one request until its answer begins; at least 1."""
     settle_s: float = 4.0
-    """The least time that a shared comment must need no change before a job stops checking its section.
+    """The time for which a shared comment must need no change before a job stops checking its section.
 
-    It must be longer than any job takes from reading the comment to writing it, because until then another
-    job can overwrite the section. If twice the longest time that this job took is more, that is used instead.
+    A job that read the comment earlier can still overwrite the section. So the time must be longer than any
+    job takes from reading the comment to writing it; a slow job waits for twice its own longest time instead.
     """
     pause_s: float = 0.5
     """The first wait before a retry. It grows with each retry, up to `longest_pause_s`."""
@@ -163,7 +163,7 @@ class RetriesExhaustedError(PostError):
 
 
 class NotFoundError(PostError):
-    """The failure of a request: its object does not exist, or the token may not see it."""
+    """The failure of a request about a thing that does not exist, or that the token may not see."""
 
 
 class CommentTooLongError(PostError):

@@ -129,6 +129,7 @@ class StickyComment:
     shorter: Callable[[int], str] | None = None
     jitter: Callable[[], float] = random.random
     _seen: dict[str, CommentSection] = field(default_factory=dict)
+    """The newest section of each key that this job has read or written."""
     _created: Comment | None = None
     _created_at: float = 0.0
     _slowest_s: float = 0.0
@@ -219,7 +220,7 @@ class StickyComment:
         return _Step(standing=self._update_comment(ours[0], ours[1:]))
 
     def _give_way(self, existing: CommentSection, ours: list[Comment]) -> PostResult | None:
-        """Return the post's result if `existing` must stay under this key; None if this job may write.
+        """Return the result of the post if the section `existing` must stay; None if this job may replace it.
 
         If another job of this run replaced the section of this job, a second comment that this job created
         is deleted. If this job replaces the section of another job, a note about that is added to `section`.

@@ -1,8 +1,8 @@
 """`evalgate aa`: compare an agent with itself to count false alarms.
 
 Both sides are drawn with replacement from stored runs, and the whole gate judges them, with thresholds,
-baseline and rounds. The smallest drop of the result is the smallest that the comparison with the baseline
-catches in 80 % of such trials.
+baseline and rounds of runs. The result also tells the smallest drop of the scores that the comparison with
+the baseline catches in 80 % of trials.
 """
 
 import math
@@ -86,7 +86,7 @@ class AaResult:
     planned: str = ""
     """Number of runs of a case that the gate makes, in words."""
     unmeasured: str = ""
-    """Sentence about why no drop can close the gate, whatever its size; "" if one could."""
+    """Reason, as a sentence, why the smallest drop cannot be measured; "" if it can."""
 
     @property
     def false_alarms(self) -> float:
@@ -163,14 +163,15 @@ def _pair_cases(cases: Sequence[CaseResult], stored: Baseline) -> list[_Pair]:
     for case in cases:
         if (before := known.get(case.key)) is None:
             continue
-        # Further runs are made of suspects only, and would make every sample look worse than the agent is.
+        # Follow-up runs (`confirms`) are made of suspect cases only: with them, every sample would look worse
+        # than the agent is.
         runs = tuple(run for run in case.runs if not run.confirms and run.outcome not in NON_AGENT_OUTCOMES)
         pairs.append((replace(case, runs=runs), before))
     return pairs
 
 
 def _count_runs(pair: _Pair) -> int:
-    """Count the stored runs with a score, and those in which the agent crashed: others show nothing."""
+    """Count the stored runs that have a score or in which the agent crashed: other runs show nothing."""
     case, before = pair
     scored = sum(
         run.outcome in AGENT_FAULT_OUTCOMES or any(score is not None for score in run.scores.values())
@@ -262,7 +263,7 @@ def _classify_reason(verdict: Verdict) -> str:
 
 
 def _explain_unmeasured_drop(stored: Sequence[BaselineCase], rules: GateRules) -> str:
-    """Return a sentence about why no drop can close the gate; "" if one could."""
+    """Return the reason, as a sentence, why the smallest drop cannot be measured; "" if it can."""
     if rules.gate.max_regression >= 1:
         return "No drop of a mean closes the gate: `max_regression` allows every drop."
     shares = _collect_shares(stored, rules).values()

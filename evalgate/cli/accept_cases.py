@@ -20,7 +20,7 @@ from evalgate.core.types import CaseKey, CaseResult, EvalCase, JsonObject, Recor
 from evalgate.datasets.acceptance import Acceptance, Part, accept_run, build_alternative, choose_run, is_rule
 from evalgate.datasets.case_notes_edits import change_notes, set_note
 from evalgate.datasets.divergences import compares_responses
-from evalgate.datasets.edit_history import EditHistory, FileChange
+from evalgate.datasets.edit_undo import FileChange, UndoableEdits
 from evalgate.datasets.eval_set_file import EvalSetFile, build_diff, edit_eval_set, open_eval_set
 from evalgate.datasets.loading import build_notes_name
 from evalgate.datasets.raw_edits import is_same_data
@@ -84,7 +84,7 @@ def accept_cases(options: AcceptOptions, folder: Path) -> int:
             click.echo("Nothing was saved.")
             return 1
     try:
-        EditHistory().save_changes(changes[0].path, changes)
+        UndoableEdits().save_changes(changes[0].path, changes)
     except OSError as error:
         raise InvalidInputError(f"nothing was saved: {error.filename}: {error.strerror}") from None
     click.echo(f"Accepted {pluralize(len(chosen), 'case')}.")

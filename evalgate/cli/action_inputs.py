@@ -55,7 +55,7 @@ OPTIONS = (
 """Inputs that are one option of the same name."""
 
 FLAGS = ("affected", "comment", "check", "report-only", "resume", "html", "print-detailed-results", "trace")
-"""Inputs that are `true` or `false`, and options without a value."""
+"""Inputs that are `true` or `false`. The options of the same names have no value."""
 
 TOKEN = "token"  # noqa: S105  an input's name
 """Secret input that is never put on the command line: `--token-env=INPUT_TOKEN` is passed instead."""
@@ -66,7 +66,7 @@ LINES = ("mask", "env-file")
 INPUTS = (POSITIONAL, *OPTIONS, *REPEATED, *LINES, *FLAGS, TOKEN)
 
 TOGETHER = "EVALGATE_INPUTS"
-"""All inputs as a JSON object, which is all that the steps of a composite action can hand on."""
+"""Environment variable with all inputs as one JSON object: the only form that a composite action can pass."""
 
 _PREFIX = "INPUT_"
 _RUNNERS_OWN = ("args", "entrypoint")

@@ -27,10 +27,9 @@ class Candidates:
 
 
 def find_candidates(folder: Path) -> Candidates:
-    """Find the agents and eval sets in a folder and below; hidden and installed folders are not searched.
+    """Find the agents and eval sets in the folders that `walk_folders` yields.
 
-    At most 2000 folders are searched. Of more than 9 agents, the first 9 in alphabetical order are
-    returned.
+    Of more than 9 agents, the first 9 in alphabetical order are returned.
     """
     eval_sets: list[str] = []
     agents: list[str] = []
@@ -56,9 +55,9 @@ def build_patterns(eval_sets: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def walk_folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Yield (folder, file names) of `folder` and the folders below, without hidden and installed folders.
+    """Yield (folder, file names) of `folder` and the folders below it, at most 2000 folders.
 
-    At most 2000 folders are yielded.
+    Hidden folders, installed packages, virtual environments and build outputs are left out.
     """
     for count, (parent, folders, names) in enumerate(os.walk(folder)):
         if count >= _MOST_FOLDERS:
@@ -91,7 +90,7 @@ def _iter_graphs(path: Path, relative: Path) -> Iterator[str]:
 
 
 def read_or_empty(path: Path) -> str:
-    """Return the text of a file, "" if it cannot be read."""
+    """Return the text of a file; "" if the file cannot be read."""
     try:
         return read_text(path, errors="replace")
     except OSError:

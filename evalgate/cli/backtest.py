@@ -48,12 +48,12 @@ def run_backtest(
 ) -> list[BacktestResult]:
     """Evaluate every result again by the thresholds file; return the results oldest first.
 
-    Each result is compared with the older runs of the baseline. An interrupted result keeps its verdict. A
-    result without a verdict stays without one if its cases do not show the reason, such as an unreachable
-    agent.
+    Each result is compared with the older runs of the baseline. The result of an interrupted run keeps its
+    verdict. If a result had no verdict for a reason that its cases do not show, such as an unreachable agent,
+    it has none now.
 
     Raises:
-        InvalidInputError: a file cannot be read, or there are no criteria.
+        InvalidInputError: a file cannot be read, the named baseline does not exist, or there are no criteria.
     """
     workspace = resolve_workspace(folder)
     thresholds = load_thresholds_or_default(workspace.folder, thresholds_file)

@@ -43,7 +43,7 @@ def save_baseline(results: str, destination: BaselineTarget, save_options: SaveO
             "the baseline. If the default branch is like that, add --allow-failing: changes are compared "
             "with what is merged. If the change was intended, use `evalgate baseline accept --reason …`."
         )
-    # The store may call the change again, after another writer: what counts is the state of the last call.
+    # The store calls `add_to_baseline` again if another process wrote meanwhile: the last call counts.
     previous: list[Baseline | None] = [None]
 
     def add_to_baseline(before: Baseline | None) -> Baseline:
@@ -72,7 +72,7 @@ def accept_baseline(results: str, reason: str, destination: BaselineTarget, save
         InvalidInputError: the result is not acceptable, or the baseline cannot be written.
     """
     record, source = _read_acceptable_record(results, destination, save_options, "accepted as")
-    # A reason is typed by hand and stays in the repository: it is redacted as everything that is reported.
+    # A reason is typed by hand and stays in the repository, so it is redacted like all text of reports.
     redacted_reason = Redactor.from_environment(save_options.environ).redact_text(reason)
     _update_store(destination, lambda _: replace_runs(record, source, redacted_reason))
     return (
@@ -82,7 +82,7 @@ def accept_baseline(results: str, reason: str, destination: BaselineTarget, save
 
 
 def prune_baseline(keep: int, destination: BaselineTarget) -> str:
-    """Keep only the newest `keep` gate runs of each eval set; return a sentence about the removed ones.
+    """Keep only the newest `keep` gate runs of each eval set; return a sentence about the removed runs.
 
     Raises:
         InvalidInputError: there is no baseline, or it cannot be written.
@@ -106,7 +106,7 @@ def _update_store(destination: BaselineTarget, change: Callable[[Baseline | None
 def _read_acceptable_record(
     results: str, destination: BaselineTarget, save_options: SaveOptions, verb: str
 ) -> tuple[Record, BaselineSource]:
-    """Return a record and its source; `verb` says in messages what is done with the record, as `added to`.
+    """Return a record and its source. `verb` is for messages: the record is not `added to` the baseline.
 
     Raises:
         InvalidInputError: the record cannot be read or is no valid baseline for later runs, or the job tests

@@ -32,13 +32,15 @@ _NAMED = 10
 
 @frozen
 class DetectableIncrease:
-    """Smallest detectable increase of a budget, from the cases of a baseline with a figure for it."""
+    """Smallest detectable increase of a budget, from the cases with stored figures for this budget."""
 
     cases: int
     average: float
     ratio: float | None
-    """Smallest ratio of a run's average to the baseline's that the gate catches about four times in five;
-    None without `max_increase`, or if every figure is 0."""
+    """Smallest ratio (new average / baseline's average) that the gate catches about four times in five.
+
+    None without `max_increase`, or if every figure is 0.
+    """
 
 
 @frozen
@@ -55,7 +57,7 @@ class BaselineSummary:
     ranges: Mapping[str, Range]
     """Ranges of metrics that do not score from 0 to 1."""
     failing: Mapping[str, FailingSince]
-    """Start of the failure of each case that broke on the default branch, by case."""
+    """Start of the failures, by case, for cases that broke on the default branch."""
     planned: str
     """Number of runs of each case that the detectable drops assume, in words."""
     remarks: tuple[str, ...]
@@ -137,7 +139,10 @@ def _estimate_increases(
 def _find_breaks(
     baseline: Baseline, limits: BaselineLimits, pass_score: float
 ) -> Iterator[tuple[str, FailingSince]]:
-    """Yield each case that passed until some commit and failed ever since, as `evalgate flaky` finds it."""
+    """Yield (case, start of its failures) for each case that passed up to a commit and failed ever since.
+
+    `evalgate flaky` finds the same cases.
+    """
     for case in baseline.cases:
         if since := find_break(case, baseline.sources, limits.get_limits(case.key), pass_score):
             yield f"{case.eval_set_id}/{case.eval_id}", since

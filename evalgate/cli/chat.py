@@ -135,7 +135,7 @@ def resolve_setup(
     state: str | None,
     redactor: "LiveRedactor",
 ) -> "AgentSetup":
-    """Return the agent that a command's options name; the redactor learns the secrets in env files.
+    """Return the agent that a command's options name; teach the redactor the secrets in env files.
 
     `state` names a JSON file with the state that each session begins with.
 

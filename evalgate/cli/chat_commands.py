@@ -36,7 +36,9 @@ _Result = TypeVar("_Result")
 def run_cancellable(
     runner: asyncio.Runner, work: Coroutine[Any, Any, _Result], interrupts: InterruptHandler
 ) -> _Result:
-    """Run work in the event loop; a signal cancels the work, so that it ends before the agent stops.
+    """Run a coroutine in the event loop and return its result; a signal cancels the coroutine.
+
+    The event loop waits for the end of the cancelled coroutine, so that it ends before the agent is stopped.
 
     Raises:
         KeyboardInterrupt: a signal came. `interrupts` records any signal other than Ctrl-C.
@@ -100,7 +102,7 @@ class ChatTerminal:
         while (text := self._read_message()) is not None and text != "/quit":
             try:
                 self._obey(text)
-            except (EOFError, KeyboardInterrupt):  # a question was dropped
+            except (EOFError, KeyboardInterrupt):  # the person did not answer a question of the command
                 self._check_end()
                 self.printer.print_line("")
 
@@ -215,9 +217,9 @@ class ChatTerminal:
     # --- commands -------------------------------------------------------------------------------------------
 
     def _retry(self, _: str) -> None:
-        """Begin a new conversation with all earlier messages, and send the last message again.
+        """Send the last message again, in a new conversation that begins with all earlier messages.
 
-        An agent cannot take a turn back.
+        The conversation is new because an agent cannot take a turn back.
         """
         turns = len(self.chat.turns)
         text, kept = self._unsent, turns
@@ -307,7 +309,7 @@ class ChatTerminal:
         return True
 
     def _ask(self, question: str) -> str:
-        """Return the answer; raise EOFError or KeyboardInterrupt if the person drops the question."""
+        """Return the answer; raise EOFError or KeyboardInterrupt if the person types Ctrl-D or Ctrl-C."""
         return self.read_line(question).strip()
 
     def _confirm(self, question: str, default: str) -> bool:

@@ -29,7 +29,7 @@ class ChatPrinter:
         self._color = color
 
     def print_line(self, text: str, *, err: bool = False, dim: bool = False, fg: str | None = None) -> None:
-        """Print text that may quote an agent or a file."""
+        """Print text, which may quote an agent or a file, without secrets and without commands."""
         visible = disable_commands(strip_invisible(self._redactor.redact_text(text, text)))
         click.echo(click.style(visible, dim=dim or None, fg=fg) if self._color else visible, err=err)
 
@@ -52,11 +52,11 @@ class ChatPrinter:
         self.print_line(_add_label("Agent", "(no text)" if reply.response is None else reply.response))
 
     def print_turn_end(self, turn: ChatTurn) -> None:
-        """Print the seconds, and as far as they are known the tokens and cost, of a turn."""
+        """Print the seconds of a turn, and its tokens and cost if they are known."""
         self.print_line(f"{_MARGIN}({describe_consumption(turn.duration_s, turn.usage)})", dim=True)
 
     def print_trace(self, trace: Sequence[TraceSpan]) -> None:
-        """Print the steps of a turn; nothing if it has none."""
+        """Print the steps of a turn; nothing for a trace without steps."""
         for line in describe_trace(self._redactor.redact_tree(tuple(trace))):
             self.print_line(line, dim=True)
 
@@ -103,7 +103,7 @@ def _format_json(value: object) -> str:
 
 
 def describe_trace(trace: Sequence[TraceSpan]) -> Iterator[str]:
-    """Yield a line with the totals of a turn, and one with start, time and tokens of each step.
+    """Yield a line with the totals of a turn, and a line with start, time and tokens of each step.
 
     A line with the error follows a step that failed. Of more than 100 steps, the failed and the longest are
     shown. Nothing is yielded for a trace without steps.
@@ -131,7 +131,7 @@ def _name_step(row: TraceRow) -> str:
 def describe_consumption(seconds: float, usage: Usage | None) -> str:
     """Return `1.2 s, 340 tokens in, 52 out, 0.0012 USD`.
 
-    The tokens are left out without `usage`, and a cost that is 0 or unknown is left out.
+    Without `usage`, only the seconds are returned. A cost that is 0 or unknown is left out.
     """
     parts = [f"{seconds:.1f} s"]
     if usage is not None:

@@ -63,7 +63,8 @@ def write_comparison_page(record: Record, before: str, page: str, *, folder: Pat
 def _load_replies(workspace: Workspace, name: str) -> Iterator[tuple[CaseKey, tuple[Reply | None, ...]]]:
     """Yield (key, replies) of each case of a baseline or result `name`.
 
-    The replies are those stored in a baseline, or those of the run of a result that a page shows first.
+    A baseline stores the replies. Of a result, the replies of the run that a page shows first are taken; a
+    case without runs is left out.
     """
     record = load_stored_result(workspace, name)
     if record is None:

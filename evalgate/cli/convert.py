@@ -87,7 +87,11 @@ def _load_eval_set(options: ConvertOptions, workspace: Workspace) -> EvalSet:
 
 
 def _add_initial_session(eval_set: EvalSet, session: SessionInput) -> EvalSet:
-    """Return the eval set with `session` as the start of each case; only a list of turns may take one."""
+    """Return the eval set with `session` as the start of each case.
+
+    Raises:
+        InvalidInputError: the file is no old list of turns, and so has sessions of its own.
+    """
     if not is_turn_list(eval_set):
         message = "--initial-session is for old lists of turns; this file says what its sessions start with"
         raise InvalidInputError([Problem(eval_set.path, 1, 1, message)])

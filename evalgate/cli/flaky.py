@@ -42,7 +42,7 @@ class FlakyCase:
     """`eval set:case`, as in a quarantine file."""
     found: Flakiness
     alternates: bool = False
-    """True if the case failed at least twice, and not only in one unbroken series of failures."""
+    """True if failures and passes alternate: see `_has_alternating_outcomes`."""
     failing_since: FailingSince | None = None
     """Start of the failures of a case that broke and is not flaky; None for other cases."""
 
@@ -92,10 +92,11 @@ def rank_flaky_cases(baseline: Baseline, limits: BaselineLimits, *, pass_score: 
 
 
 def _has_alternating_outcomes(case: BaselineCase, limits: Limits, pass_score: float) -> bool:
-    """Return True if the case failed at least twice, and not only in one unbroken series of failures.
+    """Return True if a case failed at least twice, with a pass between failures or in the same gate run.
 
-    A single failure happens to stable cases, too, and one series of failures is a break, repaired or not.
-    Failures and passes within one gate run do count as alternating, because the agent did not change there.
+    A single failure happens to stable cases, too. One unbroken series of failures is a break, repaired or
+    not. A failure and a pass in one gate run count as alternating, because the agent did not change in
+    between.
     """
     outcomes = [
         (run.source, bool(passed))
@@ -171,5 +172,5 @@ def _format_entry(each: FlakyCase, today: date) -> str:
         "reason": f"passed {each.found.passed} of {each.found.runs} runs",
         "expires": (today + timedelta(days=_DAYS)).isoformat(),
     }
-    # JSON is YAML, whatever the id of the case is made of.
+    # JSON is YAML, too, and needs no rules for the characters of the case's id.
     return f"- {to_log_json(json.dumps(about, ensure_ascii=False))}"

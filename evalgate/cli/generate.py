@@ -211,7 +211,7 @@ def _play_stories(
         pairs = zip(run.said, run.replies, strict=False)
         turns = tuple(CaseTurn(message, reply) for message, reply in pairs if reply is not None)
         if run.outcome == "answered" and turns:
-            # Only this format has stories; another writer would report the story as lost.
+            # Only this format can hold stories; the writers of other formats would report the story as lost.
             journey = case.journey if options.to == "orchestrate" else None
             cases.append(replace(case, turns=turns, scenario=None, journey=journey))
         else:

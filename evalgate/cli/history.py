@@ -66,7 +66,7 @@ def history(
         raise InvalidInputError("`--repository` must be an address that begins with https:// or http://")
     target = resolve_target(Path(working_directory), to, thresholds)
     redactor = build_redactor()
-    # A problem that it names quotes the project's files, and the page may be published.
+    # The limits may name a problem, with text from the project's files, and the page may be published.
     limits = redactor.redact_tree(load_current_limits(target, thresholds))
     ranges = {name: target.config.get_score_range(name) for name in limits.common}
     baseline = redactor.redact_tree(target.read())

@@ -17,13 +17,12 @@ from evalgate.core.sanitize import to_one_line
 from evalgate.core.types import CaseTurn, EvalCase, EvalSet, Reply, ToolCall, ToolResult
 from evalgate.datasets.case_notes import CaseNotes, read_case_notes
 from evalgate.datasets.case_notes_edits import add_notes, build_note, change_notes
-from evalgate.datasets.edit_history import EditHistory
+from evalgate.datasets.edit_undo import UndoableEdits
 from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eval_set, split_writable
 from evalgate.datasets.loading import build_notes_name
 from evalgate.documents.validation_errors import is_valid_id
 from evalgate.integrations.trace_sources.api_client import TraceQuery
-from evalgate.integrations.trace_sources.conversations import ObservedConversation, build_conversations
-from evalgate.integrations.trace_sources.selection import (
+from evalgate.integrations.trace_sources.conversation_selection import (
     TRAITS,
     Trait,
     draw_sample,
@@ -31,6 +30,7 @@ from evalgate.integrations.trace_sources.selection import (
     limit_per_path,
     list_traits,
 )
+from evalgate.integrations.trace_sources.conversations import ObservedConversation, build_conversations
 from evalgate.integrations.trace_sources.sources import fetch_traces, is_api, read_trace_file
 from evalgate.integrations.trace_sources.traces import TraceBatch
 from evalgate.redaction.live_redactor import LiveRedactor
@@ -43,7 +43,7 @@ _MOST_NAMED = 10
 _OF_FILE = " trace "
 """Text between the name of a file and the id of a trace in it."""
 _SHORTEST_UNIQUE = 16
-"""Least length of a trace id that counts as unique over all exports."""
+"""Length in characters from which on a trace id counts as unique over all exports."""
 
 
 @frozen
@@ -76,7 +76,7 @@ class ImportResult:
     added: tuple[str, ...]
     """Ids of the new cases."""
     is_whole: bool = True
-    """False if the source failed midway."""
+    """False if the source broke off before all traces were read."""
 
 
 def import_traces(
@@ -211,21 +211,24 @@ def _build_case(found: ObservedConversation, options: ImportOptions, redactor: L
 
 
 def _build_source(found: ObservedConversation, options: ImportOptions, redactor: LiveRedactor) -> str:
-    """Return the link to the first trace: stable between imports, without secrets and personal data."""
+    """Return the source of a conversation: the link to its first trace, or the names of file and trace.
+
+    It has no secrets and no personal data, and is the same in every import.
+    """
     source = found.url or f"{Path(options.source).name}{_OF_FILE}{found.trace_ids[0]}"
     clean = redactor.redact_text(source)
     if not options.keeps_personal_data:
         clean = PersonalDataRedactor().redact_text(clean)
-    # Placeholders are the same for different persons: a digest tells their traces apart.
+    # The placeholders for two persons may be equal: a digest of the whole source tells their traces apart.
     return (
         source if clean == source else f"{clean}#{sha256(source.encode(errors='replace')).hexdigest()[:10]}"
     )
 
 
 def _list_source_keys(source: str) -> set[str]:
-    """Return the source, and the id of its trace if that is long enough to be unique.
+    """Return the source, and the id of its trace if the id is long enough to be unique.
 
-    By the id, an export of the same trace to a file with another name is recognised.
+    The id tells that a trace was imported already, although from a file with another name.
     """
     trace_id = source.rpartition(_OF_FILE)[2]
     return {source, trace_id} if len(trace_id) >= _SHORTEST_UNIQUE else {source}
@@ -314,12 +317,13 @@ def _write_cases(
         lost = edited.lost
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # The notes first: notes without a case are an error that names them. Cases without notes would gate.
+        # The notes first: if the second file cannot be written, notes without a case are reported as an
+        # error, whereas cases without notes would gate.
         write_atomically(target.notes_path, (notes.after or b"").decode(), workspace.owner)
         if edited is None:
             write_atomically(path, text, workspace.owner)
         else:
-            EditHistory().save(edited)
+            UndoableEdits().save(edited)
     except OSError as error:
         raise InvalidInputError(f"{options.out}: cannot be written: {error.strerror}") from None
     return tuple(f"{options.out}: {sentence}" for sentence in lost)

@@ -26,7 +26,8 @@ _SAMPLE = {
 }
 _WORKFLOW = {".github/workflows/evalgate.yml": "github-workflow.yml"}
 
-# Lines of the scaffold that other eval sets, another agent and other criteria replace; a test holds them.
+# Lines of the scaffold to replace for other eval sets, another agent or other criteria. A test checks that
+# the scaffold has them.
 _SAMPLE_SETS = 'eval_sets: ["evals/**/*.evalset.json"]'
 _SAMPLE_ENTRY = (
     '  kind: python\n  entry: "evals/sample_agent.py:answer" # yours: `package.module:attribute` or '
@@ -161,7 +162,7 @@ def _choose_patterns(agent: str | None, found: Candidates) -> tuple[str, ...]:
     """
     if agent is not None:
         return build_patterns(found.eval_sets)
-    # The sample agent knows nothing of the conversations that are there.
+    # The sample agent cannot answer the conversations of the eval sets that are there.
     return ("evals/sample.evalset.json",) if found.eval_sets else ()
 
 

@@ -60,7 +60,7 @@ command, with `_` at its end if the name is a word of Python."""
 
 
 class _RootGroup(FullLineGroup):
-    """The command `evalgate`. It loads only the module of the typed command, and all modules for a list."""
+    """The command `evalgate`. It imports the module of the typed command, or all modules for a list."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command with this name; None if there is no such command."""
@@ -442,7 +442,8 @@ def action(context: click.Context) -> int:
     from evalgate.cli.action_inputs import build_arguments, read_masks
     from evalgate.cli.run import run
 
-    # The runner reads our streams. Elsewhere they may end in a file, which would then hold the secret.
+    # Only here: the runner of an action reads the stream. Other commands may write to a file, which would
+    # then hold the secret.
     register_masks(read_masks(os.environ), environ=os.environ, stream=sys.stdout)
     with run.make_context("run", build_arguments(os.environ), parent=context) as run_context:
         return int(run.invoke(run_context))

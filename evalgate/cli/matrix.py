@@ -162,7 +162,7 @@ def _publish(
     parts = [part for part in (measured, again) if part is not None]
     folders = [variant.folder for part in parts for variant in part.variants]
     made = [record for part in parts for record in part.records]
-    # As one tree: a secret that one run announces with `::add-mask::` is hidden in all of them.
+    # Redacted together: a secret that one run announces with `::add-mask::` is hidden in all runs.
     found, records = redactor.redact_tree((build_matrix(measured, again), made))
     write_variants(list(zip(folders, records, strict=True)), opened.path, workspace)
     write_matrix(found, opened, workspace)

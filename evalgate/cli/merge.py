@@ -68,7 +68,7 @@ def merge(
     thresholds_file, folder = options.pop("thresholds"), Path(working_directory)
     posting, requested = pop_post_options(options), pop_requested_reports(options)
     redactor = build_redactor()
-    with pause_gc():  # all that is read here stays to the end
+    with pause_gc():  # everything that is read here is needed to the end
         with post_on_failure(posting, redactor), redactor.redact_errors():
             filters, destinations = pop_case_filters(options), pop_destinations(options)
             overrides, files = (

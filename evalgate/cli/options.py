@@ -60,7 +60,7 @@ def add_options(command: _Command, options: Sequence[Callable[[_Command], _Comma
 
 
 _nonempty_option = functools.partial(click.option, callback=require_nonempty)
-"""Option that rejects a blank value, such as the value of an unset variable in a CI job."""
+"""Like `click.option`, but rejects a blank value, such as that of a variable that a CI job does not set."""
 
 working_directory = click.option(
     "--working-directory",
@@ -336,7 +336,10 @@ def add_agent_options(command: _Command) -> _Command:
 def build_overrides(
     eval_sets: tuple[str, ...], options: dict[str, Any], selection: "SelectionOptions | None" = None
 ) -> "Overrides":
-    """Return `options`, all of a plan or an agent, as overrides; None for `selection` selects every case."""
+    """Return the options of a plan or of an agent as overrides, and remove `format_name` from `options`.
+
+    If `selection` is None, every case is selected.
+    """
     from evalgate.config.cli_overrides import EVERY_CASE, Overrides
 
     name = options.pop("format_name", None)
@@ -389,12 +392,12 @@ def pop_destinations(options: dict[str, Any]) -> "Destinations | None":
 
 
 def list_masks(overrides: "Overrides", destinations: "Destinations | None") -> tuple[str, ...]:
-    """Return the texts to hide: the texts of `--mask`, and the address of the webhook."""
+    """Return the texts to hide: those of `--mask`, and the address of the webhook if there is one."""
     webhook = destinations.webhook if destinations else None
     return (*overrides.mask, webhook.url) if webhook else tuple(overrides.mask)
 
 
-_HOW = (
+_POST_SETTINGS = (
     click.option("--check", is_flag=True, help="Create a check run with the failing cases as annotations."),
     click.option(
         "--name",
@@ -436,7 +439,7 @@ def add_posting_options(command: _Command) -> _Command:
 
 def add_post_settings(command: _Command) -> _Command:
     """Add the options for posting, except `--comment`, which the command `comment` implies."""
-    return add_options(command, _HOW)
+    return add_options(command, _POST_SETTINGS)
 
 
 def pop_post_options(options: dict[str, Any]) -> "PostOptions | None":

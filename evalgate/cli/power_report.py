@@ -52,7 +52,7 @@ class PlanRequest:
 
 @frozen
 class DesignPower:
-    """Power of one number of runs against drops of one metric."""
+    """Drops of one metric that a gate with one setting of `runs` catches."""
 
     runs: str
     """`3`, or `auto`."""
@@ -64,7 +64,7 @@ class DesignPower:
 
 @frozen
 class MetricPower:
-    """Power of the gate on one metric."""
+    """Drops of one metric that the gate catches, for each setting of `runs`."""
 
     metric: str
     average: float
@@ -74,8 +74,10 @@ class MetricPower:
     max_regression: float
     """Drops of the mean below this one are allowed, in the metric's own range."""
     cases_max_regression: float
-    """The allowed drop that `cases` of the designs are computed with: `max_regression`, or half of the
-    wanted drop if the wanted drop is not above `max_regression`."""
+    """The allowed drop with which `cases` of `designs` is computed.
+
+    `max_regression`, or half of the wanted drop if `max_regression` allows the wanted drop.
+    """
     largest_drop: float
     """Distance of the average from the lowest score: the largest drop that is possible."""
     allows_every_drop: bool
@@ -84,9 +86,10 @@ class MetricPower:
 
 @frozen
 class DesignCost:
-    """Usage of one number of runs, as (least, most); None if unknown."""
+    """Cost of a gate run with one setting of `runs`, as (least, most) of each figure; None if unknown."""
 
     runs: str
+    """`3`, or `auto`."""
     agent_runs: tuple[int, int]
     tokens: tuple[float, float] | None
     usd: tuple[float, float] | None
@@ -98,7 +101,7 @@ class PowerPlan:
     """The number of cases and runs that show a drop."""
 
     source: str
-    """Baseline from which the figures follow; "" if there is none."""
+    """Name of the baseline that the figures are computed from; "" if there is none."""
     cases: int
     stored_runs: tuple[int, int] | None
     """Fewest and most stored runs of a case; None without a baseline."""
@@ -199,7 +202,7 @@ def _plan_metrics(
     for metric, cases in noise.items():
         own = target.config.get_score_range(metric)
         allowed = _find_allowed_drop(criteria.get(metric), own, gate.max_regression)
-        # A drop that is allowed is never caught reliably: a smaller one must be allowed to catch it.
+        # An allowed drop is never caught reliably: to catch it, only smaller drops may be allowed.
         wanted = min(allowed, request.drop / 2) if request.drop <= allowed else allowed
         model = DropModel(cases, parameters, max_drop=allowed, metrics=len(noise))
         stricter = DropModel(cases, parameters, max_drop=wanted, metrics=len(noise))
@@ -281,7 +284,7 @@ def _describe_exact_comparison(target: BaselineTarget) -> Iterator[str]:
 def _describe_history_limits(
     noise: Mapping[str, Sequence[CaseNoise]], stored: int, request: PlanRequest
 ) -> Iterator[str]:
-    """Yield what was assumed of the baseline, which holds `stored` cases."""
+    """Yield sentences about the assumptions on the baseline, which holds `stored` cases."""
     single = max(sum(case.stored == 1 for case in cases) for cases in noise.values())
     if single:
         yield (
@@ -322,7 +325,10 @@ def _iter_advice(
 
 
 def _describe_limits(metric: MetricPower) -> Iterator[str]:
-    """Yield why a drop of the metric can never be caught, or only with another allowed drop."""
+    """Yield the reason why the wanted drop can never be caught, or only with a smaller allowed drop.
+
+    Yield nothing if it can be caught.
+    """
     drop, allowed = format_limit(metric.drop), format_limit(metric.max_regression)
     holds = f"The number of cases holds for `max_regression: {metric.cases_max_regression:g}`."
     if metric.drop > metric.largest_drop:

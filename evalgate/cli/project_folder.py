@@ -27,7 +27,7 @@ else:
     TextType = click.ParamType  # not generic before click 8.3
 
 _NAMED_STORE = re.compile(r"[a-z][a-z0-9+.-]*:")
-"""`branch:NAME`, `artifact:NAME` or a URL, which is not a path and so is not made relative."""
+"""Beginning of `branch:NAME`, `artifact:NAME` or a URL, which are no paths and are not made relative."""
 
 
 class PathParamType(TextType):
@@ -108,7 +108,7 @@ AGENT = AgentParamType()
 
 
 def _join_path(folder: Path, value: str) -> str:
-    """Join folder and path, resolving leading dots only, so that a pattern or `file:case` stays as it is."""
+    """Join folder and path. Only leading `./` and `../` are resolved, because `value` may be a pattern."""
     parts = list(folder.parts)
     while value.startswith(("./", "../")) or value in {".", ".."}:
         step, _, value = value.partition("/")
@@ -165,7 +165,7 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
 
     try:
         typed_in = Path.cwd()
-    except OSError:  # it was removed; the command says so
+    except OSError:  # the folder was removed; the command says so
         return parameters
     project = find_project(typed_in)
     if project.folder == typed_in:
@@ -177,7 +177,7 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
 
 
 def _restore_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # an agent may have removed it
+    with contextlib.suppress(OSError):  # an agent may have removed the folder
         os.chdir(folder)
 
 
@@ -187,7 +187,7 @@ def _move_paths(
     """Yield (name, value) of each typed path parameter, relative to `root`."""
     for parameter in context.command.params:
         name, kind = parameter.name or "", parameter.type
-        # A default, as that of `--out`, is meant relative to the project folder already.
+        # A default value, such as that of `--out`, is relative to the project folder already.
         is_typed = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if not is_typed or not isinstance(kind, (PathParamType, AgentParamType)):
             continue

@@ -45,7 +45,7 @@ class ProjectImport:
     source: str
     """Tool and file, as "promptfoo (promptfooconfig.yaml)"."""
     size: str = ""
-    """Number of converted cases, as ": 4 cases"; "" if no file is converted."""
+    """Number of converted cases, such as ": 4 cases"; "" if no file is converted."""
     eval_sets: tuple[str, ...] = ()
     """Patterns for the thresholds file; () for the scaffold's patterns."""
     agents: tuple[str, ...] = ()
@@ -53,15 +53,14 @@ class ProjectImport:
     files: Mapping[str, str] = field(default_factory=dict)
     """Texts of the files to write, by path in the workspace."""
     criteria: Mapping[str, object] = field(default_factory=dict)
-    """Criteria. {} if there are none: then the criteria next to the eval sets apply, unless there are
-    checks."""
+    """The section `criteria`. If this and `checks` are {}, the criteria next to the eval sets apply."""
     own_criteria: str = ""
     """Comment about the origin of the criteria."""
     checks: Mapping[str, JsonObject] = field(default_factory=dict)
     case_rules: tuple[JsonObject, ...] = ()
     """The section `cases`."""
     agent_options: JsonObject = field(default_factory=dict)
-    """Further keys of the agent's section, which belong to the first of `agents`."""
+    """Further keys of the section `agent`, for the first of `agents` only."""
     environment: tuple[str, ...] = ()
     """Names of variables that the agent gets."""
     lost: tuple[str, ...] = ()
@@ -103,8 +102,8 @@ def read_project(workspace: Workspace, source: str) -> ProjectImport:
     """Read the project at `source`, a file or folder below the workspace.
 
     A folder may hold files of several tools. Eval sets that evalgate reads as they are come first, then
-    promptfoo's tests, then DeepEval's data sets: one thresholds file gates the first kind, and the others are
-    named in `lost`.
+    promptfoo's tests, then DeepEval's data sets. Only the first kind that is found is taken over, because one
+    thresholds file gates one kind of tests; the others are named in `lost`.
 
     Raises:
         InvalidInputError: there is nothing to take over, or a file is damaged.
@@ -338,7 +337,7 @@ def _build_adapter(script: str, function: str, provider: JsonObject) -> str:
 def _find_kind(path: Path, workspace: Workspace) -> str | None:
     from evalgate.datasets.foreign_datasets import detect_dataset
 
-    # A link to nothing is no file, and a folder may be full of such links.
+    # A folder may have many links to files that do not exist: `is_file` leaves them out.
     if path.suffix.lower() not in _DATA_SETS or not path.is_file() or path.stat().st_size > _LARGEST_DATA_SET:
         return None
     try:

@@ -17,7 +17,7 @@ def print_sentence(sentence: str, *, err: bool = False, hide: Callable[[str], st
 
     `hide` removes secrets; the default removes the secrets of the environment.
     """
-    # Imported here, because `--help` and shell completion load this module and print nothing that is quoted.
+    # Imported here, because `--help` and shell completion load this module and do not call this function.
     from evalgate.core.sanitize import to_log_line
     from evalgate.redaction.redactor import Redactor
 
@@ -28,7 +28,7 @@ def print_sentence(sentence: str, *, err: bool = False, hide: Callable[[str], st
 def print_report(text: str, *, is_json: bool = False) -> None:
     """Print a report without the secrets of the environment.
 
-    The report is JSON if `is_json`. Otherwise it must be safe for a log already.
+    If `is_json` is True, the text is JSON and is made safe for a log here; otherwise it must be safe already.
     """
     from evalgate.redaction.redactor import Redactor
 
@@ -40,7 +40,7 @@ def print_report(text: str, *, is_json: bool = False) -> None:
 
 
 def print_json(text: str) -> None:
-    """Print JSON so that a CI runner takes no value in it for a command. Secrets are not removed."""
+    """Print JSON, in which a CI runner then takes no value for a command. Secrets are not removed."""
     from evalgate.core.sanitize import to_log_json
 
     click.echo(to_log_json(text), nl=False)

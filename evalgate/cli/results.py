@@ -116,7 +116,7 @@ def _summarize(kept: "KeptResult") -> dict[str, Any]:
 
 
 def _format_list(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield a line for each result, and one for each of its metrics."""
+    """Yield a line for each result, each followed by a line for each of its metrics."""
     from evalgate.core.sanitize import to_one_line
     from evalgate.core.score_ranges import get_score_range
 

@@ -116,7 +116,7 @@ def _ask_about_case(review: Review, name: str, write: Print) -> bool:
 
 
 def _correct_case(review: Review, name: str) -> None:
-    """Open $EDITOR with the case, and save it if it changed.
+    """Open the case in $EDITOR, and save the edited case.
 
     Raises:
         InvalidInputError: the edited text is no case, the editor fails, or the user saved nothing.

@@ -307,7 +307,7 @@ def _publish_record(publisher: "Publisher", record: "Record", until_published: E
     code = publisher.publish(record)
     ignore_end_signals()  # the reports state the exit code, and a signal would change it
     if not publisher.has_record:
-        # Not closed, which would remove the journal: nothing else holds the runs.
+        # Closing the stack would remove the journal, and nothing else holds the runs.
         until_published.pop_all()
     return code
 
@@ -336,7 +336,7 @@ def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> 
         if posting is not None:
             from evalgate.runner.publish import post_error
 
-            with suppress(Exception):  # what went wrong first is the error to report
+            with suppress(Exception):  # the first error is to be reported, not that of posting
                 post_error(
                     error,
                     posting,
@@ -355,9 +355,9 @@ AGAIN = "again"
 
 
 def choose_out(context: click.Context, folder: Path, out: str, agent: str | None) -> str:
-    """Return the folder of the reports: `out`, or a folder in it if `out` holds the recording to replay.
+    """Return the folder of the reports: `out`, or `out/again` if `out` holds the recording to replay.
 
-    So a replay does not overwrite the reports of the replayed run. An explicit `--out` is obeyed.
+    A replay must not overwrite the reports of the replayed run. A typed `--out` is returned as it is.
     """
     kind, _, recording = (agent or "").partition(":")
     if kind != "replay" or context.get_parameter_source("out") is not ParameterSource.DEFAULT:
@@ -374,7 +374,7 @@ def build_resume_command(arguments: Sequence[str]) -> str:
     if arguments[:1] not in (["run"], ["matrix"]):
         return ""
     again = () if "--resume" in arguments else ("--resume",)
-    # Before `--`, after which nothing is an option.
+    # `--resume` goes before `--`, because nothing after `--` is an option.
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return f"evalgate {shlex.join([*arguments[:end], *again, *arguments[end:]])}"
 
@@ -385,8 +385,8 @@ def build_repro_options(
     """Return the options that repeat the run of one case, as words of the command line.
 
     `-C` is relative to the current folder, in CI to the root of the checkout; `-c` and `--out` are relative
-    to `-C`. In CI these are left out if they are absolute paths outside of those folders, and so is an
-    absolute `--python`: such paths exist only on the CI machine.
+    to `-C`. In CI, an absolute path outside of these folders is left out, and an absolute `--python`, because
+    such paths exist only on the CI machine.
     """
     reader_folder, is_ci = _find_reader_folder(environ)
     work = (Path.cwd() / folder).resolve()
@@ -426,7 +426,7 @@ def build_repro_options(
 
 
 def _find_reader_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
-    """Return the folder in which a reader types commands, and True if it is the root of a CI checkout."""
+    """Return the folder where a reader of the reports types commands; True if it is a CI checkout's root."""
     here, root = Path.cwd().resolve(), environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR")
     if root and here.is_relative_to(Path(root).resolve()):
         return Path(root).resolve(), True
@@ -434,7 +434,7 @@ def _find_reader_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
 
 
 def _format_typed_path(path: Path, folder: Path, as_typed: str, *, is_ci: bool) -> str:
-    """Return a path as typed in `folder`; "" for a path that only the CI machine has."""
+    """Return a path as a user would type it in `folder`; "" for a path that only the CI machine has."""
     found = path.resolve()
     if found.is_relative_to(folder):
         return found.relative_to(folder).as_posix()

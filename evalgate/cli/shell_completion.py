@@ -30,8 +30,8 @@ _BASH_BREAKS = ":="
 def complete_agent(incomplete: str) -> list[CompletionItem]:
     """List completions of a value of `--agent`, for the part that is being typed.
 
-    They are kinds; after `python:`, `adk:` or `replay:` files and folders; after a Python file its public
-    names.
+    The first part is completed to a kind of agent. After `python:`, `adk:` or `replay:` follow files and
+    folders, and after a Python file its public names.
     """
     kind, colon, what = incomplete.partition(":")
     if not colon:
@@ -66,9 +66,9 @@ def complete_tag(incomplete: str, results: str) -> list[CompletionItem]:
 def _complete_path(incomplete: str, ending: str = "") -> list[str]:
     """List the folders, and the files with `ending`, that begin with the typed path.
 
-    A folder is listed with `/` at its end, and a file with `:`, before the name of an attribute, unless
-    `ending` is empty. Names that begin with a dot are listed only if the typed name begins with one. List
-    none if the folder cannot be read.
+    A folder is listed with `/` at its end. A file is listed with `:` at its end, after which an attribute is
+    typed, unless `ending` is "". Names that begin with a dot are listed only if the typed name begins with a
+    dot. List none if the folder cannot be read.
     """
     folder, slash, begun = incomplete.rpartition("/")
     try:
@@ -150,8 +150,6 @@ def _is_break(part: str) -> bool:
 
 class _WholeWords(ShellComplete):
     """Shell that replaces the whole word `--format=ad`; click completes only the part after "="."""
-
-    _option = ""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         """List completions that replace the whole word."""

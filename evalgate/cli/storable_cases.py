@@ -15,7 +15,8 @@ def make_storable(case: EvalCase) -> EvalCase:
     """Return the case without lone surrogates, NaN and infinite numbers, which no eval set can hold.
 
     In expected tool calls and results, a number that is not finite becomes its name, such as "NaN".
-    Instrumentations cut texts in the middle of a character, and Python writes NaN into JSON.
+    Recordings have such values, because tracing libraries cut texts in the middle of a character, and Python
+    writes NaN into JSON.
     """
     whole: EvalCase = rewrite_tree(case, lambda _, text: replace_lone_surrogates(text))
     turns = []

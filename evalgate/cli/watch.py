@@ -88,24 +88,30 @@ class FileWatcher:
 
     def take_snapshot(self) -> Snapshot:
         """Return the present state of all watched files."""
-        # Not of a file that holds the output of this command: each run would start the next one.
+        # A file that this command's output goes to is left out: each run would start the next one.
         own = set(_iter_output_files())
         states = _iter_states(self.root, self.reports, self.further)
         return {path: state for path, state in states if state[2] not in own}
 
     def wait_for_change(self, before: Snapshot) -> set[str]:
-        """Wait until files differ from a snapshot and no longer change; return the paths of these files."""
+        """Wait until files differ from `before`, and then until no file changes; return the changed paths."""
         while True:
             started = time.monotonic()
             now = self.take_snapshot()
             took = time.monotonic() - started
             if compare_snapshots(before, now):
-                while True:
-                    time.sleep(_SETTLED_S)
-                    earlier, now = now, self.take_snapshot()
-                    if not compare_snapshots(earlier, now):
-                        return compare_snapshots(before, now)
+                changed = compare_snapshots(before, self._wait_until_settled(now))
+                if changed:  # else a file was made and removed at once
+                    return changed
             time.sleep(max(_POLL_S, 5 * took))  # a large project may not keep a core busy
+
+    def _wait_until_settled(self, now: Snapshot) -> Snapshot:
+        """Wait until no file changes; `now` is the present snapshot, and the final one is returned."""
+        while True:
+            time.sleep(_SETTLED_S)
+            earlier, now = now, self.take_snapshot()
+            if not compare_snapshots(earlier, now):
+                return now
 
 
 def compare_snapshots(before: Snapshot, after: Snapshot) -> set[str]:
@@ -114,7 +120,7 @@ def compare_snapshots(before: Snapshot, after: Snapshot) -> set[str]:
 
 
 def restore_states(after: Snapshot, before: Snapshot, paths: Collection[str]) -> Snapshot:
-    """Return the snapshot `after` with the earlier states of some files, also of removed files."""
+    """Return the snapshot `after`, but with the states in `before` of the files `paths`, also if removed."""
     earlier = {path: before[path] for path in paths if path in before}
     return {path: state for path, state in after.items() if path not in paths} | earlier
 
@@ -260,7 +266,7 @@ class _WatchLoop:
     def _run_cases(self, wanted: Sequence[CaseKey] | None) -> None:
         """Run the cases and read their results; None: all cases that the command line selects."""
         is_all = wanted is None or len(wanted) == len(self._cases.fingerprints)
-        # The command line strips blanks around the name of a case, so that such a case cannot be named.
+        # The command line strips blanks around the id of a case: a case with such an id cannot be named.
         is_all = is_all or any(eval_id != eval_id.strip() for _, eval_id in wanted or ())
         skipped = {"watch"} if is_all else {"watch", *_SELECTING}
         options = list_typed_options(self._context, self._values, skipped)
@@ -286,7 +292,7 @@ class _WatchLoop:
             self._cases.update_results({case.key: case.status == "passed" for case in record.cases})
 
     def _note_changes(self, before: Snapshot) -> Snapshot:
-        """Return the snapshot to compare with after a run, during which files may have changed.
+        """Return the snapshot to compare with after a run; `before` is the snapshot from before the run.
 
         Changed eval sets cause a new run. Other files may be written by the agent, and a new run for them
         would never end: only their names are printed.
@@ -302,7 +308,7 @@ class _WatchLoop:
 
 
 def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":
-    """Return the options of the command line about the selection of cases and the way to run them."""
+    """Return the command line's overrides of the plan, with `--tag` and `-k` as the selection of cases."""
     from evalgate.config.cli_overrides import Overrides, SelectionOptions
 
     known = {each.name for each in fields(Overrides)}

@@ -80,7 +80,7 @@ class Overrides:
     executor: str | None = None
     ray_address: str | None = None
     initial_session: str | None = None
-    """File with the session that old lists of turns start with."""
+    """File with the initial session of eval sets in Google ADK's oldest format, a list of turns."""
     app_name: str | None = None
     user_id: str | None = None
     live_tools: bool = False
@@ -90,7 +90,7 @@ class Overrides:
     report_only: bool = False
     """True: the gate never closes."""
     control: str | None = None
-    """Commit for the control runs, as git names it."""
+    """Revision of git, such as `main`, with the agent that makes the control runs."""
     selection_options: SelectionOptions = EVERY_CASE
 
     @property

@@ -67,9 +67,9 @@ class InvalidThresholdsError(InvalidInputError):
 
 
 def load_thresholds(path: Path, shown_as: str) -> Thresholds:
-    """Read a thresholds file of ours (YAML, TOML, JSON), or one of Google ADK or tRPC-Agent-Go as it is.
+    """Read a thresholds file: evalgate's own (YAML, TOML, JSON), or Google ADK's or tRPC-Agent-Go's.
 
-    `shown_as` is the file in messages.
+    `shown_as` is the path of the file as messages show it.
 
     Raises:
         InvalidThresholdsError: with every problem of the content, and the valid rest of the file.
@@ -188,7 +188,7 @@ def _read_valid_rest(
 
 
 def _remove_invalid(value: object, location: Location, *, is_unknown: bool) -> None:
-    """Remove the wrong part at a location from a file's value, which is changed.
+    """Remove the wrong part at `location` from `value`, the decoded content of a file, in place.
 
     Of a criterion only the wrong option is removed, or all common options if the location names none; a
     missing threshold becomes 1.0. An unknown key that is not below a list is removed alone. Otherwise the
@@ -217,11 +217,11 @@ def _refuse_dataset(path: Path, shown_as: str) -> None:
     Raises:
         InvalidInputError: the file is such a dataset.
     """
-    way_forward: Callable[[Path, str], str] = registry.load_object(
+    suggest_conversion: Callable[[Path, str], str] = registry.load_object(
         "evalgate.datasets.foreign_datasets:suggest_conversion"
     )
 
-    if found := way_forward(path, shown_as):
+    if found := suggest_conversion(path, shown_as):
         raise InvalidInputError([Problem(shown_as, 1, 1, found)]) from None
 
 
@@ -301,8 +301,8 @@ def find_project(start: Path) -> Project:
     """Find the nearest folder, from `start` up to the repository's root, with a thresholds file.
 
     If there is none, take the nearest folder with `.evalgate`, where a baseline may be; else `start`
-    itself. Outside a repository only `start` is searched: a file in a shared folder such as /tmp could name
-    programs to run. The same holds if a folder on the way to the root belongs to another user.
+    itself. Only `start` is searched outside a repository, or if a folder on the way to the root belongs to
+    another user: a file in a shared folder such as /tmp could name programs to run.
     """
     folders = tuple(_iter_repository_folders(start))
     for folder in folders:

@@ -1,4 +1,4 @@
-"""Check eval sets that a program built from objects: no format has checked them."""
+"""Check eval sets that a program built from objects, so that no reader of a format has checked them."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,15 +3,15 @@
 from collections.abc import Iterable
 
 SIMILAR = 0.6
-"""Share of equal letters from which a name is suggested, as in the standard library."""
+"""Least similarity, from 0 to 1, of a name that is suggested: the default of `difflib`."""
 NEARLY_EQUAL = 0.8
-"""Share from which a name is taken for a misspelling if unknown names are no error by themselves.
+"""Least similarity of a name that counts as misspelt where unknown names are otherwise allowed.
 
 `treshold` is a misspelling of the action's input `threshold`; `path` is a misspelling of no input."""
 
 
 def did_you_mean(name: str, candidates: Iterable[str], *, cutoff: float = SIMILAR) -> str:
-    """Return ` Did you mean `x`?` with the nearest candidate, or "" if none is near."""
+    """Return " Did you mean `x`?" for the most similar candidate, with a blank in front; "" if none is."""
     near = find_similar(name, candidates, cutoff=cutoff)
     return f" Did you mean `{near[0]}`?" if near else ""
 
@@ -21,7 +21,7 @@ def find_similar(
 ) -> list[str]:
     """Return at most `most` candidates that resemble `name`, the most similar first.
 
-    `cutoff`, from 0 to 1, is the least share of equal letters.
+    `cutoff`, from 0 to 1, is the least similarity: the ratio that `difflib` computes.
     """
     import difflib
 

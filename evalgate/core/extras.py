@@ -28,9 +28,9 @@ _IMAGE_MARK = "evalgate-image"
 
 
 def describe_install(extra: str) -> str:
-    """Return a part of a sentence: "install evalgate with its extra `judge`: `COMMAND`", for `extra`.
+    """Return how to install an extra, as a part of a sentence: "install … its extra `judge`: `COMMAND`".
 
-    In evalgate's image, return a sentence about the image to use or to build instead.
+    In evalgate's container image, the sentence is about the image to use or to build instead.
     """
     if _is_in_image() and extra in ONLY_IN_FULL:
         return (
@@ -74,7 +74,7 @@ def _build_requirement(extra: str, origin: Mapping[str, object]) -> tuple[str, .
         named = shlex.quote(f"{unquote(parts.path)}[{extra}]")
         return ("--editable", named) if folder.get("editable") else (named,)
     source = RELEASED
-    if url:  # an archive's, or a repository's; credentials stay out of what is printed
+    if url:  # of an archive or a repository; the command is printed, so credentials are left out
         source = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     if isinstance(vcs, dict):
         revision = vcs.get("requested_revision") or vcs.get("commit_id")

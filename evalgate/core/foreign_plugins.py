@@ -1,4 +1,4 @@
-"""Guard calls of other packages' plugins: their faults are reported as theirs, never as bugs in evalgate."""
+"""Call plugins of other packages: their exceptions are reported as errors of the plugin, not of evalgate."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeAlias
 
 Neighbours: TypeAlias = float | Iterable[float | None] | None
-"""Numbers that are printed near another one: their texts compare as the numbers do."""
+"""Numbers that a formatted number is printed beside: it gets a text that differs from those of the others."""
 
 _MOST_DIGITS = 7
-"""Most decimals of a number that must differ from another; beyond them it is cut and ends in "…"."""
+"""Most decimals that are tried until two numbers look different; then the number is cut and ends in "…"."""
 
 _LAST_BITS = 12
 """Decimals to which two sums of the same numbers agree, in any order of the numbers."""
@@ -37,8 +37,8 @@ def compute_mean(values: Collection[float]) -> float:
 def compute_sequential_mean(values: Sequence[float]) -> float:
     """Return the mean of at least one value, summed from left to right.
 
-    Some engines sum like this, and the last bit of the result can decide at a threshold. The built-in `sum`
-    rounds differently from Python 3.12 on.
+    Some frameworks that evalgate follows in their scores sum like this, and the last bit of the mean can
+    decide at a threshold. The built-in `sum` rounds differently from Python 3.12 on.
     """
     return functools.reduce(operator.add, values, 0.0) / len(values)
 
@@ -46,8 +46,8 @@ def compute_sequential_mean(values: Sequence[float]) -> float:
 def compute_exact_mean(values: Iterable[float]) -> float:
     """Return the mean of at least one finite value, summed exactly and rounded once.
 
-    Some engines use `statistics.mean`, and so does this function. Another one may differ in the last bit,
-    which can decide at a threshold.
+    Some frameworks that evalgate follows in their scores use `statistics.mean`, and so does this function.
+    Another way to sum may differ in the last bit, which can decide at a threshold.
     """
     import statistics
 
@@ -92,7 +92,7 @@ def _list_others(value: float, beside: Neighbours) -> list[float]:
 
 
 def format_scores(values: Sequence[float], limit: float) -> tuple[str, ...]:
-    """Return scores, and as the last one their limit, as texts of which each two compare as the numbers do.
+    """Return the texts of scores, followed by that of their limit; different numbers get different texts.
 
     The limit, and a score that is equal to it, have all their decimals: 0.333 is never "0.33".
     """
@@ -101,20 +101,20 @@ def format_scores(values: Sequence[float], limit: float) -> tuple[str, ...]:
 
 
 def format_score_pair(value: float, limit: float) -> tuple[str, str]:
-    """Return a score and its limit as texts that compare as the numbers do, as `format_scores`."""
+    """Return the texts of a score and its limit, which are equal only if the numbers are."""
     text, least = format_scores((value,), limit)
     return text, least
 
 
 def format_drop_pair(drop: float, limit: float) -> tuple[str, str]:
-    """Return a difference of two means and its limit, which are equal if only rounding errors differ."""
+    """Return the texts of a difference of means and its limit; equal if they differ by less than 1e-9."""
     return format_score_pair(limit if abs(drop - limit) < _NOISE else drop, limit)
 
 
 def format_limit(limit: float, *, beside: Neighbours = None) -> str:
     """Return the limit of a score with all its decimals, two or more, as people wrote it.
 
-    The last bits are left out, unless only they tell it from a number in `beside`.
+    Rounding errors in the last bits are left out, unless only these tell it from a number in `beside`.
     """
     known, others = round(limit, _LAST_BITS), _list_others(limit, beside)
     if any(round(other, _LAST_BITS) == known for other in others):
@@ -161,7 +161,7 @@ def format_delta(delta: float | None, *, beside: Neighbours = None, digits: int 
 
 
 LARGEST_FIGURE = 1e15
-"""Figures from here on stand for no limit."""
+"""Figure of a budget that stands for "no limit", as larger figures do."""
 
 
 def format_figure(value: float | None, *, beside: Neighbours = None) -> str:
@@ -178,7 +178,7 @@ def format_figure(value: float | None, *, beside: Neighbours = None) -> str:
     digits = 0 if value >= 100 or value == int(value) else 2 - math.floor(math.log10(abs(value)))
     digits = min(max(digits, 0), _LAST_BITS)
     text = f"{value:,.{digits}f}"
-    # All decimals of the number are enough: the others have those that tell them from it.
+    # Once all decimals of this number are shown, the others show the decimals in which they differ from it.
     while round(exact, digits) != exact and any(text == f"{other:,.{digits}f}" for other in others):
         if digits == _LAST_BITS:
             return f"{exact:,}"
@@ -188,7 +188,7 @@ def format_figure(value: float | None, *, beside: Neighbours = None) -> str:
 
 
 def format_figure_pair(value: float, limit: float) -> tuple[str, str]:
-    """Return a figure and its limit as texts that compare as the numbers do."""
+    """Return the texts of a figure and its limit, which are equal only if the numbers are."""
     return format_figure(value, beside=limit), format_figure(limit, beside=value)
 
 

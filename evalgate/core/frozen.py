@@ -2,8 +2,8 @@
 
 `@frozen` is `@dataclass(frozen=True, slots=True)` at a fifth of the cost. The standard library writes and
 compiles six methods for every class, and a gate defines some two hundred: a quarter of the time in which it
-starts. Here all classes share these methods except `__init__`, which is compiled once many objects are
-made. `@mutable` does the same for `@dataclass(slots=True)`.
+starts. Here all classes share these methods except `__init__`, which is compiled only for classes with more
+than 16 objects. `@mutable` does the same for `@dataclass(slots=True)`.
 """
 
 from collections.abc import Callable, Iterable
@@ -45,7 +45,7 @@ def mutable(cls: type[_T]) -> type[_T]:
 
 def _make_data_class(cls: type[_T], shared: Iterable[str]) -> type[_T]:
     if cls.__doc__ is None:
-        cls.__doc__ = cls.__name__  # or it is made of the signature, which takes as long as all else
+        cls.__doc__ = cls.__name__  # else `dataclass` builds it from the signature, which takes long
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     found = fields(made)
     names = [each.name for each in found if each.compare]
@@ -78,7 +78,7 @@ class _Frozen:
         if other.__class__ is not self.__class__:
             return NotImplemented
         values = self.__class__.__compared__
-        # As parts of a tuple, like those of a dataclass: what is the same object is equal, even NaN.
+        # Compared as parts of tuples, as a dataclass does it: there an object equals itself, even NaN.
         return (values(self),) == (values(other),)
 
     def __hash__(self) -> int:
@@ -129,11 +129,14 @@ def _check_fields(cls: type[Any], found: tuple[Field[Any], ...]) -> None:
 
 
 _FIRST_OBJECTS = 16
-"""Objects of a class that are made without a compiled `__init__`, which costs as much as fifty of them."""
+"""Number of objects of a class that are made without a compiled `__init__`.
+
+Compiling it takes as long as making fifty objects.
+"""
 
 
 class _DeferredInitializer:
-    """Stand-in for `__init__`, which is compiled once more than a few objects of the class are made."""
+    """Stand-in for the `__init__` of a class until 16 objects were made; then it compiles the real one."""
 
     def __init__(self, cls: type[Any], found: tuple[Field[Any], ...]) -> None:
         self._cls: Any = cls

@@ -201,17 +201,17 @@ METRICS: Mapping[str, str] = {
     "trpc/llm_judge_template": "evalgate.integrations.trpc.metrics.judged:TrpcLlmJudgeTemplate",
     "trpc/llm_verifier_pairwise": "evalgate.integrations.trpc.metrics.judged:TrpcLlmVerifierPairwise",
     "final_session_state": "evalgate.metrics.final_state:FinalSessionState",
-    "trajectory_exact_match": "evalgate.integrations.adk.metrics.vertex_trajectories:TrajectoryExactMatch",
+    "trajectory_exact_match": "evalgate.integrations.adk.metrics.trajectory_scores:TrajectoryExactMatch",
     "trajectory_in_order_match": (
-        "evalgate.integrations.adk.metrics.vertex_trajectories:TrajectoryInOrderMatch"
+        "evalgate.integrations.adk.metrics.trajectory_scores:TrajectoryInOrderMatch"
     ),
     "trajectory_any_order_match": (
-        "evalgate.integrations.adk.metrics.vertex_trajectories:TrajectoryAnyOrderMatch"
+        "evalgate.integrations.adk.metrics.trajectory_scores:TrajectoryAnyOrderMatch"
     ),
-    "trajectory_precision": "evalgate.integrations.adk.metrics.vertex_trajectories:TrajectoryPrecision",
-    "trajectory_recall": "evalgate.integrations.adk.metrics.vertex_trajectories:TrajectoryRecall",
+    "trajectory_precision": "evalgate.integrations.adk.metrics.trajectory_scores:TrajectoryPrecision",
+    "trajectory_recall": "evalgate.integrations.adk.metrics.trajectory_scores:TrajectoryRecall",
     "trajectory_single_tool_use": (
-        "evalgate.integrations.adk.metrics.vertex_trajectories:TrajectorySingleToolUse"
+        "evalgate.integrations.adk.metrics.trajectory_scores:TrajectorySingleToolUse"
     ),
     "adk-rs/tool_trajectory_avg_score": "evalgate.integrations.adk_rs.metrics:AdkRsToolTrajectory",
     "adk-rs/final_response_match_v1": "evalgate.integrations.adk_rs.metrics:AdkRsResponseMatch",
@@ -384,7 +384,7 @@ def list_report_files() -> list[str]:
 
 
 def get_reporter(name: str) -> AnyReporter:
-    """Return the reporter of evalgate's own with that name.
+    """Return evalgate's own reporter of that name.
 
     Raises:
         KeyError: evalgate has no such reporter.

@@ -1,9 +1,10 @@
 """Sanitizing of text from agents, tools and judges for each place where it is shown.
 
-Every report passes such text through the function that is named after the sink; none builds Markdown, XML
-or a log line from it directly. The functions named `to_…` for a sink remove invisible characters
-(`strip_invisible`) or escape them, so that no escape sequence, direction override or lone surrogate reaches
-the sink. `disable_commands`, `shorten_text`, `to_file_name` and `truncate_start` do not.
+Such a place is called a sink: Markdown, XML, HTML, a log. Every report passes such text through the function
+that is named after the sink, and never builds Markdown, XML or a log line from it directly. The functions
+named `to_…` for a sink remove invisible characters (`strip_invisible`) or escape them, so that no escape
+sequence, direction override or lone surrogate reaches the sink. `disable_commands`, `shorten_text`,
+`to_file_name` and `truncate_start` do not.
 """
 
 import html
@@ -27,11 +28,11 @@ _UNSEEN = (
 _INVISIBLE = compile_lazily(f"[{_UNSEEN}]")
 _HIDDEN = compile_lazily(f"[{_UNSEEN}\\t\\n\r\v\f\x85\u2028\u2029]")
 _FROM_MARKS = compile_lazily("[^\0-\u034e]+")  # `re` takes milliseconds for a range as long as the rest
-"""Text of characters from U+034F on: the first character that Python prints and readers do not see."""
+"""Characters from U+034F on, the first one that Python calls printable although readers do not see it."""
 _NOT_OF_MARKS = bytes(set(range(256)) - set(b"\xcd\xe1\xf3"))
-"""All bytes but three. In UTF-8, a character that Python prints and readers do not see begins with one of
-these three, unless it is one of the two that `_is_visible` names: these begin with bytes that are frequent in
-Chinese and Japanese."""
+"""All bytes except CD, E1 and F3. In UTF-8, every character that Python calls printable although readers do
+not see it begins with one of these three, except the two that `_is_visible` names. The first bytes of those
+two are frequent in Chinese and Japanese."""
 _NO_CHARACTERS = (
     "\ud800-\udfff\ufdd0-\ufdef"  # lone surrogates and noncharacters: illegal in XML, UTF-8 or both
     + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
@@ -152,8 +153,7 @@ def truncate_start(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     kept = text[-limit:]
-    # The cut may fall inside a secret: what is left of the first word is dropped, unless it has no end in
-    # sight.
+    # The cut may fall inside a secret: the rest of the first word is dropped, at most 512 characters of it.
     blank = _BLANK.search(kept)
     word_end = blank.start() if blank else len(kept)
     return f"…{kept[min(word_end, _LONGEST_WORD) :]}"

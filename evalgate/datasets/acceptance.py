@@ -21,6 +21,7 @@ from evalgate.core.types import (
 from evalgate.datasets.case_edits import replace_turn, set_calls, set_conversation_goals, set_expected
 from evalgate.datasets.raw_edits import is_same_call, is_same_data
 from evalgate.documents.json_edits import align_items
+from evalgate.redaction.redactor import TextCollector
 
 Part: TypeAlias = Literal["tools", "response"]
 HIDDEN = ("***", "[REDACTED]", "… nested too deep")
@@ -230,7 +231,7 @@ def _take_over(expected: Reply, actual: Reply, only: Part | None) -> Reply:
 
 
 def _take_over_calls(expected: Reply, actual: Reply) -> Reply:
-    """Return the expectation with the agent's calls; their results replace the expected results, if any."""
+    """Return the expected reply with the agent's calls; if it expects results, with their results, too."""
     old = expected.tool_calls
     has_results = any(isinstance(event, ToolResult) for event in expected.events)
     calls = [
@@ -253,10 +254,10 @@ def _take_over_calls(expected: Reply, actual: Reply) -> Reply:
             same = (each for each in known if each.id == call.id and is_same_data(each.result, found.result))
             events.append(next(same, replace(found, id=call.id, author=None)))
     reply = replace(expected, events=tuple(events))
-    return expected if _sort_events(reply) == _sort_events(expected) else reply
+    return expected if _split_events(reply) == _split_events(expected) else reply
 
 
-def _sort_events(reply: Reply) -> tuple[list[Event], list[Event]]:
+def _split_events(reply: Reply) -> tuple[list[Event], list[Event]]:
     calls = [event for event in reply.events if isinstance(event, ToolCall)]
     return [*calls], [event for event in reply.events if isinstance(event, ToolResult)]
 
@@ -275,7 +276,9 @@ def _take_over_call(old: ToolCall | None, call: ToolCall, *, keeps_id: bool) -> 
 
 def _refuse_hidden(eval_id: str, at: int, reply: Reply) -> None:
     """Raise InvalidInputError if a redacted record hides a part of a reply; `at` is the turn, 0-based."""
-    shown = repr(reply)  # every text of it; no mark has a character that `repr` escapes
+    texts = TextCollector()
+    texts.gather_texts(reply)
+    shown = "\n".join(texts.found)  # no mark has a line end
     for mark in HIDDEN:
         if mark in shown:
             raise InvalidInputError(

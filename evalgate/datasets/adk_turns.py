@@ -88,7 +88,10 @@ _SHAPES = {"function_call": _CALL, "function_response": _RESPONSE}
 
 
 def _is_plain_user_content(content: Any) -> bool:
-    """Return True for None, and if no part but the first is a text: the other parts are attachments."""
+    """Return True if a `CaseTurn` can hold a user's content, or it is None.
+
+    It can hold a text as the first part, and attachments as all other parts.
+    """
     if not isinstance(content, dict):
         return content is None
     if not content.keys() <= _CONTENT or content.get("role", "user") != "user":

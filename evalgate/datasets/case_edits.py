@@ -50,7 +50,7 @@ def set_expected(case: EvalCase, at: int, reply: Reply) -> EvalCase:
         raise InvalidInputError(
             f"the case {case.eval_id!r} has goals for the whole conversation: change these, not a turn"
         )
-    # No event but calls is a goal.
+    # Goals express only calls and the response, so all other events are dropped.
     changed = replace_turn(case, at, replace(turn, expected=replace(reply, events=reply.tool_calls)))
     return replace(changed, journey=_set_expected_goals(case.journey, reply.tool_calls, reply.response))
 
@@ -188,7 +188,7 @@ def delete_goal(case: EvalCase, at: int) -> EvalCase:
         if not name or other != name
     }
     goals = (*journey.goals[:at], *journey.goals[at + 1 :])
-    # A goal that was named by the deleted one alone must still be named.
+    # Goals that `order` named only as followers of the deleted goal must stay in `order`.
     named = {*order, *(each for later in order.values() for each in later)}
     lost: dict[str, tuple[str, ...]] = {each: () for each in after if each not in named}
     return replace(case, journey=replace(journey, goals=goals, order={**order, **lost}))

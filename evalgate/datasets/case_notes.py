@@ -67,7 +67,7 @@ class NotedAlternative(BaseModel):
 
 
 class Acceptance(BaseModel):
-    """Record of a decision to make what an agent did the expectation of a case."""
+    """Record of a decision: what the agent did in a run became the expectation of the case."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -10,7 +10,7 @@ import yaml
 
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.datasets.case_notes import CaseNote, parse_case_notes
-from evalgate.datasets.edit_history import FileChange, read_content
+from evalgate.datasets.edit_undo import FileChange, read_content
 from evalgate.documents.strict_yaml import compose_yaml
 from evalgate.documents.validation_errors import validate_id, validate_model
 from evalgate.documents.yaml_edits import (

@@ -15,7 +15,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, Event, Message, ToolCall
 from evalgate.datasets.case_notes import apply_case_notes
 from evalgate.datasets.case_notes_edits import change_notes, drop_notes, set_expected
-from evalgate.datasets.edit_history import EditHistory, FileChange
+from evalgate.datasets.edit_undo import FileChange, UndoableEdits
 from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, get_editor, open_eval_set
 from evalgate.datasets.loading import build_notes_name
 from evalgate.documents.json_edits import update_json
@@ -73,7 +73,8 @@ def drop_cases(review: Review, names: Iterable[str]) -> None:
             f"{review.file.shown_as}: no case would be left: delete the file and its notes instead"
         )
     edited = edit_eval_set(review.file, left)
-    # The notes first: a case without notes gates, and notes without a case are an error that names them.
+    # The notes first: if the process dies before the second write, the case is left and gates. Notes without
+    # their case would be an error.
     notes = change_notes(
         review.notes_path,
         review.notes_shown_as,
@@ -191,6 +192,6 @@ def _accept_notes(review: Review, names: Iterable[str]) -> FileChange:
 
 def _save_changes(review: Review, changes: Sequence[FileChange]) -> None:
     try:
-        EditHistory().save_changes(review.file.path, changes)
+        UndoableEdits().save_changes(review.file.path, changes)
     except OSError as error:
         raise InvalidInputError(f"{review.file.shown_as}: cannot be written: {error.strerror}") from None

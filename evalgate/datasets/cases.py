@@ -12,11 +12,11 @@ from evalgate.datasets.fingerprint import compute_case_fingerprint
 from evalgate.documents.validation_errors import list_case_names
 
 MakeCase: TypeAlias = Callable[[int, Any], EvalCase | None]
-"""Builds a case from its index in a list and its decoded item. If the item is invalid, the function reports
-the problem to its own collector and returns None."""
+"""Function that builds a case from its index in a list and its decoded item. If the item is invalid, it adds
+the problem to its own list of problems, and returns None."""
 
 CaseChange: TypeAlias = Callable[[EvalCase], EvalCase]
-"""A pure function: it may be called several times for the same case."""
+"""Function that returns a changed case. It must be pure: it may be called several times for the same case."""
 
 
 class CasesInFile(Sequence[EvalCase]):
@@ -112,7 +112,7 @@ def describe_idle_names(
     eval_sets: Sequence[EvalSet],
     find_tags: Callable[[CaseKey], Collection[str]],
 ) -> str:
-    """Return `describe_selection` of the ids and tags that should select a case and do not; "" if none.
+    """Describe, as `describe_selection`, the ids and tags that should select a case and do not; "" if none.
 
     An id without wildcards must be a case's name, so that no named case disappears in silence. Globs and tags
     may match nothing, unless no case is selected at all.

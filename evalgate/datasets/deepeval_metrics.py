@@ -1,4 +1,4 @@
-"""Metrics that a project's tests construct from DeepEval, read from the source text without running it."""
+"""Find the metrics of DeepEval that a project's tests construct, without running the tests."""
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -427,7 +427,7 @@ def _compare_args(expected: ToolCall, actual: ToolCall) -> Divergence:
 def _find_argument(expected: object, actual: object, path: str, depth: int) -> tuple[FailureKind, str]:
     """Return the kind and the path of the first argument that differs: `items[*].sku`.
 
-    All items of a list have the same path, so that cases that differ in another item are alike.
+    The path names no index of a list, so cases that differ in other items of a list have the same path.
     """
     if isinstance(expected, Mapping) and isinstance(actual, Mapping) and depth < _DEEPEST:
         for key, value in expected.items():

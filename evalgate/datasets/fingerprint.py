@@ -49,7 +49,7 @@ _NOTHING: tuple[object, ...] = (None, (), [], {})
 
 
 def _drop_absent(asked: Mapping[str, object]) -> dict[str, object]:
-    """Return the values that are not empty: so later versions can hash more and keep old fingerprints."""
+    """Return the values that are not empty. So a field that is added later changes no old fingerprint."""
     return {key: value for key, value in asked.items() if value or value not in _NOTHING}
 
 

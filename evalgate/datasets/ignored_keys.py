@@ -1,6 +1,6 @@
-"""Search for keys of a file that its pydantic models do not read, and reports about them.
+"""Find the keys of a file that its pydantic models do not read, and report them.
 
-A model may define class methods that this module looks up by name:
+A model may define class methods that this module finds by name:
 
 * `older_keys()`: keys of older versions of the format, which the model converts: an iterable, or a mapping of
   each key to the type of its value.
@@ -33,7 +33,7 @@ _NOTHING_SAID: tuple[object, ...] = (None, "", [], {})
 
 @frozen
 class KeyModel:
-    """Metadata in `Annotated` with the model that defines the keys of a value, which is kept unparsed."""
+    """Metadata in `Annotated` for a field that stays decoded JSON: the model with the keys it may have."""
 
     model: type[BaseModel]
 
@@ -94,17 +94,19 @@ class _ModelScanner:
         for name in kept:
             self._add_key([name, to_camel(name)], ())
         for name, info in model.model_fields.items():
-            looks = tuple(_iter_annotated_scanners(info.metadata, spelled)) or tuple(
+            scanners = tuple(_iter_annotated_scanners(info.metadata, spelled)) or tuple(
                 _iter_scanners(info.annotation, spelled)
             )
-            self._add_key([name, to_camel(name), *_iter_aliases(info)], looks)
+            self._add_key([name, to_camel(name), *_iter_aliases(info)], scanners)
         self._known = (*[field.alias or name for name, field in model.model_fields.items()], *models, *kept)
         self._names = self._inner.keys()
-        self._nested = tuple([(key, look) for key, looks in self._inner.items() for look in looks])
+        self._nested = tuple(
+            [(key, scanner) for key, scanners in self._inner.items() for scanner in scanners]
+        )
 
-    def _add_key(self, spellings: Iterable[str], looks: _KeyScanners) -> None:
+    def _add_key(self, spellings: Iterable[str], scanners: _KeyScanners) -> None:
         for spelling in spellings:
-            self._inner[spelling] = self._inner[self._spelled(spelling)] = looks
+            self._inner[spelling] = self._inner[self._spelled(spelling)] = scanners
 
     # A large eval set has millions of objects, and nearly none has an unread key. This check takes a fifth of
     # the time of `collect_ignored`, which builds the location of each object.
@@ -113,21 +115,21 @@ class _ModelScanner:
             return True
         if not value.keys() <= self._names:
             return False
-        for key, look in self._nested:  # noqa: SIM110  a generator is slower
-            if (item := value.get(key)) and not look.is_clean(item):
+        for key, scanner in self._nested:  # a generator is slower
+            if (item := value.get(key)) and not scanner.is_clean(item):
                 return False
         return True
 
     def collect_ignored(self, value: Any, location: Location, found: list[IgnoredKey]) -> None:
         for key, item in value.items() if isinstance(value, dict) else ():
-            looks = self._inner.get(key if key in self._inner else self._spelled(key))
-            if looks is None:
+            scanners = self._inner.get(key if key in self._inner else self._spelled(key))
+            if scanners is None:
                 is_refused = self._is_refused is not None and self._is_refused(key, value)
                 if item is not None and (is_refused or item not in _NOTHING_SAID):
                     found.append(IgnoredKey((*location, key), is_refused, self._known))
             else:
-                for look in looks:
-                    look.collect_ignored(item, (*location, key), found)
+                for scanner in scanners:
+                    scanner.collect_ignored(item, (*location, key), found)
 
 
 _get_model_scanner = cache(_ModelScanner)
@@ -149,7 +151,7 @@ def _iter_scanners(annotation: Any, spelled: KeyNormalizer) -> Iterator[_KeyScan
     if origin is Annotated:
         yield from tuple(_iter_annotated_scanners(args[1:], spelled)) or _iter_scanners(args[0], spelled)
         return
-    inner = [look for arg in args for look in _iter_scanners(arg, spelled)]
+    inner = [scanner for arg in args for scanner in _iter_scanners(arg, spelled)]
     if origin is dict:
         yield from map(_MappingScanner, inner)
     elif origin in (list, tuple):
@@ -167,25 +169,25 @@ def _iter_annotated_scanners(metadata: Iterable[object], spelled: KeyNormalizer)
 class _MappingScanner:
     """Scanner of the values of objects with arbitrary keys."""
 
-    def __init__(self, look: _KeyScanner) -> None:
-        self._look = look
+    def __init__(self, scanner: _KeyScanner) -> None:
+        self._scanner = scanner
 
     def is_clean(self, value: Any) -> bool:
-        return not isinstance(value, dict) or all(map(self._look.is_clean, value.values()))
+        return not isinstance(value, dict) or all(map(self._scanner.is_clean, value.values()))
 
     def collect_ignored(self, value: Any, location: Location, found: list[IgnoredKey]) -> None:
         for key, item in value.items() if isinstance(value, dict) else ():
-            self._look.collect_ignored(item, (*location, key), found)
+            self._scanner.collect_ignored(item, (*location, key), found)
 
 
 class _ListScanner:
     """Scanner of the items of a list or tuple."""
 
-    def __init__(self, look: _KeyScanner) -> None:
-        self._look = look
+    def __init__(self, scanner: _KeyScanner) -> None:
+        self._scanner = scanner
 
     def is_clean(self, value: Any) -> bool:
-        is_clean = self._look.is_clean
+        is_clean = self._scanner.is_clean
         for item in as_sequence(value) or ():  # noqa: SIM110  a generator is slower
             if not is_clean(item):
                 return False
@@ -193,11 +195,14 @@ class _ListScanner:
 
     def collect_ignored(self, value: Any, location: Location, found: list[IgnoredKey]) -> None:
         for index, item in enumerate(as_sequence(value) or ()):
-            self._look.collect_ignored(item, (*location, index), found)
+            self._scanner.collect_ignored(item, (*location, index), found)
 
 
 _TOLD = 10
-"""Most reported positions of one key, because a generated file repeats a mistake in every case."""
+"""Most positions of one refused key, and most ignored keys, that messages name.
+
+A generated file repeats a mistake in every case.
+"""
 
 
 @mutable

@@ -199,7 +199,7 @@ def _write_text(path: Path, shown_as: str, text: str) -> None:
 
 
 def _format_item(answer: JudgedAnswer) -> str:
-    """Return one answer as an item of a YAML list; longer texts are blocks."""
+    """Return one answer as an item of a YAML list; texts of several lines are blocks."""
     asked: object = answer.asked[0] if len(answer.asked) == 1 else list(answer.asked)
     shown = {
         "id": answer.answer_id,

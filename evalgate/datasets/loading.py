@@ -122,7 +122,7 @@ def find_metrics_file(
     return None
 
 
-def build_notes_name(eval_set: str) -> str:
+def build_notes_name(file_name: str) -> str:
     """Return the file name of an eval set's notes: `.cases.yaml` takes the place of `.evalset.json`.
 
     Any other ending is kept before `.cases.yaml`, so that no two files of a folder share their notes.
@@ -132,7 +132,7 @@ def build_notes_name(eval_set: str) -> str:
     >>> build_notes_name("refunds.test.json")
     'refunds.test.json.cases.yaml'
     """
-    return eval_set.removesuffix(".evalset.json") + NOTES_ENDING
+    return file_name.removesuffix(".evalset.json") + NOTES_ENDING
 
 
 def _select_formats(formats: Mapping[str, EvalFormat], name: str | None) -> Mapping[str, EvalFormat]:

@@ -304,10 +304,10 @@ def _convert_test(
         _iter_combinations({**_get_object(defaults, "vars"), **_get_object(test.values, "vars")})
     )
     for at, variables in enumerate(combinations):
-        said_about: list[str] = [] if at else lost  # each loss once, not for every combination
+        new_losses: list[str] = [] if at else lost  # each loss once, not for every combination
         context = AssertionContext(variables, folder, "transform" in options, options.get("provider"))
         checks = _convert_all_assertions(
-            test, shared, name, context, said_about, lost if number == 1 and not at else []
+            test, shared, name, context, new_losses, lost if number == 1 and not at else []
         )
         try:
             message = _render_message(prompt, variables)

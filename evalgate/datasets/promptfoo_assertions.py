@@ -22,7 +22,7 @@ _EMBEDDING_MODEL = "text-embedding-3-large"
 _DEFAULT_LIKENESS = 0.75
 _DEFAULT_EDITS = 5
 _GRADED = frozenset({"similar", "similar:cosine", "llm-rubric", "model-graded-closedqa", "assert-set"})
-"""Types of assertions with scores from 0 to 1. A threshold of several assertions is for their mean."""
+"""Types of assertions with scores between 0 and 1: the mean of several does not tell how many passed."""
 _LONGEST_COUNT = 1000
 """Most repetitions in a regular expression of RE2."""
 BUDGETS: Mapping[str, str] = {"cost": "budget/cost_usd", "latency": "budget/latency_s"}

@@ -99,7 +99,7 @@ class _FieldLayouts(dict["type[DataclassInstance]", _FieldLayout]):
 
 
 def _build_getter(names: Sequence[str]) -> Callable[[object], tuple[object, ...]]:
-    """Return an `attrgetter` or a like function that returns a tuple for any number of names."""
+    """Return a function that returns the attributes `names` of an object as a tuple; any number of names."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda value: tuple(getattr(value, name) for name in names)

@@ -138,7 +138,7 @@ def load_record(data: str | bytes, shown_as: str) -> Record:
     # Files that begin with a known schema version, as ours do, need not be parsed twice.
     beginning = _BEGINNING.match(text)
     is_ours = beginning is not None and 1 <= int(beginning[1]) <= SCHEMA_VERSION
-    # Pydantic reads NaN, which is no JSON, and with which no score is below its threshold.
+    # Pydantic accepts NaN, which is no JSON: a score of NaN would be below no threshold.
     if not is_ours or b"NaN" in text or b"Infinity" in text:
         _check_schema_version(text, shown_as)
     try:

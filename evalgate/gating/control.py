@@ -23,7 +23,7 @@ from evalgate.gating.control_suspects import (
     SuspectOutcomes,
 )
 from evalgate.gating.score_tables import build_pool_name, build_row_name
-from evalgate.gating.verdict_messages import open_broken_sentence
+from evalgate.gating.verdict_messages import REGRESSION, open_broken_sentence
 from evalgate.metrics.aggregation import group_by_metric
 from evalgate.statistics.control_runs import AverageControl, CaseControl, ControlDecision
 from evalgate.statistics.gate_decision import SEVERITY
@@ -203,8 +203,8 @@ def apply_control(
     """Return the comparison with new verdicts for the metrics that the control clears or leaves open.
 
     All other metrics keep their verdicts. The control answers for drops and broken cases only: budgets, a
-    missed minimum of a mean or of pass^k and missing runs count as before. Sentences about cases that the
-    control clears are left out.
+    missed minimum of a mean or of pass^k and missing runs count as before. Sentences about drops and cases
+    that the control clears are left out.
     """
     decision = scored.decision
     if decision is None:
@@ -228,11 +228,8 @@ def apply_control(
             continue
         verdicts = [check.verdict for check in found.checks if check.kind == "data"]
         own = averages.get(table)
-        verdicts += (
-            [check.verdict for check in found.checks if check.kind == "average"]
-            if own is None
-            else [_VERDICTS[own]]
-        )
+        averaged = [check.verdict for check in found.checks if check.kind == "average"]
+        verdicts += averaged if own is None else [_VERDICTS[own]]
         if any(check.kind == "cases" and check.verdict == "fail" for check in found.checks):
             broken = [
                 case.key
@@ -240,7 +237,8 @@ def apply_control(
                 if case.gates and _is_broken_by(case, key.name, key.fingerprint)
             ]
             verdicts += [_VERDICTS[answers.get(each)] for each in broken] or ["fail"]
-        metrics.append(_replace_verdict(_drop_sentences(summary, cleared), verdicts))
+        explained = cleared if own is None or _VERDICTS[own] == "fail" else (*cleared, REGRESSION)
+        metrics.append(_replace_verdict(_drop_sentences(summary, explained), verdicts))
     return replace(compared_runs, metrics=tuple(metrics))
 
 
@@ -256,7 +254,7 @@ def _is_broken_by(case: CaseResult, name: str, fingerprint: str) -> bool:
 
 
 def _drop_sentences(summary: MetricSummary, beginnings: tuple[str, ...]) -> MetricSummary:
-    """Return the summary without the sentences about cases that broke and that the control explains."""
+    """Return the summary without the sentences about drops and cases that the control explains."""
     judgement = summary.judgement
     if judgement is None:
         return summary
@@ -274,7 +272,7 @@ def _replace_verdict(summary: MetricSummary, verdicts: list[MetricVerdict]) -> M
     own = [each.verdict for each in (judgement.minimum, judgement.reliability) if each is not None]
     verdict: MetricVerdict = max((*verdicts, *own), key=lambda each: SEVERITY[each], default="fail")
     if verdict in ("fail", judgement.verdict):
-        return summary
+        return replace(summary, regressed=summary.regressed and "fail" in verdicts)
     changed = replace(judgement, verdict=verdict, reason="control", sentences=(), shared=())
     return replace(summary, judgement=changed, regressed=False)
 

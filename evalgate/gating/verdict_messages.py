@@ -15,6 +15,9 @@ from evalgate.statistics.mean_difference import MeanDifference
 from evalgate.statistics.metric_assessment import RuleCheck
 from evalgate.statistics.parameters import Parameters
 
+REGRESSION = "Regression: "
+"""Opening of the sentence about an average that fell, by which `gating.control` finds it."""
+
 _RAREST = 1_000_000  # rarer events are not worth a number
 _MOST_DIGITS = 7
 _NOISE = 1e-9
@@ -205,7 +208,7 @@ def _describe_drop(
 ) -> str:
     if part.verdict == "fail":
         fall = _format_drop(metric, change, context)
-        return f"Regression: {fall}. Run-to-run noise alone would do this {format_odds(change.p)}."
+        return f"{REGRESSION}{fall}. Run-to-run noise alone would do this {format_odds(change.p)}."
     if part.reason == "likely_luck":
         return _describe_likely_luck(metric, change, context)
     lower = f"The average is {context.format_difference(change.drop)} lower"
@@ -232,7 +235,7 @@ def _describe_exact(
 ) -> str:
     how = "The agent is declared deterministic, so this was compared exactly."
     if part.verdict == "fail":
-        return f"Regression: {_format_drop(metric, change, context)}. {how}"
+        return f"{REGRESSION}{_format_drop(metric, change, context)}. {how}"
     if change.same:
         return f"No change: {_format_means(change, context)} ({pluralize(change.cases, 'case')}). {how}"
     return f"No regression: {_format_means(change, context)} ({pluralize(change.cases, 'case')}). {how}"

@@ -25,7 +25,7 @@ from evalgate.llm.judge_resolver import get_judge_resolver
 
 
 class Budget:
-    """Metric of one kind of consumption of a run, such as its tokens; less is better."""
+    """Consumption of a run, which must stay within limits; less is better."""
 
     options_type = BudgetLimits
 

@@ -88,8 +88,8 @@ def list_findings(record: Record) -> list[Finding]:
     findings = [
         Finding(case, key in newly, newly.get(key, ()))
         for case in record.cases
-        for key in [case.key]
         if case.status in {"failed", "errored"} and case.gates
+        for key in [case.key]
     ]
     return sorted(findings, key=lambda finding: not finding.is_new)
 

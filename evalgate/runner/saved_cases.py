@@ -9,7 +9,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import join_quoted
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, EvalSet
-from evalgate.datasets.edit_history import EditHistory
+from evalgate.datasets.edit_undo import UndoableEdits
 from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eval_set, split_writable
 from evalgate.documents.strict_json import parse_json
 from evalgate.documents.validation_errors import is_valid_id
@@ -97,7 +97,7 @@ def _add_cases(
     kept, refused = split_writable(cases, file.eval_set.format_name)
     edited = edit_eval_set(file, (*file.eval_set.cases, *(kept or cases)))
     with _translate_os_errors(out):
-        EditHistory().save(edited)
+        UndoableEdits().save(edited)
     return SavedCases(out, file.eval_set.format_name, (*refused, *edited.lost), is_redacted, len(kept))
 
 

@@ -30,9 +30,8 @@ def list_changed_files(folder: Path, base_revision: str) -> frozenset[str]:
 
     Raises:
         UnknownChangeError: git fails or does not know `base_revision`; HEAD and `base_revision` have no
-        commit in common, or
-            the clone is shallow and `base_revision` is no parent of HEAD; a submodule differs; git was told
-            to ignore changes of a file; or nothing differs at all.
+            commit in common; the clone is shallow and `base_revision` is no parent of HEAD; a submodule
+            differs; git was told to ignore changes of a file; or nothing differs at all.
     """
     try:
         return _list_files(folder, base_revision)
@@ -90,8 +89,7 @@ def find_common_commits(top: Path, base_revision: str) -> tuple[str, ...]:
 
     Raises:
         UnknownChangeError: git does not know `base_revision`; HEAD and `base_revision` have no commit in
-        common; or the clone
-            is shallow and `base_revision` is no parent of HEAD.
+            common; or the clone is shallow and `base_revision` is no parent of HEAD.
         GitError: git fails.
     """
     try:
@@ -100,7 +98,7 @@ def find_common_commits(top: Path, base_revision: str) -> tuple[str, ...]:
         )
     except GitError:
         raise UnknownChangeError(f"git does not know {base_revision} here: fetch it first.") from None
-    # In a checkout that is cut off git shows no parents, but the commit itself names them.
+    # In a shallow clone, git shows no parents of its oldest commits, but the commit itself names them.
     commit, head = os.fsdecode(found.strip()), execute_git(top, "cat-file", "commit", "HEAD")
     parents = [line.removeprefix(_PARENT) for line in head.split(b"\n\n")[0].split(b"\n")]
     if commit.encode() in parents:

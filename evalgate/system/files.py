@@ -49,9 +49,9 @@ def read_file(path: Path) -> bytes:
         SpecialFileError: the file is a device, a pipe or a socket.
         OSError: the file cannot be read.
     """
-    _check_ends(path.stat())  # before it is opened: opening some devices has effects
+    _refuse_special_file(path.stat())  # before it is opened: opening some devices has effects
     with open(path, "rb", opener=_open_without_waiting) as file:
-        _check_ends(os.fstat(file.fileno()))  # it may have been replaced in the meantime
+        _refuse_special_file(os.fstat(file.fileno()))  # it may have been replaced in the meantime
         return file.read()
 
 
@@ -78,7 +78,7 @@ def decode_text(data: bytes, shown_as: str) -> str:
             "`Out-File -Encoding utf8`, for `>` writes UTF-16)"
         )
         raise InvalidInputError([Problem(shown_as, 1, 1, message)])
-    data = data.removeprefix(codecs.BOM_UTF8)  # here, for the codec that does so counts without it afterwards
+    data = data.removeprefix(codecs.BOM_UTF8)  # not by `utf-8-sig`, whose errors count without it
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -126,7 +126,7 @@ def is_readable_name(path: Path) -> bool:
 
 def is_virtual_environment(folder: Path) -> bool:
     """Return True for a virtual environment of Python; False if the folder may not be read."""
-    return os.path.exists(folder / "pyvenv.cfg")  # noqa: PTH110  Path.exists raises where one may not look
+    return os.path.exists(folder / "pyvenv.cfg")  # noqa: PTH110  Path.exists raises an error
 
 
 def check_is_regular(path: Path) -> None:
@@ -138,10 +138,10 @@ def check_is_regular(path: Path) -> None:
         SpecialFileError: the file is a device, a pipe or a socket.
         OSError: the file does not exist, or its status cannot be read.
     """
-    _check_ends(path.stat())
+    _refuse_special_file(path.stat())
 
 
-def _check_ends(status: os.stat_result) -> None:
+def _refuse_special_file(status: os.stat_result) -> None:
     kind = _SPECIAL.get(stat.S_IFMT(status.st_mode))
     if kind:
         raise SpecialFileError(kind)
@@ -194,9 +194,10 @@ def write_atomically(path: Path, text: str | Iterable[str], owner: Owner | None 
 
 
 def remove_temporaries(path: Path) -> None:
-    """Remove temporary files that a killed `write_atomically` left; nothing may be writing `path` now."""
+    """Remove temporary files that a killed `write_atomically` left. Call this while nothing writes `path`."""
     with contextlib.suppress(OSError):
-        # `mkstemp` inserts eight characters: `*` would find those of `results.json` for `results`, too.
+        # `mkstemp` inserts eight characters. With `*`, the pattern for `results` would also match the
+        # temporary files of `results.json`.
         for left in path.parent.glob(f"{glob.escape(_build_temporary_prefix(path))}{'?' * 8}{_TEMPORARY}"):
             left.unlink()
 
@@ -227,7 +228,7 @@ def make_folder(folder: Path, owner: Owner | None = None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if owner is not None:
         for created in missing:
-            # Not through a link: an agent that swaps the folder for one must not be given what it points at.
+            # An agent may replace the folder with a link, and must not become the owner of its target.
             os.chown(created, *owner, follow_symlinks=False)
 
 

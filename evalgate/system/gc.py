@@ -1,4 +1,4 @@
-"""Control of Python's garbage collector, which searches for cycles even if there are none."""
+"""Pause Python's garbage collector, which searches for cycles even where there are none."""
 
 import gc
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def pause_gc() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
-            # Together they move all objects into the oldest generation without visiting one of them.
+            # These two calls move all objects into the oldest generation without visiting one of them.
             gc.freeze()
             gc.unfreeze()
             gc.enable()

@@ -33,13 +33,14 @@ SAFE_SETTINGS = (
 
 def read_commit(folder: Path, environ: Mapping[str, str]) -> str | None:
     """Return the hash of the checked-out commit from the CI service, else from git; None if unknown."""
+    # Without the variables of Jenkins and Buildkite, which may hold `HEAD` instead of a hash.
     known = (
         environ.get("GITHUB_SHA")
         or environ.get("CI_COMMIT_SHA")
         or environ.get("BUILD_SOURCEVERSION")
         or environ.get("BITBUCKET_COMMIT")
     )
-    return known or run_git(folder, "rev-parse", "HEAD") or None  # Jenkins and Buildkite may say `HEAD`
+    return known or run_git(folder, "rev-parse", "HEAD") or None
 
 
 def read_branch(folder: Path, environ: Mapping[str, str]) -> str | None:

@@ -1,4 +1,4 @@
-"""A copy of a commit's files in a temporary folder, which git never writes to."""
+"""Write the files of a commit into a temporary folder; git is only asked for their contents."""
 
 import fcntl
 import hashlib
@@ -107,7 +107,7 @@ def _list_entries(folder: Path, commit: str) -> Iterator[_Entry]:
         if mode == _SUBMODULE:
             raise CheckoutError(f"it has the submodule {path}, which is not checked out")
         if _BYTECODE in path.split("/"):
-            continue  # Python writes it anew, as the files have other times here
+            continue  # Python compiles anew, because the sources get other modification times here
         if {"..", ".git", ""} & set(path.split("/")):
             raise CheckoutError(f"it has a file with the name {path!r}")
         if not size.isdigit():
@@ -190,9 +190,9 @@ def _is_unchanged(root: Path, entry: _Entry) -> bool:
 
 
 def _remove_abandoned_folders() -> None:
-    """Remove the folders of killed processes, which no process locks any more.
+    """Remove the folders that killed processes left: those that no process locks any more.
 
-    Root removes the folders of every user, because root's folders belong to the agent's user.
+    Root removes the folders of every user, because its own may belong to the agent's user.
     """
     own = os.geteuid()
     for home in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):

@@ -5,8 +5,7 @@ before the first process of an agent starts: it reads the event once, and writes
 through the descriptor from that time. At the end the gate puts back every command file that was replaced. A
 file that only the gate may write must contain its earlier content and the gate's output, and nothing else.
 Otherwise an agent could name another pull request, set outputs, or put `LD_PRELOAD` into the environment of
-later steps. The gate follows no link at a path that the
-runner named, and waits for no pipe.
+later steps. The gate follows no link at a path that the runner named, and waits for no pipe.
 """
 
 import errno
@@ -83,6 +82,7 @@ class _HeldFiles:
         self.files: dict[str, _CommandFile] = {}
         self.events: dict[str, bytes | None] = {}
         self.process = 0
+        """Id of the process that opened the files; 0 before."""
 
 
 _HELD = _HeldFiles()
@@ -231,7 +231,7 @@ def _is_at_its_place(held: _CommandFile) -> bool:
 
 
 def _put_in_place(held: _CommandFile, content: bytes) -> None:
-    """Write a new file over anything at its path: a pipe, a link, a folder, or nothing."""
+    """Write a new command file to its path, in place of a pipe, link, folder or file, if one is there."""
     name = Path(held.path).name
     fresh, aside = f".{name}.{os.urandom(8).hex()}", f".{name}.{os.urandom(8).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -79,7 +79,7 @@ def post_json(target: HttpTarget, body: object) -> str:
                 asked = str(error.headers.get("Retry-After", ""))
                 pause_s = min(float(asked), _LONGEST_PAUSE_S) if asked.isdecimal() else float(attempt)
         except (ValueError, InvalidURL) as error:
-            # Of an address or header that cannot be sent: its text would quote the value.
+            # The error's text would quote the address or header that cannot be sent.
             raise HttpPostError(f"the address or a header cannot be sent ({type(error).__name__})") from None
         except (OSError, HTTPException) as error:
             if attempt == _ATTEMPTS:

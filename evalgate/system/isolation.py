@@ -86,8 +86,8 @@ def _iter_candidate_paths(uid: int, environ: Mapping[str, str]) -> Iterator[str]
         mounts = _MOUNTS.read_text("utf-8", errors="surrogateescape")
     except OSError:
         return
-    # A socket that is mounted by itself, as runners do, may lie anywhere. The 5th field is the mount point;
-    # the type of file system follows a lone dash. Network file systems are skipped, as a look could hang.
+    # CI runners mount a socket by itself, so it may lie anywhere. The 5th field is the mount point; the type
+    # of file system follows a lone dash. Network file systems are skipped, because `stat` could hang.
     for line in mounts.splitlines():
         mount, _, kind = line.partition(" - ")
         if not kind.startswith(_REMOTE):
@@ -123,8 +123,8 @@ def is_isolation_requested() -> bool:
 def isolate_process() -> None:
     """Isolate this process from its user's other processes. Call this before an agent's process starts.
 
-    Its environment, memory and open files are hidden (`/proc`, ptrace) from processes without the
-    capability CAP_SYS_PTRACE. Descendants of this process that lose their parent become its children. Do
+    The environment, memory and open files of this process are hidden (`/proc`, ptrace) from processes without
+    the capability CAP_SYS_PTRACE. Descendants of this process that lose their parent become its children. Do
     nothing if isolation was not requested, or on a second call.
     """
     if not _ISOLATION.is_wanted or _ISOLATION.children_before is not None:
@@ -133,7 +133,7 @@ def isolate_process() -> None:
 
     _ISOLATION.children_before = frozenset(list_children(os.getpid()))
     prctl = ctypes.CDLL(None).prctl
-    # Should the kernel refuse, as some sandboxes make it, all is as it was without.
+    # If the kernel refuses, as in some sandboxes, the process stays as it was.
     prctl(_SET_DUMPABLE, 0, 0, 0, 0)
     prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -141,8 +141,9 @@ def isolate_process() -> None:
 def find_reparented_children() -> list[int]:
     """Return the ids of an agent's leftover processes that became children of this process.
 
-    They are found by their session: of all processes that the gate starts, only agents leave the gate's
-    session. So call this only when no agent is alive. Return no id if this process is not isolated.
+    They are found by their session: of all processes that the gate starts, only workers (with the agent or a
+    custom metric) and the `setup` command have sessions of their own. So call this only when no agent is
+    alive. Return no id if this process is not isolated.
     """
     if _ISOLATION.children_before is None:
         return []

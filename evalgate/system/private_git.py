@@ -30,7 +30,7 @@ _USER = re.compile(r"(https?://)[^\s/?#'\"]+@")
 _PROTOCOLS = "file:git:http:https:ssh"
 _GITHUB_TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "INPUT_TOKEN")
 _FROM_JOB = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GIT_ASKPASS", "SSH_ASKPASS", "DISPLAY")
-"""Variables that a job or a person sets to push; not used on GitHub, where a token serves."""
+"""Variables through which a job or a person lets git log in; not passed on GitHub, where a token is used."""
 _SHORTEST_TOKEN = 20
 _HEADERS = r"^http\..*\.extraheader$"
 _CONNECTIONS = r"^http\.(.*\.)?(extraheader|proxy|sslcainfo)$"
@@ -189,7 +189,7 @@ def _split_address(url: str, folder: Path) -> tuple[str, Setting | None]:
 
 
 def _may_be_token(user: str) -> bool:
-    """Return True if a user name is as long as a token and has a digit; plain names rarely are."""
+    """Return True if a user name may be a token: 20 ASCII characters or more, with a digit and no `@`."""
     return len(user) >= _SHORTEST_TOKEN and user.isascii() and "@" not in user and any(map(str.isdigit, user))
 
 
@@ -199,7 +199,7 @@ def _build_authorization(url: str, user: str, password: str) -> Setting:
 
 
 def _read_settings(folder: Path, pattern: str, where: str) -> Iterator[Setting]:
-    """Yield the settings of `git config WHERE` with keys that match `pattern`; run no configured program."""
+    """Yield the settings of `git config WHERE` with keys that match `pattern`; this runs no other program."""
     person = where != "--local"
     text = run_git_bytes(
         folder, "config", where, "--includes", "-z", "--get-regexp", pattern, with_own_settings=person

@@ -1,6 +1,6 @@
-"""The pull request that a CI job tests, and its base commit.
+"""Find the pull request that a CI job tests, and its base commit.
 
-Each CI service describes it in environment variables of its own.
+Each CI service describes the pull request in environment variables of its own.
 """
 
 import json
@@ -127,7 +127,8 @@ def _iter_base_revisions(folder: Path, request: PullRequestContext) -> Iterator[
 def _is_merge(folder: Path, made: str) -> bool:
     """Return True if HEAD is the merge commit `made` of the CI service.
 
-    The change's newest commit may be another merge, with a first parent that belongs to the change.
+    Only then is the first parent of HEAD the base. If HEAD is a merge that the change itself ends with, its
+    first parent belongs to the change.
     """
     is_merge = bool(run_git(folder, "rev-parse", "-q", "--verify", "HEAD^2"))
     return is_merge and run_git(folder, "rev-parse", "HEAD") == made

@@ -20,7 +20,7 @@ from evalgate.core.frozen import frozen
 _TAIL = 4000  # characters of the command's output that an error shows
 
 STOP: ContextVar[threading.Event | None] = ContextVar("STOP", default=None)
-"""Event that ends a setup in another thread, which no signal and no cancellation reaches."""
+"""Event that, once set, ends a setup in another thread, which signals and cancellations do not reach."""
 
 _POLL_S = 0.1
 
@@ -37,7 +37,10 @@ with open(home + ".lock", "w") as lock:
         venv.create(home, clear=True, symlinks=True, with_pip=True)
         open(complete, "w").close()
 """
-"""A separate program, because it may have to run as another user. The lock lets two runs share one result."""
+"""Program that creates the virtual environment. It may have to run as another user, so it is a process.
+
+Because of the lock, the second of two runs waits, and uses the environment of the first.
+"""
 
 
 @frozen

@@ -77,9 +77,9 @@ def resolve_workspace(folder: Path) -> Workspace:
 
 
 def list_socket_notices(workspace: Workspace) -> tuple[str, ...]:
-    """Return a sentence if the agent can open a container engine's socket as another user than the gate.
+    """Return a sentence if the agent's user is not the gate's and can open a container engine's socket.
 
-    Return () if the agent cannot, or has the gate's own user.
+    Return () for any other agent.
     """
     user = workspace.agent_user
     paths = find_reachable_sockets(user, os.environ) if user else ()

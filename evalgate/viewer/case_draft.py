@@ -1,8 +1,8 @@
 """A case as the texts of a form: read from a case or a form, and changed by buttons.
 
 The form holds everything that was typed, so that the server keeps nothing between two requests, and a page
-with a mistake or a conflict loses nothing. Each part has its number in the file (`source`), so that data
-without a field is kept.
+with a mistake or a conflict loses nothing. `source` is the 0-based position of a part in the file: data of
+the part for which the form has no field is kept. It is None for a new part.
 """
 
 import json
@@ -51,7 +51,11 @@ class DraftRubric:
 
 @dataclass(slots=True)
 class DraftTurn:
-    """A turn. `calls` has its calls, and `kept` the numbers of all other events to keep."""
+    """A turn of a case: its message, and the expected reply.
+
+    `calls` are the expected calls. `kept` are the 0-based positions of the other expected events to keep,
+    such as tool results.
+    """
 
     source: int | None = None
     user: str = ""
@@ -125,7 +129,7 @@ def _draft_turn(at: int, turn: CaseTurn) -> DraftTurn:
 
 
 def draft_call(source: int | None, call: ToolCall) -> DraftCall:
-    """Return the draft of a call; `source` is its number in the file, None for a new call."""
+    """Return the draft of a call; `source` is the call's position in the file, None for a new call."""
     return DraftCall(source, call.name, format_json(call.arguments))
 
 
@@ -160,8 +164,9 @@ def format_json(value: object) -> str:
 
 
 def change_draft(draft: CaseDraft, action: str, actual: Sequence[Reply | None] = ()) -> None:
-    """Change a draft as a button says: `KIND-PART` and numbers of parts, such as `delete-call.0.2`.
+    """Change a draft as a button of the form asks.
 
+    `action` is `VERB-PART` and 0-based positions: `delete-call.0.2` deletes the third call of the first turn.
     `actual` has the agent's reply to each turn of the file, for buttons that copy parts of a reply.
 
     Raises:
@@ -302,7 +307,7 @@ def list_argument_differences(draft: DraftCall, call: ToolCall) -> list[str]:
 
 
 def read_draft(form: Form) -> CaseDraft:
-    """Return the draft in a form. Missing fields are empty; wrong numbers are ignored."""
+    """Return the draft in a form; a missing field counts as empty, a position that is no number as absent."""
     fields = _CaseFields(form)
     return CaseDraft(
         fields.get("eval_id"),

@@ -14,13 +14,13 @@ PAGE_SIZE = 100
 """Cases on one page of the list."""
 
 SORTS = {"": "importance", "name": "name", "duration": "time", "cost": "cost"}
-"""Value of `sort` to the words for this order. A further value is `score:NAME`: the worst score first."""
+"""Value of `sort` to the words for this order. `sort` may also be `score:METRIC`: the worst score first."""
 SCORE = "score:"
 CHANGED, UNCHANGED = "changed", "unchanged"
 """Values of `change` besides the kinds of change."""
 
 GROUPINGS = {"divergence": DIVERGENCE, "cause": "Cause"}
-"""The fields of a query that name a group of cases, with the titles of their groupings."""
+"""Field of a query that names a group of cases, to the title of the grouping that the group belongs to."""
 
 _FIELDS = ("q", "kind", "set", "tag", "metric", "change", *GROUPINGS, "sort")
 
@@ -70,12 +70,12 @@ class CaseQuery:
 
     @property
     def is_filtered(self) -> bool:
-        """Return True if cases may be missing from the list."""
+        """Return True if a search or a filter may leave cases out of the list."""
         return any(name != "sort" for name in self.params)
 
 
 def select_cases(opened: OpenedRecord, query: CaseQuery) -> list[int]:
-    """Return the indices of the entries that match the query, in the query's order."""
+    """Return the positions in `opened.entries` of the cases that match the query, in the query's order."""
     if not query.params:
         return list(range(len(opened.entries)))
     words = query.q.casefold().split()
@@ -117,7 +117,7 @@ def _matches_filters(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -
 
 
 def _build_sort_key(opened: OpenedRecord, sort: str) -> Callable[[int], Any] | None:
-    """Return the sort key for entry indices; None to keep the order by importance."""
+    """Return a function from a position in `opened.entries` to its sort key; None to sort by importance."""
     entries = opened.entries
     if sort == "name":
         return lambda at: entries[at].finding.name.casefold()
@@ -132,7 +132,7 @@ def _build_sort_key(opened: OpenedRecord, sort: str) -> Callable[[int], Any] | N
 
 
 def _rank_score(metric: CaseMetric | None) -> tuple[bool, float]:
-    """Return a key that puts cases without a score last."""
+    """Return a sort key: the worst score first, and cases without a score last."""
     if metric is None or metric.score is None:
         return True, 0.0
     return False, metric.range.rank(metric.score)

@@ -47,11 +47,11 @@ class CallRow:
     values: tuple[ValueRow, ...]
     """The arguments, path by path."""
     left_out: int
-    """The number of arguments that are not among `values`."""
+    """The number of paths that `values` leaves out because there are too many."""
     is_divergence: bool
     """True for the turn's first row in which the calls differ."""
     number: int
-    """Position of the actual call among the turn's actual calls, 0-based; -1 without an actual call."""
+    """0-based position of the actual call among the turn's actual calls; -1 without an actual call."""
 
 
 @frozen
@@ -148,7 +148,7 @@ def _wrap_text(text: str | None) -> tuple[Segment, ...] | None:
 
 @frozen
 class AttemptView:
-    """An earlier attempt of the run that failed."""
+    """A failed attempt, after which the run was tried again."""
 
     words: str
     left: ClippedText | None
@@ -180,7 +180,7 @@ def compare_run(run: RunResult, finding: Finding, budget: SizeBudget) -> RunComp
         turns.append(compare_turn(run, number, finding, budget))
     status = classify_run(run)
     failure = run.failure
-    # Without the scores that the only turn has, too.
+    # The scores of a single turn are shown there, and not once more as scores of the run.
     shown = {_describe_score(each) for each in run.turns[0].metrics} if len(run.turns) == 1 else set()
     scores = [each for each in run.metrics if _describe_score(each) not in shown]
     return RunComparison(

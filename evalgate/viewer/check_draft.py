@@ -1,7 +1,7 @@
 """The checks of a case as the texts of a form: common conditions have fields, all others are YAML.
 
-A condition that no field can hold as it is written, such as a text with a line break in a list of lines, is
-part of the YAML, so that a form that was not touched changes nothing.
+Some conditions do not fit into their field, such as a text with a line break into a list of lines. They stay
+in the YAML, so that saving an untouched form changes nothing.
 """
 
 import re
@@ -114,7 +114,7 @@ def _format_counts(value: object) -> str | None:
 
 
 def _take_values(rest: dict[str, Any]) -> list[DraftValue]:
-    """Remove the conditions on single values that fields can hold from `rest`, and return them."""
+    """Take from `rest` the conditions on single values that fit into form fields, and return them."""
     found: list[DraftValue] = []
     args, state = rest.get("args"), rest.get("state")
     groups = (
@@ -158,7 +158,10 @@ def format_yaml(value: Mapping[str, Any]) -> str:
 
 
 def read_checks(form: Form) -> list[DraftCheck]:
-    """Return the checks in a form: `k0.a1.path` is the path of the second condition of the first check."""
+    """Return the checks in a form.
+
+    `k0.a1.path` is the form field for the path of the second value condition of the first check.
+    """
     texts = FormFields(form)
     paths = [".".join(path) for path in (*LINES, *COUNTS, *SINGLE)]
     return [
@@ -287,8 +290,8 @@ def forbid_tool(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
 def require_call(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
     """Return a check that requires a call with the arguments of `call`.
 
-    If these are empty or no object, any call of the tool suffices. No check in `taken` has the name of the
-    returned check.
+    If the arguments are empty or no object, any call of the tool suffices. The returned check gets a name
+    that no check in `taken` has.
     """
     tool, args = _escape(call.name), call.arguments
     if not isinstance(args, Mapping) or not args:

@@ -28,7 +28,7 @@ def find_check_problems(
     Args:
         drafts: The checks in the form.
         checks: The checks that were built from the drafts, by name.
-        read_schema: Function that returns the JSON Schema in a file; it raises ValueError.
+        read_schema: Function that returns the JSON Schema in the named file, or raises ValueError.
         named_elsewhere: Names of the checks in the thresholds file, each with its place.
     """
     errors: dict[str, str] = {}
@@ -51,7 +51,7 @@ def list_thresholds_checks(folder: Path, thresholds_file: str | None) -> dict[st
     path = folder / thresholds_file if thresholds_file else find_thresholds_file(folder)
     try:
         thresholds = load_thresholds(path, path.name) if path else None
-    except InvalidInputError:  # a wrong thresholds file is told by a run
+    except InvalidInputError:  # a run reports the problems of the thresholds file
         return {}
     if thresholds is None:
         return {}
@@ -65,7 +65,7 @@ def read_schema_file(folder: Path, name: str) -> object:
     """Return the JSON Schema in a file next to the case notes.
 
     Raises:
-        ValueError: the file cannot be read.
+        ValueError: the file cannot be read, or is no JSON.
     """
     try:
         return read_json(folder / name, name).value
@@ -110,9 +110,10 @@ def _find_problems(
 
 
 def _find_field(prefix: str, draft: DraftCheck, location: Location, message: str) -> tuple[str, str]:
-    """Return the name of the field that holds a location in a check, and the message.
+    """Return the name of the form field to show a problem at, and its message.
 
-    For the field with YAML, the message begins with the line.
+    `location` is the place of the problem in the check. At the field with YAML, the message begins with the
+    line.
     """
     field = ".".join(map(str, location[:2]))
     if field in draft.fields:

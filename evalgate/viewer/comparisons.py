@@ -18,7 +18,7 @@ from evalgate.viewer.opened_record import OpenedRecord
 from evalgate.viewer.state import Viewer
 
 BASELINE = "baseline"
-"""The id of the stored baseline among the records that can be compared with."""
+"""Id that stands for the stored baseline in the place of a record's id."""
 
 
 @frozen
@@ -28,13 +28,13 @@ class ComparedRecord:
     opened: OpenedRecord
     """The later record, judged against the earlier one."""
     before: Mapping[CaseKey, CaseResult]
-    """The cases of the earlier record; empty for a baseline, which keeps no conversations."""
+    """The cases of the earlier record; {} if the earlier side is the stored baseline."""
     baseline: Baseline
-    """The runs of the earlier record."""
+    """The runs of the earlier record, or the stored baseline."""
     before_title: str
 
     def get_earlier_replies(self, key: CaseKey) -> Sequence[Reply | None]:
-        """Return the replies of a case in the earlier record, turn by turn; empty if no reply is stored."""
+        """Return the earlier replies of a case, turn by turn; () if no reply is stored."""
         case = self.before.get(key)
         if case is not None:
             run = choose_run(case)
@@ -44,7 +44,7 @@ class ComparedRecord:
 
 
 def choose_run(case: CaseResult) -> RunResult | None:
-    """Return the first answered run of a case, else its first run; None if it was not run."""
+    """Return the first answered run of a case, else its first run; None if the case was not run."""
     answered = (run for run in case.runs if run.outcome == "answered")
     return next(answered, case.runs[0] if case.runs else None)
 
@@ -62,8 +62,8 @@ class _FetchedBaseline:
 def read_baseline(viewer: Viewer, *, remote: bool = False) -> Baseline | None:
     """Return the stored baseline; None if there is none.
 
-    A baseline in a branch, an artifact or a bucket is read only if `remote` is True, and at most every five
-    minutes; else return None for such a baseline.
+    For a baseline in a branch, an artifact or a bucket, return None unless `remote` is True. Such a baseline
+    is kept for five minutes before it is fetched again.
 
     Raises:
         InvalidInputError: the thresholds file or the baseline is broken.

@@ -202,7 +202,10 @@ def _build_goals(draft: CaseDraft, base: EvalCase, case: EvalCase, errors: dict[
 
 
 def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[str, str]) -> EvalCase:
-    """Return the case with the order of its goals as the form changed it."""
+    """Return the case with the order of its goals that the form asks for.
+
+    A name that no goal has is noted in `errors`.
+    """
     journey = case.journey
     if journey is None:
         return case
@@ -225,7 +228,10 @@ def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[st
 
 
 def _update_goals(base: EvalCase, case: EvalCase, errors: dict[str, str]) -> EvalCase:
-    """Return the case with goals that follow the expected reply of its only turn, if the reply changed."""
+    """Adapt the goals of a case with a single turn to its expected reply, if that changed.
+
+    Return any other case as it is. If both the reply and the goals were changed, note that in `errors`.
+    """
     if len(base.turns) != 1 or len(case.turns) != 1 or base.journey is None or case.journey is None:
         return case
     expected = case.turns[0].expected

@@ -46,7 +46,10 @@ class EvalSetStore:
                 yield ListedEvalSet(file.shown_as, None, str(error))
 
     def list_files(self) -> Sequence[EvalFile]:
-        """Return the files that `eval_sets` in the thresholds file names; if none, all in the folder."""
+        """Return the files that `eval_sets` in the thresholds file names.
+
+        Return all eval sets in the folder if there is no valid thresholds file, or if no file matches.
+        """
         problems: list[Problem] = []
         patterns = self._list_patterns()
         found = find_eval_files(patterns, folder=self._folder, problems=problems)
@@ -103,7 +106,7 @@ class EvalSetStore:
         self._opened.pop(path, None)
 
     def find_set(self, eval_set_id: str, path: str = "") -> EvalSetFile:
-        """Return the eval set with an id; of several with this id the one at `path`, else the first.
+        """Return the eval set with an id. If several have the id, return the one at `path`, else the first.
 
         Raises:
             InvalidInputError: no readable eval set has this id.
@@ -119,8 +122,8 @@ class EvalSetStore:
         """Write a new eval set at a path below the folder.
 
         Raises:
-            InvalidInputError: the path leads elsewhere, the file exists, no run would read it, or the format
-                cannot hold the set.
+            InvalidInputError: the path leads elsewhere or does not end in `.evalset.json`, the file exists,
+                no run would read it, or the format cannot hold the set.
         """
         path = PurePosixPath(name.strip())
         if not path.name or path.is_absolute() or ".." in path.parts or "\0" in name:

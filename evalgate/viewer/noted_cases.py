@@ -23,7 +23,7 @@ from evalgate.datasets.case_notes_edits import (
     set_expected,
     set_tags,
 )
-from evalgate.datasets.edit_history import FileChange
+from evalgate.datasets.edit_undo import FileChange
 from evalgate.datasets.eval_set_file import EvalSetFile, compute_digest
 from evalgate.datasets.loading import build_notes_name
 from evalgate.documents.json_edits import is_same_json
@@ -173,7 +173,9 @@ def _require_notes(file: EvalSetFile) -> CaseNotes:
 
 
 def drop_noted_case(file: EvalSetFile, eval_id: str) -> list[FileChange]:
-    """Return the changes of the notes for a case that is deleted; its source is kept as dropped.
+    """Return the changes of the notes for a case that is deleted.
+
+    The notes list the case under `dropped`, so that `evalgate import` does not add it again.
 
     Raises:
         InvalidInputError: the notes cannot be read or changed.
@@ -195,7 +197,7 @@ def parse_tags(line: str) -> list[str]:
     """Return the tags in a typed line; empty tags are left out.
 
     Raises:
-        InvalidInputError: a quotation mark is not closed, or a tag is far too long.
+        InvalidInputError: a quotation mark is not closed, or a tag has more than 131,072 characters.
     """
     if line.count('"') % 2:
         raise InvalidInputError("the tags cannot be read: a quotation mark is not closed")

@@ -5,7 +5,7 @@ import re
 from evalgate.config.loader import find_thresholds_file, load_thresholds
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.types import Quarantine
-from evalgate.datasets.edit_history import FileChange, read_content
+from evalgate.datasets.edit_undo import FileChange, read_content
 from evalgate.datasets.eval_set_file import EvalSetFile, compute_digest
 from evalgate.documents.validation_errors import list_case_names
 from evalgate.gating.quarantine_edits import find_quarantine, rename_quarantine, set_quarantine

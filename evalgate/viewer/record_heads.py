@@ -1,4 +1,4 @@
-"""Records without their cases, and single cases, read from large files without parsing the rest."""
+"""Read single cases, or a record without its cases, from a large file without parsing the rest."""
 
 import re
 from collections import OrderedDict
@@ -34,7 +34,7 @@ def read_head(stored: StoredRecord) -> Record:
 
 
 def _try_head(stored: StoredRecord) -> Record | InvalidInputError:
-    """Return the record without its cases, or for a broken file the error: a cache keeps both."""
+    """Return the record without its cases, or the error of a broken file; the caller caches either."""
     try:
         return _read_parts(stored)[0]
     except InvalidInputError as error:
@@ -109,7 +109,13 @@ def find_case(stored: StoredRecord, key: CaseKey) -> tuple[Record, CaseResult | 
 
 
 def _read_parts(stored: StoredRecord) -> tuple[Record, Iterator[bytes | CaseResult]]:
-    """Return the record without its cases, and its cases: as JSON, or parsed if evalgate did not write it."""
+    """Return the record without its cases, and the cases.
+
+    The cases are lines of JSON if evalgate wrote the file; else they are parsed already.
+
+    Raises:
+        InvalidInputError: the file is broken.
+    """
     try:
         return split_record(read_record_bytes(stored.path, stored.title), stored.title)
     except ValueError:

@@ -68,7 +68,7 @@ def _read_baseline(path: Path, shown_as: str) -> Baseline | None:
 
 
 def _build_baseline_record(baseline: Baseline) -> Record:
-    """Return a record of the baseline's runs with scores, and with the stored replies of each case."""
+    """Return a record with the scores of the baseline's runs, and with the stored replies of each case."""
     record = build_stored_record(baseline, {}, EMPTY_RECORD)
     cases = tuple(
         replace(case, metrics=(), runs=_build_stored_runs(case, stored))
@@ -87,16 +87,16 @@ def _build_stored_runs(case: CaseResult, stored: BaselineCase) -> tuple[RunResul
 
 
 def _find_replied_run(runs: Sequence[BaselineRun]) -> int | None:
-    """Return the index of the run with the stored replies: the first answered one of the newest gate run.
+    """Return the index of the run that the stored replies belong to; None if no run was answered.
 
-    Return None if no run was answered. `runs` begin with the oldest.
+    It is the first answered run of the newest gate run with an answer. `runs` begin with the oldest.
     """
     answered = [at for at, run in enumerate(runs) if run.outcome == "answered"]
     return next((at for at in answered if runs[at].source == runs[answered[-1]].source), None)
 
 
 def _drop_statuses(run: RunResult) -> RunResult:
-    """Return a run with scores that neither passed nor failed, because a baseline stores no thresholds."""
+    """Return a run with all scores `not_evaluated`, because a baseline stores no thresholds."""
     return replace(run, metrics=tuple(replace(each, status="not_evaluated") for each in run.metrics))
 
 

@@ -64,7 +64,7 @@ class RecordStore:
     def list_records(self) -> list[StoredRecord]:
         """Return the records in the order to show: named records, the last run, the history.
 
-        Left out are copies in the history of a named record or of the last run.
+        If a result in the history is a copy of a named record or of the last run, the copy is left out.
 
         Raises:
             InvalidInputError: the history cannot be read.
@@ -171,7 +171,7 @@ def _name_files(folder: Path, named: Sequence[str]) -> Iterator[StoredRecord]:
 
 
 def _has_copy(found: Sequence[StoredRecord], path: Path) -> bool:
-    """Return True if a record's file equals another file. `filecmp` caches the comparisons."""
+    """Return True if a file of `found` has the same content as `path`. `filecmp` caches the comparisons."""
     try:
         return any(filecmp.cmp(each.path, path, shallow=False) for each in found)
     except OSError:

@@ -54,7 +54,7 @@ def render(request: "Request", template: str, *, status_code: int = 200, **value
 
 
 def link(path: str, query: Mapping[str, object] | Sequence[tuple[str, object]] = (), **more: object) -> str:
-    """Return a path with a query; values that are None or "" are left out, lists are repeated."""
+    """Return a path with a query. None and "" are left out; a list gives one parameter for each item."""
     pairs = [*(query.items() if isinstance(query, Mapping) else query), *more.items()]
     given = [(name, value) for name, value in pairs if value is not None and value != ""]
     return f"{path}?{urlencode(given, doseq=True)}" if given else path

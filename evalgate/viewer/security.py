@@ -65,7 +65,7 @@ class Access:
 
     @classmethod
     def create(cls, port: int, host: str) -> "Access":
-        """Return the access to a new server with a new token."""
+        """Return the access to a new server, with a random token."""
         return cls(port, secrets.token_urlsafe(32), host)
 
     @property
@@ -139,8 +139,8 @@ class SecurityMiddleware:
         return scope["method"] == "GET" and is_equal(given, self._access.token)
 
     def _has_session(self, headers: dict[str, str]) -> bool:
-        # Other programs on this machine set cookies for all ports. Python's SimpleCookie reads none at all if
-        # it does not like one of them.
+        # Other programs on this machine set cookies for all ports. If one of them is malformed, Python's
+        # SimpleCookie reads no cookie at all.
         pairs = (pair.strip().partition("=") for pair in headers.get("cookie", "").split(";"))
         return any(
             name == self._access.cookie_name and is_equal(value, self._access.session)
@@ -156,8 +156,8 @@ class SecurityMiddleware:
         cookie = f"{self._access.cookie_name}={self._access.session}; HttpOnly; SameSite=Strict; Path=/"
         more = [(b"set-cookie", cookie.encode("latin-1"))]
         if headers.get("sec-fetch-site") == "cross-site":
-            # After a link on another site, a redirect would come without the strict cookie; a page's own
-            # refresh comes with it.
+            # If a link on another site led here, browsers would follow a redirect without the cookie, which
+            # is `SameSite=Strict`. They send the cookie when a page of this server refreshes itself.
             await _send_text(send, 200, _REFRESH.format(html.escape(location)), more, kind="text/html")
         else:
             await _send_text(send, 303, "", [*more, (b"location", location.encode("latin-1"))])
@@ -168,7 +168,7 @@ class SecurityMiddleware:
         """Pass a POST on if it comes from a form of this server; else refuse it."""
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         is_ours = origin is not None and origin.lower() in {f"http://{host}" for host in self._access.hosts}
-        # Some browsers leave one of the two out, none leaves out both.
+        # Some browsers leave out one of the two headers, but none leaves out both.
         if (origin is not None and not is_ours) or (site or "same-origin") != "same-origin":
             await _send_text(send, 403, "This request comes from a page of another site.")
             return
@@ -187,14 +187,14 @@ class SecurityMiddleware:
 
 
 def is_equal(given: str, secret: str) -> bool:
-    """Compare two texts in constant time."""
+    """Return True if two texts are equal, in a time that does not depend on where they differ."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
 
 
 def _find_csrf_field(headers: dict[str, str], body: bytes) -> str:
     if not headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         return ""
-    # It is the first field of each form, so the rest need not be parsed twice.
+    # The token is the first field of each form, so that the whole form is parsed only once, by the page.
     name, _, value = body[:200].partition(b"&")[0].partition(b"=")
     return value.decode("latin-1") if name == CSRF_FIELD.encode() else ""
 

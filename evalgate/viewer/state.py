@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalgate.core.frozen import frozen
-from evalgate.datasets.edit_history import EditHistory
+from evalgate.datasets.edit_undo import UndoableEdits
 from evalgate.viewer.eval_sets import EvalSetStore
 from evalgate.viewer.records import RecordStore
 from evalgate.viewer.security import Access
@@ -36,7 +36,7 @@ class Viewer:
     navigation: tuple[NavigationLink, ...] = ()
     services: dict[type, object] = field(default_factory=dict)
     """Objects that outlive a request, by their class."""
-    edits: EditHistory = field(default_factory=EditHistory)
+    edits: UndoableEdits = field(default_factory=UndoableEdits)
     """Edits of eval sets, which can be undone until the server ends."""
     resources: ExitStack = field(default_factory=ExitStack)
     """Resources that pages register to be closed when the server ends."""

@@ -41,8 +41,10 @@ class TracePage:
     """The selected step; None if the trace is empty."""
     facts: tuple[tuple[str, str], ...]
     content: ClippedText | None
-    """Attributes, request or response of the selected step, as `panel` says; None if the step has none, and
-    for the graph."""
+    """Attributes, request or response of the selected step, as `panel` says.
+
+    None if the step has no such data, or if `panel` is the graph.
+    """
     event: tuple[int, int] | None
     """Turn (0-based) and index of the event that the step caused; None if no event is known."""
 
@@ -108,9 +110,9 @@ def _list_facts(row: TraceRow) -> tuple[tuple[str, str], ...]:
 
 
 def find_current_entry(entries: Sequence[TranscriptEntry], event: tuple[int, int] | None, turn: int) -> int:
-    """Return the index of the entry that shows an event, among the agent's entries of a turn, or -1.
+    """Return the position of an event among the agent's entries of a turn; -1 if it is not one of them.
 
-    Turns are 0-based.
+    `event` is (turn, position in the turn), and `turn` the turn of the entries; turns are 0-based.
     """
     if event is None or event[0] != turn or not 0 <= event[1] < len(entries):
         return -1

@@ -90,7 +90,10 @@ def diff_texts(expected: str, actual: str) -> tuple[tuple[Segment, ...], tuple[S
 
 
 def _walk(one: object, other: object, path: str, depth: int) -> Iterator[tuple[str, object, object]]:
-    """Yield path and both values of each leaf."""
+    """Yield (path, expected value, actual value) of each leaf; a side without the path has `_ABSENT`.
+
+    A value 30 levels deep counts as a leaf.
+    """
     sides = [value for value in (one, other) if value is not _ABSENT]
     if depth < _DEEPEST and sides and all(isinstance(value, Mapping) and value for value in sides):
         keys = dict.fromkeys(key for value in sides if isinstance(value, Mapping) for key in value)

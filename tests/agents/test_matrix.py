@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from evalgate.agents.containers.cleanup import LABEL
+from evalgate.agents.containers.ownership import LABEL
 from evalgate.agents.http.options import DialectName
 from evalgate.core.registry import AGENTS
 from tests.agents.containers.test_docker import connect_client

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from evalgate.__main__ import main
+from evalgate.cli import watch
 from evalgate.cli.run import run
 from evalgate.cli.watch import (
     FileWatcher,
@@ -70,6 +71,17 @@ def test_files_that_tools_leave_behind_are_no_change(tmp_path: Path) -> None:
     (tmp_path / "new.py").write_text("2")
     (tmp_path / "new.py").replace(tmp_path / "agent.py")  # as many editors save a file
     assert watcher.wait_for_change(before) == {str(tmp_path / "agent.py")}
+
+
+def test_a_file_that_is_made_and_removed_at_once_is_no_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, made, edited = {"a": (1, 1, 1)}, {"a": (1, 1, 1), "b": (1, 1, 2)}, {"a": (2, 1, 1)}
+    seen = iter((made, before, before, edited, edited))
+    monkeypatch.setattr(FileWatcher, "take_snapshot", lambda _: next(seen))
+    monkeypatch.setattr(watch, "_SETTLED_S", 0.0)
+    monkeypatch.setattr(watch, "_POLL_S", 0.0)
+    assert FileWatcher(tmp_path, tmp_path / "evalgate-report").wait_for_change(before) == {"a"}
 
 
 def test_files_next_to_a_folder_that_must_not_be_looked_into_are_watched(tmp_path: Path) -> None:

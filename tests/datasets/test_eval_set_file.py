@@ -22,7 +22,7 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.datasets import case_edits
-from evalgate.datasets.edit_history import EditHistory, FileChange, FileChangedError
+from evalgate.datasets.edit_undo import FileChange, FileChangedError, UndoableEdits
 from evalgate.datasets.eval_set_file import (
     EvalSetFile,
     build_diff,
@@ -277,8 +277,8 @@ def test_an_edit_is_read_as_intended_or_refused_and_can_be_undone(
     except InvalidInputError as error:
         assert all(problem.message for problem in error.problems)  # noqa: PT017  refusing is right too
         return
-    history = EditHistory()
-    history.save(edited)
+    edits = UndoableEdits()
+    edits.save(edited)
     found = open_eval_set(file.path, file.shown_as)
     assert [case.eval_id for case in found.eval_set.cases] == [case.eval_id for case in cases]
     for case, other in zip(cases, found.eval_set.cases, strict=True):
@@ -287,7 +287,7 @@ def test_an_edit_is_read_as_intended_or_refused_and_can_be_undone(
         else:
             assert [turn.user for turn in case.turns] == [turn.user for turn in other.turns]
     if edited.data != before:
-        history.undo(file.path, file.shown_as)
+        edits.undo(file.path, file.shown_as)
     assert file.path.read_bytes() == before
 
 
@@ -318,8 +318,8 @@ def test_cases_can_be_added_duplicated_and_deleted(tmp_path: Path, name: str, wa
     removed = [line for line in edited.diff.splitlines()[2:] if line.startswith("-")]
     # The line of the last case gets a comma; in a file on few lines it is longer.
     assert len(removed) <= 1
-    history = EditHistory()
-    history.save(edited)
+    edits = UndoableEdits()
+    edits.save(edited)
     again = open_eval_set(file.path, file.shown_as)
     back = edit_eval_set(
         again, [each for each in again.eval_set.cases if each.eval_id not in {"copy", "recorded"}]
@@ -379,43 +379,43 @@ def test_turns_that_moved_and_changed_at_once_are_recognised(tmp_path: Path) -> 
 
 
 def test_a_changed_file_is_not_overwritten_and_edits_are_redone(tmp_path: Path) -> None:
-    file, history = _open(tmp_path, ADK), EditHistory()
+    file, edits = _open(tmp_path, ADK), UndoableEdits()
     case = file.find_case("short")
     edited = edit_eval_set(file, [*file.eval_set.cases[:2], _replace_user(case, 0, "Good day")])
-    history.save(edited)
-    assert history.can_undo(file.path)
-    history.undo(file.path, "set")
+    edits.save(edited)
+    assert edits.can_undo(file.path)
+    edits.undo(file.path, "set")
     assert file.path.read_bytes() == ADK.encode()
-    history.redo(file.path, "set")
+    edits.redo(file.path, "set")
     assert "Good day" in file.path.read_text()
 
     file.path.write_text(ADK + "\n")
     with pytest.raises(FileChangedError, match="changed since"):
-        history.undo(file.path, "set")
+        edits.undo(file.path, "set")
     with pytest.raises(FileChangedError, match="changed since"):
-        history.save(edited)
+        edits.save(edited)
     assert file.path.read_text() == ADK + "\n"
 
 
 def test_an_edit_of_several_files_is_undone_whole_or_not_at_all(tmp_path: Path) -> None:
-    file, history = _open(tmp_path, ADK), EditHistory()
+    file, edits = _open(tmp_path, ADK), UndoableEdits()
     notes = tmp_path / "new folder" / "set.cases.yaml"
     edited = edit_eval_set(file, file.eval_set.cases[:1])
-    history.save(edited, FileChange(notes, "notes", None, b"cases: {}\n"))
+    edits.save(edited, FileChange(notes, "notes", None, b"cases: {}\n"))
     assert notes.read_bytes() == b"cases: {}\n"
     assert file.path.read_bytes() == edited.data
-    history.undo(file.path, "set")
+    edits.undo(file.path, "set")
     assert not notes.exists()
     assert file.path.read_bytes() == ADK.encode()
-    history.redo(file.path, "set")
+    edits.redo(file.path, "set")
 
     notes.write_bytes(b"# mine\n")
     with pytest.raises(FileChangedError, match=r"^notes: changed since"):
-        history.undo(file.path, "set")
+        edits.undo(file.path, "set")
     assert file.path.read_bytes() == edited.data
     notes.write_bytes(b"cases: {}\n")
-    history.save_changes(file.path, [FileChange(notes, "notes", b"cases: {}\n", b"")])
-    history.undo(file.path, "set")
+    edits.save_changes(file.path, [FileChange(notes, "notes", b"cases: {}\n", b"")])
+    edits.undo(file.path, "set")
     assert notes.read_bytes() == b"cases: {}\n"
 
 
@@ -426,7 +426,7 @@ def test_permissions_and_links_stay(tmp_path: Path) -> None:
     link.symlink_to(file.path)
     linked = open_eval_set(link, "link.evalset.json")
 
-    EditHistory().save(edit_eval_set(linked, linked.eval_set.cases[:1]))
+    UndoableEdits().save(edit_eval_set(linked, linked.eval_set.cases[:1]))
 
     assert link.is_symlink()
     assert file.path.stat().st_mode & 0o777 == 0o600

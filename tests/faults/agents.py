@@ -141,3 +141,8 @@ async def answers_too_much(text: str, session: Any) -> str:
 
 def answers_too_much_at_last(text: str) -> str:
     return "x" * (17 << 20) if text == "guilty" else text
+
+
+def answers_with_a_call_that_is_too_large(text: str) -> object:
+    calls = [{"name": "read", "args": {}, "result": "x" * (17 << 20)}]
+    return {"response": text, "tool_calls": calls} if text == "guilty" else text

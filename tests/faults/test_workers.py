@@ -122,7 +122,9 @@ async def test_cancelling_every_task_fails_the_guilty_case_alone() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["answers_too_much", "answers_too_much_at_last"])
+@pytest.mark.parametrize(
+    "name", ["answers_too_much", "answers_too_much_at_last", "answers_with_a_call_that_is_too_large"]
+)
 async def test_an_answer_that_is_too_large_fails_its_case_alone(name: str) -> None:
     runs = await played(name, *CROWD)
     failure = runs["guilty"].failure

@@ -10,7 +10,9 @@ from evalgate.core.types import (
     BaselineSource,
     CaseMetric,
     CaseResult,
+    ControlCase,
     ControlComparison,
+    ControlMetric,
     Criterion,
     RunMetric,
 )
@@ -77,6 +79,44 @@ def test_means_that_differ_are_told_apart() -> None:
     assert control.metrics[0].sentence == (
         "m: 10 further runs a case cannot tell whether the change lowered it (control 0.805, head 0.800 today)."
     )
+
+
+def test_a_missed_minimum_stays_and_the_explained_drop_goes() -> None:
+    names = [f"case_{at}" for at in range(CASES)]
+    stored = BaselineRun(0, "answered", {"m": 1.0}, 1.0)
+    baseline = Baseline(
+        tuple(BaselineCase("travel", name, "passed", "f00d", {"m": "m"}, (stored,) * RUNS) for name in names),
+        (BaselineSource("2026-11-20T00:00:00Z"),),
+    )
+    metric = CaseMetric("m", 0.5, 0.0, "passed", fingerprint="m", min_mean=0.9)
+    made = tuple(
+        a_run_result(run=run, metrics=(RunMetric("m", float(run % 2), "passed"),))
+        for run in range(1, RUNS + 1)
+    )
+    cases = tuple(a_case_result(name, metrics=(metric,), runs=made) for name in names)
+    policy = StatisticalPolicy(
+        Parameters(runs=RUNS, follow_up=False),
+        criteria={"m": Criterion(metric="m", threshold=0.0, min_mean=0.9, rule="statistical")},
+        case_runs=10,
+    )
+    scored = ScoredRuns(cases, RUNS, policy, decide_metrics(cases, baseline, policy))
+    before = compare_runs(scored, baseline, GateConfig(baseline="b.json"))
+    minimum = "0.50 is below the required 0.90, beyond noise (at most 0.60)."
+    fell = "Regression: the average fell 50 points (1.00 → 0.50) over 5 cases × 20 runs."
+    assert before.metrics[0].judgement
+    assert before.metrics[0].judgement.sentences[0].startswith(fell)
+    assert before.metrics[0].judgement.sentences[1] == minimum
+
+    drifted = ControlComparison(
+        "c0ffee",
+        "drifted",
+        tuple(ControlCase("travel", name, (), "drifted") for name in names),
+        (ControlMetric("m", "m", "drifted"),),
+    )
+    (found,) = apply_control(before, scored, drifted).metrics
+    assert found.judgement
+    assert (found.judgement.verdict, found.regressed) == ("fail", False)
+    assert found.judgement.sentences == (minimum,)
 
 
 def test_control_runs_do_not_clear_a_budget() -> None:

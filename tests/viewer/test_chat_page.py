@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from evalgate.datasets.eval_set_file import open_eval_set
-from evalgate.viewer import page_chat
+from evalgate.viewer import background_chat
 from evalgate.viewer.state import Viewer
 from tests.viewer.serving import create_viewer, open_client, serve_viewer
 from tests.viewer.test_run_pages import look_at
@@ -92,15 +92,15 @@ def test_a_conversation_is_had_stopped_and_saved(tmp_path: Path) -> None:
 def test_an_agent_that_does_not_stop_is_told_on_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def hang(_: page_chat.PageChat) -> None:
+    async def hang(_: background_chat.BackgroundChat) -> None:
         await asyncio.sleep(2)
 
     viewer = create_viewer(write_project(tmp_path))
     with open_client(viewer) as client:
         post(client, viewer, "send", text="hello")
         with monkeypatch.context() as patched:
-            patched.setattr(page_chat, "_END_S", 0.1)
-            patched.setattr(page_chat.PageChat, "_stop_turn", hang)
+            patched.setattr(background_chat, "_END_S", 0.1)
+            patched.setattr(background_chat.BackgroundChat, "_stop_turn", hang)
             for action in ("stop", "new"):
                 assert "the agent did not stop within 0 s" in post(client, viewer, action, agent="")
 

@@ -29,7 +29,7 @@ from evalgate.core.sanitize import replace_lone_surrogates
 from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
 
 _EXIT_GRACE_S = 1.0
-"""Seconds from SIGTERM to the end of a process whose turn timed out; then the process is killed."""
+"""Seconds that a process may take to end on SIGTERM after its turn timed out, before it is killed."""
 
 
 class PerTurnAgent:

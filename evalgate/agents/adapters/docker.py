@@ -10,9 +10,9 @@ from typing import Annotated, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
 from evalgate.agents.containers.compose_agent import build_compose_agent
+from evalgate.agents.containers.gate_address import HOST_GATEWAY_NAME, find_reachable_endpoint
 from evalgate.agents.containers.server_container import ServerContainerAgent
 from evalgate.agents.containers.spec import WORKER_FOLDER, ContainerLimits, ContainerSpec, ImageBuild
-from evalgate.agents.containers.tracing import HOST_GATEWAY_NAME, find_reachable_endpoint
 from evalgate.agents.containers.worker_container import WorkerContainerAgent
 from evalgate.agents.http.agent import RemoteAgent, RemoteOptions
 from evalgate.agents.http.connection import AgentServer

@@ -34,11 +34,11 @@ from evalgate.system.loop_timer import LoopTimer
 _GRACE_S = 1.0
 """Seconds that the loop of the agent's thread may take to answer a cancel before it counts as blocked."""
 _TOLERANCE_S = 0.05
-"""Seconds over its time limit that a turn in the caller's loop may take: timers are never exact."""
+"""Seconds that a turn in the caller's loop may take beyond its time limit: timers are never exact."""
 
 
 class _LoopWorker:
-    """Conversations in one event loop: the caller's loop, or a thread's loop, which can be abandoned.
+    """Worker with conversations in one event loop: the caller's, or a thread's, which can be abandoned.
 
     All methods except `send` are called in the loop of the gate.
     """
@@ -75,7 +75,8 @@ class _LoopWorker:
         self._thread_id = threading.get_ident()
         self._pool = DaemonThreadPool(concurrency)
         self._manager = SessionManager(thread.loop if thread else self._loop, host, self, self._pool)
-        # A turn in a thread cannot block the caller's loop, so others would be to blame for its delay.
+        # A synchronous turn runs in a thread of the pool and cannot block the caller's loop: if its end is
+        # noticed late, other code is to blame.
         self._checks_duration = thread is None and host.asynchronous
         self._began: dict[str, float] = {}
         """Monotonic seconds at the start of each session's last turn, where durations are checked."""
@@ -275,7 +276,7 @@ class InProcessAgent:
         loop = asyncio.new_event_loop()
         try:
             if inspect.iscoroutinefunction(self._agent):
-                # A factory that is awaited needs a loop that does not run yet, and so a thread of its own.
+                # If this is a factory, `find_entry_host` runs `loop`, and this thread runs a loop already.
                 pool = DaemonThreadPool(1)
                 found: AgentHost = await pool.run_in_thread(lambda: find_entry_host(self._agent, name, loop))
                 pool.close()

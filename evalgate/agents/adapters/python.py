@@ -34,7 +34,7 @@ def build_python_launch(
         host_options: Options of the host: `entry`, and others that depend on the kind of agent.
         cwd: Working folder of the process, which is first on its `sys.path`.
         env: Whole environment of the process.
-        concurrency: Maximum of concurrent conversations, and of threads for a synchronous agent.
+        concurrency: Largest number of threads in the process for a synchronous agent.
         python: The interpreter, 3.9 or later; None: the one that runs evalgate.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as; None: the group that runs evalgate.
@@ -79,7 +79,7 @@ def build_python_agent(
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as; None: the group that runs evalgate.
         memory: Memory of a process and its children, as `512m`; None: no limit. Raises ValueError if invalid.
-        capture: If True, capture model calls and spans of an agent that reports none itself.
+        capture: If True, capture model calls and spans of an agent that reports no events itself.
         track_files: If True, record the files of the project that the agent opens.
     """
     launch = build_python_launch(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from evalgate.agents.containers import docker_client
-from evalgate.agents.containers.cleanup import build_labels, remove_orphans
+from evalgate.agents.containers.cleanup import remove_orphans
 from evalgate.agents.containers.compose_file import (
     ComposeProject,
     ComposeService,
@@ -21,6 +21,7 @@ from evalgate.agents.containers.compose_file import (
     find_compose_file,
     read_compose_project,
 )
+from evalgate.agents.containers.ownership import build_labels
 from evalgate.agents.containers.spec import ContainerLimits, ContainerSpec, HealthTest, ImageBuild
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
@@ -46,6 +47,7 @@ class PlannedService:
 
     spec: ContainerSpec
     waits_for: Mapping[str, Dependency]
+    """Conditions by the name of the service that must fulfil them."""
 
 
 class Sidecars:
@@ -176,7 +178,7 @@ def _check_condition(state: Mapping[str, Any], condition: str) -> tuple[str, boo
     if condition == "service_completed_successfully":
         code = state["ExitCode"]
         return (f"ended with exit code {code}" if is_over and code else ""), is_over and not code
-    if is_over:  # whatever its last health was, it answers no more
+    if is_over:  # an ended container answers no more, whatever its last health was
         return f"ended with exit code {state['ExitCode']}", False
     health = (state.get("Health") or {}).get("Status")
     if health is None and state["Status"] == "running":
@@ -362,7 +364,7 @@ def place_in_network(spec: ContainerSpec, network: str, volumes: Mapping[str, st
     return replace(
         spec,
         limits=replace(spec.limits, network=network),
-        volumes=tuple((volumes[name], target, is_read) for name, target, is_read in spec.volumes),
+        volumes=tuple((volumes[name], target, is_read_only) for name, target, is_read_only in spec.volumes),
     )
 
 

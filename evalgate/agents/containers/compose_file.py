@@ -24,7 +24,7 @@ _VARIABLE = re.compile(
 
 
 class InterpolationError(Exception):
-    """Error for a variable without a value or with an invalid form; the message is the rest of a sentence."""
+    """Error of a variable without a value or with an invalid form. The message lacks its subject, the key."""
 
 
 def interpolate_text(text: str, values: Mapping[str, str]) -> str:
@@ -240,7 +240,7 @@ class ComposeProject:
     values: Mapping[str, str]
     """Values of the variables that the file may use."""
     aliases: Mapping[str, tuple[str, ...]]
-    """Network names of each service."""
+    """Host names of each service in the network, by service; the service's own name comes first."""
     path: str
     """The file, as messages name it."""
     position: Callable[[Location], tuple[int, int]]
@@ -284,7 +284,7 @@ def read_compose_project(
         text = read_text(path, "utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{shown_as}: cannot be read: {describe_read_error(error)}") from None
-    # `environ` is the agent's environment. With evalgate's own, a changed file could read the gate's secrets.
+    # `environ` is the agent's environment. With the gate's own, a changed file could read the gate's secrets.
     own = _read_dotenv(path.parent / ".env", str(Path(shown_as).with_name(".env")))
     return _ProjectReader(parse_yaml(text, shown_as), {**own, **environ}).read_project(service, path.parent)
 

@@ -1,4 +1,4 @@
-"""Copy files and folders into a container, without what can be created again."""
+"""Copy files and folders into a container, except for folders that can be created again."""
 
 import io
 import tarfile

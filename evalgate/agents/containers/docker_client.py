@@ -3,8 +3,9 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from evalgate.agents.containers.cleanup import build_labels, find_own_container, remove_orphans
+from evalgate.agents.containers.cleanup import remove_orphans
 from evalgate.agents.containers.copied_files import copy_into_container
+from evalgate.agents.containers.ownership import build_labels, find_own_container
 from evalgate.agents.containers.spec import ContainerSpec, HealthTest, ImageBuild
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
@@ -224,7 +225,7 @@ def _list_volumes(spec: ContainerSpec) -> list[str]:
     Volumes without a name can be written in a read-only container, and are removed with the container.
     """
     copies = [target for source, target in spec.copied if source.is_dir()]
-    named = [f"{name}:{target}{':ro' if is_read else ''}" for name, target, is_read in spec.volumes]
+    named = [f"{name}:{target}{':ro' if is_read_only else ''}" for name, target, is_read_only in spec.volumes]
     return [*copies, *spec.scratch, *named]
 
 

@@ -29,7 +29,7 @@ _FIRST_LOG_POLLS = 40
 _DYING_S = 1.0
 # The daemon learns of the end of a process later than the clients that were connected to it.
 _DEAD_S = 15.0
-# On a busy machine it learns of it much later. Until then a server that does not answer may have ended.
+# On a busy machine the daemon learns of the end even later. Until then, a silent server may have ended.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +72,8 @@ class ServerContainer:
         """Create the container and wait until its server answers.
 
         Raises:
-            AgentUnreachableError: the container cannot be created, or the server does not answer. The
-                detail of the error is the end of the container's log, unless it has another detail.
+            AgentUnreachableError: the container cannot be created, or the server does not answer. An error
+                without a detail gets the end of the container's log as its detail.
         """
         # Shielded, as a thread cannot be cancelled: until it ends, it is not known which container to remove.
         making = asyncio.ensure_future(asyncio.to_thread(self._create_container))

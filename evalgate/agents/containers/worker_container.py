@@ -113,7 +113,7 @@ class ContainerProcess(AgentProcess):
         container = self._container
         if container is None:
             return
-        # It may have ended by itself meanwhile; the end of its stream is handled elsewhere.
+        # The container may have ended by itself meanwhile. `on_detached` learns of that from the stream.
         with suppress(Exception):
             await asyncio.to_thread(container.kill, number.value)
 

@@ -1,8 +1,8 @@
 """Search for a Google ADK agent as ADK does: in a module, an agent folder or a file.
 
-The order is: `app` (only an app of ADK), `root_agent` and `get_agent_async` in the module; then the same
-names in the module's attribute `agent`, and in its submodule `agent`; then the file `root_agent.yaml`, from
-which ADK builds an agent, in the package's folder.
+The order is: `app` (if it is an app of ADK), `root_agent` and `get_agent_async` in the module; then the same
+names in the module's attribute `agent`, and in its submodule `agent`; then the file `root_agent.yaml` in the
+package's folder, from which ADK builds an agent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def find_adk_agent(entry: str, sub_agent: str | None, loop: asyncio.AbstractEven
 
     Args:
         entry: `package.module`, `path/to/agent_folder` or `path/file.py`, with `:attribute` if the agent has
-            a name for which ADK does not search; or `path/file.yaml`, a file from which ADK builds an agent.
+            another name than those that ADK searches; or `path/file.yaml`, from which ADK builds an agent.
         sub_agent: Name of an agent below the root to run instead of the root; None or "": the root.
         loop: Event loop that awaits the result of an asynchronous function.
 
@@ -94,7 +94,8 @@ def _load_dotenv(folder: str) -> None:
     """Load the nearest `.env` file in `folder` or above, up to the working folder.
 
     Outside of the working folder, only `folder` itself is searched. (ADK's tools search up to the root.)
-    Variables that are set keep their values. If `ADK_DISABLE_LOAD_DOTENV` is `1` or `true`, load nothing.
+    Environment variables that are set already keep their values. If `ADK_DISABLE_LOAD_DOTENV` is `1` or
+    `true`, load nothing.
     """
     if os.environ.get("ADK_DISABLE_LOAD_DOTENV", "").lower() in ("1", "true"):
         return
@@ -148,12 +149,12 @@ def _import_agent_submodule(module: ModuleType) -> Optional[ModuleType]:
 
 def _call_factory(function: Any, loop: asyncio.AbstractEventLoop) -> object:
     async def await_agent(awaitable: Any) -> object:
-        return await awaitable  # `run_until_complete` needs a coroutine; an awaitable may be none
+        return await awaitable  # `run_until_complete` needs a coroutine, and not every awaitable is one
 
     agent = function()
     if inspect.isawaitable(agent):
         agent = loop.run_until_complete(await_agent(agent))
-    # ADK expects a pair of the agent and an exit stack, which the end of this process replaces.
+    # As in ADK, a tuple is the agent with an exit stack, which is never closed: the process ends instead.
     return agent[0] if isinstance(agent, tuple) and agent else agent
 
 

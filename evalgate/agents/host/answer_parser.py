@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .errors import InvalidAnswerError
+from .errors import InvalidAnswerError, MessageTooLargeError
 from .session import Recorder, Session
 
 _ANSWER_KEYS = ("response", "tool_calls", "state", "usage")
@@ -36,7 +36,8 @@ class AnswerCollector:
             InvalidAnswerError: the value is neither a text nor a dict, or the dict has an invalid field.
             NoMatchingMockError: the dict has a call of a tool that is mocked, and no function of this name
                 has the decorator `evalgate_host.tool`.
-            RuntimeError: the dict has an event, and no turn is in progress.
+            MessageTooLargeError: the dict has an event or a tool call of more than 16 MiB.
+            RuntimeError: the dict has an event or a tool call, and no turn is in progress.
         """
         if isinstance(value, str):
             self._pieces.append(value)
@@ -56,7 +57,7 @@ class AnswerCollector:
         Raises:
             InvalidAnswerError: the value is None and `is_empty` is True, or is of another type than text and
                 dict, or is a dict with an invalid field.
-            NoMatchingMockError, RuntimeError: as for `add_yielded`.
+            NoMatchingMockError, MessageTooLargeError, RuntimeError: as for `add_yielded`.
         """
         if isinstance(value, str):
             self._response = value
@@ -123,6 +124,8 @@ class AnswerCollector:
         try:
             # The methods of the session check the types, as they do for agents that call them.
             getattr(self._session, kind)(**fields)
+        except MessageTooLargeError:  # a ValueError, but with a kind of failure of its own
+            raise
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidAnswerError(f"the agent's `{kind}` cannot be used: {error}") from None
 

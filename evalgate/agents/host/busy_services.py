@@ -1,4 +1,4 @@
-"""Detect exceptions of the agent that say that a service is busy: HTTP 429, 503 and 529, and those of gRPC.
+"""Detection of busy services by the exceptions of the agent: HTTP 429, 503 and 529, and gRPC's equivalents.
 
 The exceptions of the providers' SDKs have no common base class, but all hold the HTTP status: openai and
 anthropic in `status_code`, google in `code`, aiohttp in `status`, httpx and requests in `response`, botocore
@@ -89,7 +89,7 @@ def _find_retry_after(error: BaseException) -> float | None:
         get = getattr(headers, "get", None)
         if get is None:
             continue
-        # A header of OpenAI and Azure, which their SDK prefers too: Retry-After rounds to seconds.
+        # OpenAI and Azure send this header too, and their SDK prefers it: Retry-After has whole seconds only.
         milliseconds = _parse_seconds(get("retry-after-ms"))
         if milliseconds is not None:
             return milliseconds / 1000

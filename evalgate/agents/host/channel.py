@@ -21,8 +21,8 @@ _READ_BYTES = 256 * 1024
 def _convert_unknown(value: object) -> object:
     """Return a simpler value for an object that `json` cannot encode.
 
-    The value is a dict of the fields of a pydantic model or a dataclass, a sorted list of the items of a
-    set, or else the object's text.
+    A pydantic model or a dataclass becomes a dict of its fields, a set becomes a list sorted by text, and
+    any other object becomes its text.
     """
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):

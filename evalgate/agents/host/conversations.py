@@ -36,7 +36,7 @@ class _ActiveTurn:
         self.capture: Optional[TurnCapture] = None
         self.cancelled = False
         self.concurrent = False
-        """True if another turn was in progress at the same time: code of that turn may cancel this turn."""
+        """True once another turn was in progress at the same time: its code may have cancelled `task`."""
         self.is_cancel_reported = False
         """True once `cancelled` was sent to the gate, after which no message of the turn may follow."""
 
@@ -112,7 +112,7 @@ class SessionManager:
         turn = self._turns[session.id] = _ActiveTurn(session)
         if len(self._turns) > 1:
             turn.concurrent = True
-        if len(self._turns) == 2:  # of more, all others have the mark already
+        if len(self._turns) == 2:  # of three or more, all but the new one are marked already
             for each in self._turns.values():
                 each.concurrent = True
         turn.task = self._loop.create_task(self._run_turn(turn, message["text"]))
@@ -125,17 +125,17 @@ class SessionManager:
             return
         turn.cancelled = True
         if turn.in_thread:
-            # Python cannot stop a thread. The gate opens no more sessions here, and ends the process with the
-            # last one.
+            # Python cannot stop a thread. The gate opens no more sessions in this process, and kills it after
+            # the last one.
             self._report_cancelled(turn, still_running=True)
         else:
-            # On a busy machine this runs late, and before the callback of a task that ended in time: the task
-            # itself says whether it still runs.
+            # On a busy machine, this timer fires late, and perhaps before the done callback of a task that
+            # ended in time. So the task itself is asked whether it still runs.
             task = turn.task
             self._loop.call_later(
                 CANCEL_WAIT_S, lambda: self._report_cancelled(turn, still_running=not task.done())
             )
-        # Not reported by the task itself: one that is cancelled before its first step never runs.
+        # The task cannot report this itself: a task that is cancelled before its first step never runs.
         turn.task.add_done_callback(lambda _: self._report_cancelled(turn, still_running=False))
         turn.task.cancel()
 
@@ -202,8 +202,8 @@ class SessionManager:
             try:
                 self._channel.send(message)
             except MessageTooLargeError:
-                # The spans take most of the message. It is sent without them, and with their number, so that
-                # the report can say that some are missing.
+                # Spans take most of the message. It is sent with their number instead of the spans, so that
+                # the report can say that spans are missing.
                 spans = message.pop("spans", ())
                 self._channel.send({**message, "dropped_spans": message.get("dropped_spans", 0) + len(spans)})
         except (TypeError, ValueError, RecursionError) as error:

@@ -77,8 +77,9 @@ def _describe_failure(error: BaseException) -> dict[str, str]:
 
 # --- calling ------------------------------------------------------------------------------------------------
 
-# A generator that yields what the function returned, receives it awaited, and returns the answer. So one
-# implementation serves functions of both kinds: only the loop around the generator awaits or does not.
+# A generator that yields what the metric's function returned, is sent this value after it was awaited, and
+# returns the answer. So one generator serves synchronous and asynchronous functions: only the loop around it
+# differs (`_run_sync`, `_run_async`).
 _Call = Any
 
 

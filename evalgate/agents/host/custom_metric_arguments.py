@@ -1,6 +1,6 @@
-"""Arguments of functions that were written for Google ADK: objects with the fields of ADK's classes.
+"""Arguments of custom metrics: JSON objects with their fields as attributes, and imitations of ADK's objects.
 
-ADK itself is not needed.
+The imitations have the fields of Google ADK's classes, such as `Invocation`. ADK itself is not needed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _build_content(text: Optional[str], role: str) -> Optional[JsonNamespace]:
 
 
 def build_expected_invocations(case: dict[str, Any]) -> list[JsonNamespace]:
-    """Return one `Invocation` per turn of the case, with the rubrics of that turn."""
+    """Return one `Invocation` per turn of the case: user's message, expected reply and the turn's rubrics."""
     return [
         _build_invocation(turn["user"]["text"], turn["expected"], turn["rubrics"]) for turn in case["turns"]
     ]

@@ -189,7 +189,7 @@ def format_traceback(error: BaseException) -> str:
         error, (UnusableEntryError, InvalidAnswerError, ModelError, NoMatchingMockError, UnsupportedCaseError)
     ):
         return ""
-    # Users cannot change the host: the traceback begins with the first line of their own.
+    # Users cannot change the host's code, so the traceback begins with the first frame of other code.
     frames = _skip_host_frames(error.__traceback__)
     text = "".join(traceback.format_exception(type(error), error, frames))
     return text if len(text) <= _MAX_TRACEBACK else text[-_MAX_TRACEBACK:].partition("\n")[2]

@@ -1,4 +1,4 @@
-"""Files of the project that the agent imports and opens for reading, seen through audit hooks of Python."""
+"""Files of the project that the agent imports or opens for reading, as Python's audit events show them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _PROGRAMS = frozenset(
     }
 )
 _UNSEEN_STARTS = (".popen_spawn_posix", ".popen_forkserver", ".popen_loky_posix")
-"""Ends of the names of modules that start processes without an event. The first start imports them."""
+"""Ends of the names of modules that start processes without an event, and are imported at the first start."""
 _MOST_LINKS = 40
-_OTHERS = frozenset({"site-packages", "dist-packages", "node_modules", ".git"})
+_FOREIGN_FOLDERS = frozenset({"site-packages", "dist-packages", "node_modules", ".git"})
 
 
 class OpenedFiles:
@@ -39,7 +39,8 @@ class OpenedFiles:
         self._seen: Set[str] = set()
         self._new: List[str] = []
         self._written: Set[str] = set()
-        self._modules: Set[str] = set()  # also modules from before, such as the project's `sitecustomize`
+        # Empty, so that modules imported before count as new, such as the project's `sitecustomize`.
+        self._modules: Set[str] = set()
         self._programs: List[str] = []
         sys.addaudithook(self._on_event)
 
@@ -57,7 +58,7 @@ class OpenedFiles:
             if isinstance(path, int):
                 return
             text = os.fsdecode(path)
-            # Not normalized: after a link to a folder, `..` is the parent of what the link names.
+            # Not normalized: after a link to a folder, `..` is the parent of the link's target.
             name = os.path.join(os.getcwd(), _get_database(text) if event == "sqlite3.connect" else text)
         except Exception:  # noqa: BLE001  an object may raise anything when it is asked for its path
             return
@@ -105,7 +106,7 @@ class OpenedFiles:
     def _is_of_package(self, path: str) -> bool:
         """Return True for a file of the interpreter, an installed package, `node_modules` or `.git`."""
         below = path[len(self._root) :] if path.startswith(self._root + os.sep) else path
-        if not _OTHERS.isdisjoint(below.split(os.sep)):
+        if not _FOREIGN_FOLDERS.isdisjoint(below.split(os.sep)):
             return True
         prefixes = {each + os.sep for each in (sys.prefix, os.path.realpath(sys.prefix))}
         # A prefix around the repository, as /usr around /usr/src/app, makes no package of its files.

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def main() -> None:
     """Run with the JSON options in `sys.argv[1]` until the gate closes stdin; then end the process.
 
-    The exit code is 0, or 1 after a `fatal` message if the agent cannot be loaded.
+    The exit code is 0, or 1 after a `fatal` message if the agent cannot be loaded. `entry` and `threads` are
+    required options; `path`, `home`, `capture`, `track`, `adk`, `agent`, `metric` and `digest` are optional.
     """
     options: dict[str, Any] = json.loads(sys.argv[1])
     # An agent that parses its command line on import must not find the options of the host.

@@ -36,7 +36,8 @@ class Mocks:
     def is_mocked(self, name: str) -> bool:
         """Return True if the tool must not be called in this turn.
 
-        It has a mock in this turn, or there is a recording in which the tool is not live.
+        This is the case if the tool has a mock in this turn, or if there is a recording in which the tool is
+        not live.
         """
         return bool(self._list_mocks(name)) or self._is_recorded(name)
 

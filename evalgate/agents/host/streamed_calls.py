@@ -23,9 +23,9 @@ class StreamedCalls:
         self._indexes: list[int] = []
         """Index of each call in `calls`."""
         self._open: dict[int, _Json] = {}
-        """Calls by index: the next piece with that index continues the call, unless it begins another."""
+        """Latest call of each index: a further piece with the index continues it, or begins another call."""
         self._whole: dict[int, bool] = {}
-        """Indexes of open calls; True if the first piece had a name and an object of arguments."""
+        """By index: True if the first piece of the latest call had a name and an object of arguments."""
 
     def add_piece(self, piece: _Json, position: int) -> None:
         """Add an item of `tool_calls` of a chunk; `position` is its place in that list, from 0."""
@@ -52,20 +52,21 @@ class StreamedCalls:
         return call
 
 
-def append_texts(whole: _Json, piece: _Json, text: str) -> None:
-    """Append the name and the text at key `text` of a piece of a call; a repeated name is left out."""
-    name, more = piece.get("name"), piece.get(text)
+def append_texts(whole: _Json, piece: _Json, text_key: str) -> None:
+    """Append a piece's name and its text at `text_key` to those of `whole`; leave out a repeated name."""
+    name, more = piece.get("name"), piece.get(text_key)
     if isinstance(name, str) and name != whole["name"]:
         whole["name"] += name
     if isinstance(more, str):
-        whole[text] += more
+        whole[text_key] += more
 
 
 def _begins_call(piece: _Json, call: _Json, is_whole: bool) -> bool:
     """Return True if a piece with the index of an open call begins another call.
 
-    Such a piece has a name, and another id than the call. If one of the two has no id, the call has arguments
-    already, and either the names differ, or the call came as a whole and the piece has arguments, too.
+    A piece without a name never does. If both the piece and the call have an id, it does if the ids differ.
+    Otherwise, the call must have a name and arguments already, and either the names differ, or the call's
+    first piece was complete (`is_whole`) and this piece has arguments, too.
     """
     name, text = _read_texts(piece)
     own_name, own_text = _read_texts(call)
@@ -80,6 +81,7 @@ def _begins_call(piece: _Json, call: _Json, is_whole: bool) -> bool:
 
 
 def _is_whole(piece: _Json) -> bool:
+    """Return True if a piece has a name and the complete JSON text of an object as its arguments."""
     name, text = _read_texts(piece)
     try:
         return bool(name) and isinstance(json.loads(text), dict)

@@ -16,7 +16,7 @@ import threading
 import traceback
 from typing import Any, Callable, Optional, Tuple
 
-# The id of the host: a forked child inherits this value, and has another id.
+# Process id of the host. A forked child inherits this value and has another id.
 _PID = os.getpid()
 
 
@@ -40,7 +40,7 @@ def watch_forks(loop: asyncio.AbstractEventLoop) -> None:
 def _schedule_end_check(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.call_soon(end_if_forked)
-    except RuntimeError:  # the loop is closed, or in debug mode and of another thread: it does not run here
+    except RuntimeError:  # the loop is closed or, in debug mode, belongs to another thread than the fork
         return
 
 
@@ -64,7 +64,7 @@ def end_if_forked(error: Optional[BaseException] = None) -> None:
 
 
 _Job = Optional[Tuple["asyncio.AbstractEventLoop", "asyncio.Future[Any]", Callable[[], Any]]]
-"""A call with the future of its result; None ends the thread that takes it."""
+"""Loop, future of the result, and function to call; None ends the thread that takes it."""
 
 
 class DaemonThreadPool:

@@ -1,4 +1,4 @@
-"""The decorator of tools that are plain Python functions, and the search for a tool call's conversation.
+"""The decorator for tools that are plain Python functions, and the search for the conversation of a call.
 
 Agents import the decorator with `from evalgate_host import tool`: the module `evalgate_host` exists while
 evalgate runs the agent, and nowhere else.
@@ -42,16 +42,16 @@ def publish_module() -> None:
 
 
 def find_session(name: str) -> Session | None:
-    """Return the conversation in which the tool called `name` is called; None outside of conversations.
+    """Return the conversation in which the calling code runs the tool `name`; None outside of conversations.
 
     Raises:
         NoMatchingMockError: the caller's thread has no conversation in its context, and some open
-            conversation has mocks or a recording. The error becomes `missing` in the mocks of each open
-            conversation with mocks or a recording, so that its turn fails.
+            conversation has mocks or a recording. The error becomes `missing` in the mocks of each such
+            conversation, so that its turn fails.
     """
     session = current_session.get()
     if session is None and mocked_sessions:
-        # Called for real, it could have effects that a mock is there to prevent.
+        # If the tool were called for real, it could have effects that a mock must prevent.
         error = NoMatchingMockError(
             f"`{name}` was called in a thread that does not know its conversation, so that no mock could be "
             "found: start the thread's function with `contextvars.copy_context().run`"
@@ -63,10 +63,10 @@ def find_session(name: str) -> Session | None:
 
 
 def require_decorated(session: Session) -> None:
-    """Refuse a conversation that mocks a tool without the decorator `tool`: it would be called for real.
+    """Refuse a conversation with mocks for undecorated tools, because these would be called for real.
 
     Raises:
-        UnsupportedCaseError: a mocked or recorded tool is not decorated; the message names it.
+        UnsupportedCaseError: a mocked or recorded tool has no decorator `tool`; the message names it.
     """
     missing = [name for name in session.mocks.list_tools() if name not in decorated]
     if missing:
@@ -139,7 +139,7 @@ class _WatchedCall:
 def _watch_call(
     name: str, function: Callable[..., Any], values: tuple[Any, ...], named: dict[str, Any]
 ) -> Iterator[_WatchedCall]:
-    """Report a call, and its result or error after the block.
+    """Report a call of a tool before the block, and its result or error after the block.
 
     The yielded call has `is_answered` True and the `result` if the tool is mocked; else the block must call
     the tool and set `result`. Outside of conversations, nothing is reported.

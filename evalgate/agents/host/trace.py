@@ -26,7 +26,7 @@ def ignore_errors(action: Callable[..., Any]) -> Callable[..., Any]:
     def call_action(*args: Any, **options: Any) -> Any:
         try:
             return action(*args, **options)
-        except Exception as error:  # noqa: BLE001  of a release of a framework that passes other things
+        except Exception as error:  # noqa: BLE001  another release of a framework may pass other objects
             sys.stderr.write(f"evalgate: a step of the agent is missing in the trace ({error!r})\n")
             return None
 
@@ -48,8 +48,9 @@ class OpenSpan:
         self.usage: Optional[dict[str, Any]] = None
         """`input_tokens`, `output_tokens`, `cost_usd` and `models`, as far as they are known."""
         self.is_report = False
-        """True for a tool call that the agent itself reported; its result may never be reported."""
+        """True for a tool call that the agent itself reported, perhaps without reporting a result later."""
         self.began = time.perf_counter()
+        """Start of the step in seconds of `time.perf_counter`."""
 
 
 class TraceRecorder:

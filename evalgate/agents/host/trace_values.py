@@ -11,7 +11,7 @@ MOST_CHARACTERS = 64 * 1024
 MOST_RUN_CHARACTERS = 1024 * 1024
 """Largest size of all requests and responses of one run, in characters."""
 MOST_SPANS = 1000
-"""Largest number of steps of one run."""
+"""Number of steps of one run after which its trace keeps only the step of each whole turn."""
 _MOST_NAME = 200
 _DEEPEST = 40
 _MOST_BITS = 1000
@@ -20,7 +20,7 @@ _PER_VALUE = 8
 
 
 class ValueClipper:
-    """Converter of values to JSON that shares a limit of characters among all of them."""
+    """Converter of values to JSON, with a limit of `most` characters for all values together."""
 
     def __init__(self, most: int = MOST_RUN_CHARACTERS) -> None:
         self._left = most

@@ -1,7 +1,7 @@
 """Client of agents that speak A2A over JSON-RPC.
 
-The agent card names the address. A task that an answer leaves unfinished is polled until it ends or waits
-for the user.
+The agent card names the address. If an answer leaves a task unfinished, the task is polled until it ends or
+waits for the user.
 """
 
 import asyncio
@@ -48,11 +48,12 @@ _MAX_POLL_S = 2.0
 
 
 class A2aDialect:
-    """`Dialect` of A2A, with the endpoint from the agent's card once the card has been read."""
+    """`Dialect` of A2A. It fetches the agent's card once, and keeps the endpoint that the card names."""
 
     def __init__(self, connection: AgentConnection, *, stream: bool | None = None) -> None:
         self._connection = connection
         self._stream = stream
+        """True if answers are streamed; None: if the agent's card says that the agent can stream."""
         self._endpoint: A2aEndpoint | None = None
         self._card_lock = asyncio.Lock()
 
@@ -64,8 +65,8 @@ class A2aDialect:
         """Return the endpoint that the agent's card names; fetch the card unless an earlier call did.
 
         Raises:
-            AgentError: the card cannot be fetched or read, or it leads from https to http while `headers`
-                are sent.
+            AgentError: the card cannot be fetched or read; or it names an http address although the
+                agent's URL has https, and `headers` are sent.
         """
         async with self._card_lock:  # conversations start at the same time, and one request is enough
             if self._endpoint is None:
@@ -101,7 +102,7 @@ class A2aDialect:
                 turn.add_result(await run_off_loop(len(data), partial(_parse_answer, data)))
 
     async def fetch_task(self, id_: str) -> A2aResult:
-        """Return the current state of a task; in release 1.0, its history is left out.
+        """Return the current state of a task. In release 1.0, ask for the task without its history.
 
         Raises:
             AgentError: the request failed, or the answer reports an error or is not A2A.
@@ -155,7 +156,8 @@ class A2aConversation:
         """Send the message, poll the task while it is pending, and return the reply. A2A reports no usage.
 
         Raises:
-            AgentError: a request failed, the task ended without an answer, or A2A cannot express the case.
+            AgentError: a request failed, the task ended without an answer, or the case has a session state
+                or earlier messages, for which A2A has no place.
         """
         if self._is_unsupported:
             raise build_unsupported_error(
@@ -173,7 +175,7 @@ class A2aConversation:
             pause = min(pause * 2, _MAX_POLL_S)
             turn.add_result(await self._dialect.fetch_task(turn.task))
         self.session_id = turn.context or self.session_id
-        # A task that waits for the user goes on with the next message; one that is over does not.
+        # A task that waits for the user goes on with the next message; an ended task does not.
         self._task = turn.task if turn.state == "input-required" else None
         return TurnAnswer(turn.build_reply())
 
@@ -194,7 +196,7 @@ class _A2aTurn:
         self._artifacts: dict[str, tuple[A2aPart, ...]] = {}
 
     def add_result(self, result: A2aResult) -> None:
-        """Add one result, without its messages that were added before.
+        """Add a result, except for messages that were added before.
 
         The same message may arrive several times: in a status, and in the history of a task.
         """
@@ -203,7 +205,7 @@ class _A2aTurn:
         for id_, parts in result.artifacts:
             self._artifacts[id_] = (*self._artifacts.get(id_, ()), *parts) if result.append else parts
         for message in result.messages:
-            # A repeated message may lack its id: its parts are compared with those of the one before.
+            # A repeated message may lack its id: its parts are compared with those of the previous message.
             if (
                 message.parts
                 and message.id not in self._seen_ids

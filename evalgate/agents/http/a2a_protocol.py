@@ -69,6 +69,8 @@ def build_send_params(
 ) -> JsonObject:
     """Return the parameters of the request that sends a message.
 
+    `id_`, `context` and `task` are the ids of the message, its context and its task; None: a new one.
+
     Raises:
         AgentError: an attachment cannot be sent.
     """
@@ -81,7 +83,7 @@ def build_send_params(
     sent |= {"contextId": context} if context else {}
     sent |= {"taskId": task} if task else {}
     configuration: dict[str, object] = {"acceptedOutputModes": _OUTPUT_MODES}
-    # Without it, 0.3 returns a task that has only begun. Waiting is the default of 1.0 (`returnImmediately`).
+    # Without `blocking`, 0.3 returns a task that has only begun. 1.0 waits unless `returnImmediately` is set.
     if release == "0.3":
         configuration["blocking"] = True
     return {"message": sent, "configuration": configuration}
@@ -106,7 +108,7 @@ class A2aMessage:
 
 @frozen
 class A2aResult:
-    """Result of a request, in one form for both releases. Fields that the result does not have are empty."""
+    """Result of a request, in the same form for both releases. Fields that the result lacks are empty."""
 
     kind: Literal["task", "message", "status", "artifact"]
     task: str = ""
@@ -121,7 +123,7 @@ class A2aResult:
 
 
 def parse_result(result: object) -> A2aResult:
-    """Return the content of a result or of an event of a stream.
+    """Parse the result of a request, or one event of a stream.
 
     Raises:
         AgentError: the result is neither a task nor a message nor an update of a task, or the task is in a

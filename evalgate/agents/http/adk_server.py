@@ -35,12 +35,13 @@ from evalgate.core.types import (
 def read_adk_reply(events: Iterable[object]) -> tuple[Reply, Usage | None]:
     """Return the reply and the usage of one turn.
 
-    The response is the text of the last final event that has text. If none has text, the last final event
-    (a long-running call) counts, with an empty response. All other events come before the response.
-    `partial` events are ignored, since the whole text follows them, and so are events of the author `user`.
+    The response is the text of the last final event (ADK's `is_final_response`) that has text. It is "" if
+    no final event has text, as with a long-running call. All other texts, calls and results are the
+    reply's events. Events with `partial` are ignored, because an event with the whole text follows them.
+    Events of the author `user` are ignored, too. The usage is None if no event reports one.
 
     Raises:
-        AgentError: an event is malformed, or the events end with an error and no response.
+        AgentError: an event is malformed, or an event reports a model's error and no event is final.
     """
     selected = _select_events(events)
     reply, usage = read_recorded_reply(selected), _sum_usage(selected)
@@ -114,7 +115,7 @@ def _iter_events(event: JsonObject, *, is_final: bool) -> Iterator[Event]:
 
 
 def _sum_usage(events: list[dict[str, Any]]) -> Usage | None:
-    """Return the tokens of all events; None if no event has any, or if a count is negative."""
+    """Return the sum of the events' tokens; None if no event has `usage_metadata`, or a count is negative."""
     found = [usage for event in events if isinstance(usage := _get_field(event, "usage_metadata"), dict)]
     counts = [_read_count(usage, name) for usage in found for name in _INPUT_COUNTS + _OUTPUT_COUNTS]
     if not found or min(counts) < 0:
@@ -130,7 +131,7 @@ _OUTPUT_COUNTS = ("candidates_token_count", "thoughts_token_count")
 
 
 def _get_field(found: Mapping[str, Any], name: str) -> Any:
-    """Return the field `name`, given in snake case; in ADK's JSON it may be in camel case."""
+    """Return the value of the key `name`, in camel case or else in snake case as given; None without both."""
     value = found.get(to_camel(name))
     return found.get(name) if value is None else value
 
@@ -176,7 +177,7 @@ def _read_count(usage: Mapping[str, Any], name: str) -> int:
     return count if isinstance(count, int) else 0
 
 
-# The answers are complete by then: the run does not wait longer for a session to be deleted.
+# Seconds to wait for the deletion of a session. It matters to no answer: all have arrived by then.
 _DELETE_TIMEOUT_S = 5.0
 
 
@@ -187,6 +188,7 @@ class AdkServerOptions:
     app: str | None = None
     """App of the server. None: the app that the case names if the server has it, else the only app."""
     stream: bool = False
+    """True: ask `/run_sse`. False: ask `/run`."""
 
 
 class AdkServerDialect:
@@ -237,7 +239,7 @@ class AdkServerConversation:
         self._dialect = dialect
         self._case = case
         self._app = ""
-        # A user of its own: ADK shares `user:` state between the sessions of a user.
+        # A new user if the case names none: ADK shares `user:` state between the sessions of a user.
         self.user_id = case.session.user_id or f"evalgate-{uuid.uuid4()}"
         self.session_id = ""
         """Id that the server gave the session; "" before the first turn."""

@@ -1,4 +1,4 @@
-"""Spans of a session that the development server of Google ADK, `adk web`, keeps for its own trace tab."""
+"""Reader of the spans of a session that `adk web`, Google ADK's development server, keeps for its page."""
 
 import time
 from collections.abc import Iterator, Sequence

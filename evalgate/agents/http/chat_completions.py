@@ -1,7 +1,7 @@
 """Client of agents that speak OpenAI's chat completions, and the parser of completions, whole or streamed.
 
 Each request sends the whole conversation. The gate answers tool calls with the case's mocks and recordings.
-The shapes are those of OpenAI's API reference of `POST /chat/completions`.
+The shapes of requests and answers are those of OpenAI's API reference of `POST /chat/completions`.
 """
 
 import json
@@ -91,7 +91,7 @@ class ChatConversation:
         """
         self._messages.append({"role": "user", "content": _build_content(message)})
         turns = self._case.turns
-        # A simulated user may go on after the last written turn, of which nothing is expected.
+        # A simulated user may go on after the case's last turn. Nothing is expected of further turns.
         self._tools.begin_turn(turns[self._turn].expected if self._turn < len(turns) else Reply())
         self._turn += 1
         events: list[Event] = []
@@ -99,8 +99,8 @@ class ChatConversation:
         try:
             for _ in range(self._options.max_rounds):
                 completion = await self._request_completion()
-                spent = completion.usage
-                usage = spent if usage is None or spent is None else usage + spent
+                if completion.usage is not None:
+                    usage = (usage or Usage()) + completion.usage
                 self._messages.append(completion.message)
                 calls = await run_off_loop(completion.size, completion.read_calls)
                 if not calls:
@@ -167,6 +167,7 @@ class Completion:
     message: JsonObject
     """Message in the form in which the next request repeats it."""
     usage: Usage | None
+    """None if the server reports no usage, or a negative count."""
 
     @property
     def text(self) -> str | None:

@@ -42,7 +42,7 @@ def is_http_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
         is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets without an IPv6 address, a port that is none
+    except ValueError:  # brackets without an IPv6 address, a port that is no number
         return False
     return is_one and not any(map(str.isspace, text))
 
@@ -57,7 +57,7 @@ def find_proxy(url: str) -> str | None:
     """Return the address of the proxy for `url` that the environment names, or None.
 
     The variables are HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY. A loopback address never has a proxy,
-    which would look for it on the proxy's own machine.
+    because the proxy would look for the address on its own machine.
 
     Raises:
         InvalidInputError: the environment names something else than an HTTP proxy.
@@ -86,7 +86,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _matches_exemption(entry: str, host: str, netloc: str) -> bool:
-    """Return True if an entry of NO_PROXY names the host, host and port, the domain or the network."""
+    """Return True if an entry of NO_PROXY names the host (also with its port), its domain or its network."""
     domain = entry.lstrip(".*")
     if entry == "*" or entry in (host, netloc) or (domain and f".{host}".endswith(f".{domain}")):
         return True

@@ -1,6 +1,6 @@
-"""Errors for missing answers of the agent's server, attributed to the agent or to its environment.
+"""Errors for requests to which the agent's server gave no usable answer.
 
-`AgentError` with the outcome `faulted` is not counted against the agent.
+An `AgentError` with the outcome `faulted` is the fault of the environment, and not counted against the agent.
 """
 
 import errno
@@ -36,7 +36,7 @@ _TRANSIENT_STATUSES: Mapping[int, str] = {
 def get_retry_after(response: "ClientResponse") -> float | None:
     """Return the seconds that a busy server asks to wait.
 
-    Return None for a status other than 429, 503 and 529, or without a readable header.
+    Return None for a status other than 429, 503 and 529, or without a readable `Retry-After` header.
     """
     if response.status not in _TRANSIENT_STATUSES:
         return None
@@ -117,7 +117,7 @@ def describe_connection_error(error: BaseException) -> str:
         return _describe_payload_error(error)
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy answered with status {error.status} {to_one_line(error.message, 60)}".rstrip()
-    if isinstance(error, aiohttp.ClientResponseError):  # its text looks like a status, which it is not
+    if isinstance(error, aiohttp.ClientResponseError):  # its text begins with a number that is no status
         return f"the answer is not valid HTTP: {to_one_line(error.message, 300)}"
     if isinstance(error, aiohttp.ServerDisconnectedError) and not isinstance(error.message, str):
         return "Server disconnected in the middle of its answer"  # the message is an object of aiohttp's
@@ -139,7 +139,7 @@ def _describe_tls_error(reason: str) -> str:
 
 
 def _describe_payload_error(error: BaseException) -> str:
-    """Return the reason of a bad body; aiohttp raises one error for a bad encoding and for a missing end."""
+    """Return the reason of a bad body: aiohttp has one error for a bad encoding and for a missing end."""
     cause: BaseException = error.__cause__ or error
     why = getattr(cause, "message", None) or str(cause)
     what = "the answer cannot be unpacked" if "decode" in why.lower() else "the answer broke off"

@@ -112,7 +112,7 @@ class _TurnResponse:
         self.accept_event(parse_json_body(data))
 
     def accept_answer(self, found: object) -> None:
-        """Accept an object that is the whole answer; its parts are handled like the events of a stream.
+        """Accept an object that is the whole answer; its parts count as if they were events of a stream.
 
         Raises:
             AgentError: the object is malformed or reports an error.
@@ -136,7 +136,7 @@ class _TurnResponse:
         self.accept_event({"type": "done", "response": found.get("response"), "state": found.get("state")})
 
     def accept_event(self, event: object) -> None:
-        """Accept one event of the turn; None, an empty line, is ignored.
+        """Accept one event of the turn; ignore None, which stands for an empty line.
 
         Raises:
             AgentError: the event is malformed, follows `done`, or reports an error.

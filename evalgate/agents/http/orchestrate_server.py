@@ -208,7 +208,7 @@ class OrchestrateEvents:
             self._call_ids.add(identifier)
 
     def _read_message(self, message: JsonObject) -> None:
-        if message.get("role") in (None, "", "user"):  # without a role: a copy, since release 2.2
+        if message.get("role") in (None, "", "user"):  # since release 2.2, a message without a role is a copy
             return
         for item in _iter_objects(message.get("content")):
             text = next((item[key] for key in ("text", "description") if isinstance(item.get(key), str)), "")

@@ -49,9 +49,9 @@ class SseReader:
         del self._rest[:start]
 
     def finish_stream(self) -> Iterator[str]:
-        """Yield the data of a last event without an empty line after it. Call this at the end of the stream.
+        """End the stream: yield the data of a last event that no empty line follows.
 
-        The standard drops such an event. Here it counts, since some servers forget the last line end.
+        The standard drops such an event. Here it counts, because some servers forget the last line end.
         """
         if self._rest:
             yield from self._parse_line(bytes(self._rest).rstrip(b"\r"))
@@ -84,7 +84,7 @@ async def read_body(response: "ClientResponse") -> bytes:
     Raises:
         AgentError: the body is larger than `MAX_ANSWER_BYTES`.
     """
-    # A short plain body cannot exceed the limit. A compressed one can: its length is that before unpacking.
+    # A short plain body cannot exceed the limit. A compressed one can: the length is that of the packed body.
     if (response.content_length or _SMALL) < _SMALL and "Content-Encoding" not in response.headers:
         return await response.read()
     return b"".join([piece async for piece in _iter_pieces(response, lambda: False)])

@@ -56,7 +56,7 @@ class RecordedTools:
         self._left = _list_pairs(expected)
 
     def get_result(self, call: ToolCall) -> ToolResult:
-        """Return the recorded result of an equal call, else the next recorded result of that tool.
+        """Return the recorded result of a call with equal arguments, else the tool's next recorded result.
 
         Without a recorded result, return an error for the agent to read. The call is in the transcript and
         is scored, the conversation continues, and no result is invented.

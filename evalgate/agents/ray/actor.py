@@ -68,6 +68,7 @@ class ActorFailure:
     """An error of the agent, in a form that JSON can hold."""
 
     how: Literal["failed", "lost", "unreachable"]
+    """Class of the error: `AgentError`, `SessionLostError` or `AgentUnreachableError`, in this order."""
     failure: Failure
     outcome: Outcome = "crashed"
     usage: Usage | None = None
@@ -170,7 +171,7 @@ class ActorSpec:
     The agent then gets `environ` alone. On another node, `environ` overrides the node's own variables.
     """
     owner: tuple[int, int] | None = None
-    """Owner of the folder, as in `Workspace.owner`."""
+    """User id and group id of the folder's owner, or None, as in `Workspace.owner`."""
 
     def to_json(self) -> str:
         """Return the description as JSON."""

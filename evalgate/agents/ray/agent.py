@@ -34,7 +34,7 @@ from evalgate.system.workspace import Workspace
 
 @dataclass(eq=False, slots=True)
 class ActorSlot:
-    """An actor, and the number of its sessions."""
+    """An actor, with the number that names it, the number of its sessions, and its open requests."""
 
     number: int
     ready: bool = False
@@ -77,7 +77,7 @@ class ClusterSessionContext:
         self._session = ClusterSession(self._pool, self._slot, self._beginning)
         try:
             if self._beginning.case.tool_mocks or self._beginning.case.tool_recording is not None:
-                # The runner reads `applies_…` before the first turn, and only an open session knows it.
+                # The runner reads `applies_…` before the first turn, and only an open session has them.
                 await self._session.open_session()
         except BaseException:
             await self.__aexit__()
@@ -150,8 +150,8 @@ class ClusterSession:
 _MAX_LOST_AT_START = 3
 """After this many actors in a row were lost before they were ready, all sessions are refused."""
 _SILENCE_S = 300.0
-# Added to twice the time of a turn. The agent's own limits apply in the actor, also to requests that wait
-# there. This limit is for a node that hangs and that Ray does not report as lost.
+# An actor that does not answer within twice the time limit of a turn and these seconds is given up: its node
+# hangs, and Ray does not report it as lost. The agent's own time limits apply within the actor.
 _MAX_SHOWN = 300
 
 
@@ -167,7 +167,7 @@ class ClusterLimits:
 
 
 class ClusterAgent:
-    """An `Agent` in the actors of a cluster. The conversations of a lost actor are started in another one."""
+    """An `Agent` in the actors of a cluster. A lost actor's conversations start again in another actor."""
 
     def __init__(self, client: ClusterClient, limits: ClusterLimits) -> None:
         self._client = client
@@ -273,7 +273,7 @@ class ClusterAgent:
         self._refuse_sessions(load_failure(failure).failure)
 
     def on_lost(self, number: int, why: str) -> None:
-        """Fail the requests to a lost actor and replace it; after three such losses, refuse all sessions."""
+        """Fail a lost actor's requests; replace it, or refuse all sessions after `_MAX_LOST_AT_START`."""
         gone = self._slots.pop(number, None)
         if gone is None:
             return
@@ -324,7 +324,7 @@ class ClusterAgent:
         self.on_lost(slot.number, f"it said nothing for {seconds:g} s")
 
     def _watch_readiness(self) -> None:
-        """Run the timeout while no actor is ready, because a full cluster never starts an actor."""
+        """Start the time limit if no actor is ready, else stop it: a full cluster never starts an actor."""
         if any(slot.ready for slot in self._slots.values()):
             if self._readiness_timer is not None:
                 self._readiness_timer.cancel()
@@ -429,9 +429,9 @@ def _build_cluster_spec(
 def _select_agent_env(
     settings: AgentConfig, agent_name: str, environ: Mapping[str, str], *, with_harmless: bool
 ) -> dict[str, str]:
-    """Return the agent's variables for an actor, also variables that its options name as `${NAME}`.
+    """Return the agent's variables for an actor, with those that its options name as `${NAME}`.
 
-    Without `with_harmless`, variables that describe this machine (PATH, …) must be named in `settings.env`.
+    Without `with_harmless`, leave out this machine's PATH and the like, unless `settings.env` names them.
     """
     env = build_agent_environment(environ, settings.env)
     if not with_harmless:

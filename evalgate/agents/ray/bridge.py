@@ -8,8 +8,9 @@ object. The first line is a `client.ClusterSpec`. Then the gate sends commands:
 - `{"do": "drop", "actor": n}` kills it.
 - `{"do": "leave", "gently": bool}`, or the end of stdin, ends all actors and the bridge.
 
-The bridge sends `joined` or `refused` once; `ready`, `failed`, `unfit` or `lost` for each actor; and for each
-request to an actor that is not lost an `answer`, or `broken` after a bug. It always removes what it created.
+The bridge sends `joined` or `refused` once. For each actor it sends `ready`, `failed` or `unfit`, and `lost`
+when the actor is lost. For each request it sends `answer`, or `broken` after a bug, unless the actor is lost.
+Before it ends, it removes everything that it created.
 """
 
 import asyncio
@@ -110,7 +111,10 @@ class Bridge:
         self._left = asyncio.Event()
 
     async def serve(self, incoming: int, rest: bytes) -> None:
-        """Execute the gate's commands until it leaves or stdin ends, then end all actors."""
+        """Execute the gate's commands until the gate leaves or stdin ends, then end all actors.
+
+        `incoming` is the descriptor of stdin. `rest` has the bytes that were read after the first line.
+        """
         loop = asyncio.get_running_loop()
         loop.add_reader(incoming, self._read_lines, incoming)
         self._handle_data(rest)
@@ -194,7 +198,7 @@ def main() -> None:
         import ray
 
         _join_cluster(ray, given)
-    except Exception as error:  # noqa: BLE001  Ray raises of every kind, and each means that there is no cluster
+    except Exception as error:  # noqa: BLE001  whatever Ray raises, there is no cluster
         text = " ".join(str(error).split())
         wire.write_message("refused", why=f"{type(error).__name__}: {text}".removesuffix(": "))
     else:

@@ -50,23 +50,23 @@ class ActorListener(Protocol):
         ...
 
     def on_failed(self, number: int, failure: str) -> None:
-        """Handle an agent that cannot start; `failure` is an `ActorFailure` as JSON."""
+        """Receive the failure of an agent that cannot start: an `ActorFailure` as JSON."""
         ...
 
     def on_lost(self, number: int, why: str) -> None:
-        """Handle an actor that is gone or could not be created."""
+        """Receive the loss of an actor that is gone or could not be created, with Ray's reason."""
         ...
 
     def on_answer(self, key: int, answer: str) -> None:
-        """Handle the answer to a request, an `ActorResponse` as JSON."""
+        """Receive the answer to the request `key`: an `ActorResponse` as JSON."""
         ...
 
     def on_broken(self, key: int, why: str) -> None:
-        """Handle a request that has no answer because of a bug in evalgate."""
+        """Receive the reason why the request `key` has no answer: a bug of evalgate."""
         ...
 
     def on_cluster_lost(self, why: str, detail: str) -> None:
-        """Handle the loss of the whole cluster."""
+        """Receive the loss of the whole cluster; `detail` is the end of the bridge's stderr, or ""."""
         ...
 
 
@@ -94,7 +94,7 @@ class ClusterClient(Protocol):
         ...
 
     async def leave_cluster(self, *, gently: bool) -> None:
-        """End all actors and what was started for them; `gently`: let the agents finish first."""
+        """End all actors, and all that was started for them; `gently`: let the agents finish first."""
         ...
 
 
@@ -162,7 +162,7 @@ class RayClusterClient:
         self._write_message({"do": "drop", "actor": number})
 
     async def leave_cluster(self, *, gently: bool) -> None:
-        """End the actors, the bridge and a cluster of evalgate's; `gently`: let the agents finish first."""
+        """End the actors, the bridge and a cluster that it started; `gently`: let the agents finish first."""
         if self._process is None:
             return
         self._listener = None
@@ -200,7 +200,7 @@ class RayClusterClient:
     # --- called by the process ------------------------------------------------------------------------------
 
     def on_line(self, line: bytes) -> None:
-        """Handle a message of the bridge."""
+        """Pass a message of the bridge to `join_cluster`, or to the listener; reject an invalid line."""
         try:
             self._handle_message(decode_message(line))
         except WorkerProtocolError as error:

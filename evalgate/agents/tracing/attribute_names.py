@@ -224,9 +224,9 @@ def _iter_inputs(span: Span) -> Iterator[list[ChatMessage]]:
     yield _read_logged_events(span, is_output=False)
     for name in _INPUTS:
         if name not in span.attributes:
-            continue  # as most are
+            continue  # most spans have few of these attributes
         found = read_messages(span.attributes[name], "user")
-        # A list of everything ends with the answer, which belongs to the output.
+        # `pydantic_ai.all_messages` ends with the answer, which belongs to the output.
         yield _split_answer(found)[0] if name == "pydantic_ai.all_messages" else found
 
 
@@ -273,6 +273,7 @@ def _read_logged_events(span: Span, *, is_output: bool) -> list[ChatMessage]:
 
 
 def _split_answer(messages: list[ChatMessage]) -> tuple[list[ChatMessage], list[ChatMessage]]:
+    """Return the messages before the answer, and the answer: the last message if it is the assistant's."""
     last = len(messages) - 1 if messages and messages[-1]["role"] == "assistant" else len(messages)
     return messages[:last], messages[last:]
 
@@ -317,8 +318,9 @@ def _read_indexed(attributes: Mapping[str, Any], prefix: str, role: str) -> list
 
 
 def list_paths(attributes: Mapping[str, Any], prefix: str) -> dict[str, list[str]]:
-    """Return the keys below `prefix` in the names of attributes, such as `["0", "message", "role"]`, by name.
+    """Return the keys of each attribute whose dotted name begins with `prefix`, by name.
 
+    `llm.input_messages.0.message.role` has the keys `["0", "message", "role"]` below `llm.input_messages`.
     Only the first 10,000 names count, and the first 40 keys of each.
     """
     start = f"{prefix}."

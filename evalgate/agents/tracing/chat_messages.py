@@ -50,7 +50,7 @@ _LISTS = (
 
 
 def decode_json(found: object) -> Any:
-    """Return the value of the JSON text of an object, a list or a string, and anything else unchanged.
+    """Parse a text that holds a JSON object, list or string; return anything else unchanged.
 
     Spans hold most objects as text.
     """
@@ -143,7 +143,7 @@ def _read_message(found: dict[str, Any], role: str) -> ChatMessage | None:
 
 
 def _is_converted(found: dict[str, Any]) -> bool:
-    """Return True if a message already has the form into which reading would convert it."""
+    """Return True if a message already has the shape of the GenAI semantic conventions."""
     parts, role = found.get("parts"), found.get("role")
     if len(found) != 2 or role not in _CONVERTED_ROLES or not isinstance(parts, list):
         return False

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _MAX_BODY = 64 * 1024 * 1024
 _MAX_SPANS = 200_000
-"""Largest number of spans that no turn has claimed; then the oldest spans are dropped."""
+"""Largest number of spans that no turn has claimed. Beyond it, the oldest spans are dropped."""
 _FAILED_WAIT_S = 0.5
 """Seconds to wait for the spans of a failed turn, if the run keeps a trace."""
 _SETTLE_S = 0.05
@@ -388,7 +388,7 @@ def _build_exporter_env(collector: SpanCollector) -> dict[str, str]:
     """Return the variables that make every OpenTelemetry SDK export to the collector within 100 ms."""
     return {
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
-        # The one protocol that every SDK has: JSON is missing in Python's, and gRPC is another server.
+        # The one protocol that every SDK has: Python's has no JSON, and gRPC would need a second server.
         "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
         "OTEL_TRACES_EXPORTER": "otlp",
         "OTEL_BSP_SCHEDULE_DELAY": "100",  # milliseconds; 5 s by default, which each turn would wait for

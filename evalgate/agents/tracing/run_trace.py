@@ -43,7 +43,7 @@ class RunTrace:
     ) -> None:
         """Add the next turn; its steps have times relative to the turn's beginning.
 
-        A turn gets one root: the step of an agent without a parent if there is exactly one, else a new step.
+        If exactly one step of an agent has no parent, it is the root of the turn; else a new step is.
 
         Args:
             spans: Steps of the turn, in any order.

@@ -24,7 +24,7 @@ class TraceFactory:
 
 
 def build_price_function(table: PriceTable, day: date) -> PriceUsage:
-    """Return a function that adds the cost to a usage that has none and names exactly one model.
+    """Return a function that adds a missing cost to the usage of exactly one model.
 
     A usage is returned unchanged if the price of its model on `day` is unknown.
 

@@ -74,7 +74,7 @@ _MOST_TOKENS = 2**53
 
 
 def convert_spans(spans: Iterable[Span], began: int) -> list[TraceSpan]:
-    """Return the steps of spans, in seconds after `began`, which is in nanoseconds since the epoch.
+    """Return a step for each span, timed in seconds after `began`, in nanoseconds since the epoch.
 
     Spans that are neither of a model nor of a tool or agent become steps of kind `other`.
     """
@@ -84,7 +84,7 @@ def convert_spans(spans: Iterable[Span], began: int) -> list[TraceSpan]:
 def convert_turn_spans(spans: Sequence[Span], began_at: int) -> list[TraceSpan]:
     """Return the steps of a finished turn that began at `began_at`, in nanoseconds since the epoch.
 
-    If the clock that timed the spans is not this machine's, the first span begins with the turn.
+    Spans that lie outside of the turn were timed by another clock: then the first span begins with the turn.
     """
     if not spans:
         return []

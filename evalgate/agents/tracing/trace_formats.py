@@ -12,8 +12,8 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject
 from evalgate.documents.strict_json import filter_objects
 
-_SNIFFED = 64 * 1024  # a recording may be of any kind and any size, and most are no traces
-_TOO_LATE = 10**20  # as a float of seconds, it can be reckoned with
+_SNIFFED = 64 * 1024  # bytes of a file; a recording may be large, and most recordings are no traces
+_TOO_LATE = 10**20  # microseconds; much larger integers could not be converted to a float of seconds
 _MARKS = (b'"resourceSpans"', b'"traceID"')
 
 
@@ -45,7 +45,7 @@ class Span:
     """Reason why the operation failed; "" if it did not."""
 
     def get_attribute(self, *names: str) -> object:
-        """Return the first of `names` among the span's attributes, else among its resource's; else None."""
+        """Return the first of the named attributes of the span, else of its resource; None without any."""
         for attributes in (self.attributes, self.resource):
             for name in names:
                 if name in attributes:
@@ -224,7 +224,7 @@ def _read_jaeger_tags(tags: object) -> dict[str, object]:
 
 
 def read_microseconds(found: object) -> int:
-    """Return a number of microseconds in nanoseconds; 0 for any other value, and from 10^20 on."""
+    """Convert a number of microseconds to nanoseconds; return 0 for any other value, and from 10^20 on."""
     if not isinstance(found, int) or isinstance(found, bool) or abs(found) >= _TOO_LATE:
         return 0
     return found * 1_000

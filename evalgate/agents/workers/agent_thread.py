@@ -1,8 +1,9 @@
-"""Event loops of evaluations that block their caller: one for the gate, and one in a thread for the agent.
+"""Separate event loops of the gate and of an agent in the same process; the agent's is in another thread.
 
-An agent that blocks its loop, or that ignores its cancellation, then neither stops the gate's clock nor keeps
-the gate from ending: `evalgate.agents.adapters.in_process` leaves its thread behind. An evaluation in the
-caller's own loop shares that loop with the agent.
+Evaluations that block their caller have both loops (`run_in_gate_loop`). An agent that blocks its loop, or
+that ignores its cancellation, then delays neither the gate's time limits nor its end:
+`evalgate.agents.adapters.in_process` leaves the agent's thread behind. An evaluation that the caller awaits
+runs in the caller's loop, together with the agent.
 """
 
 import asyncio

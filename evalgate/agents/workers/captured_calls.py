@@ -1,7 +1,7 @@
 """Events and usage that a Python worker captured from an agent that does not report its tool calls itself.
 
-Two sources may hold the same calls: the requests to models, and spans. The source with more calls is used. If
-both hold equally many, the spans are used: they show tools that ran even if no model received the result.
+Requests to models and spans may both show the same calls, so only the source with more calls is used. If both
+have equally many, the spans are used: they show tools that ran even if no model received the result.
 """
 
 from evalgate.agents.tracing.genai import read_transcript

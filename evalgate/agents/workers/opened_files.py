@@ -9,8 +9,9 @@ from evalgate.core.types import JsonObject
 class OpenedFiles:
     """Files of the project that the agent opened in the cases of each eval set.
 
-    A file counts for an eval set if a process opened it before the last case of the set ended in that
-    process. The files of a set are incomplete if the files of any case of the set are not known.
+    Paths are relative to the agent's working folder. A file counts for an eval set if a process opened it
+    before the last case of the set ended in that process. The files of a set are incomplete if the files of
+    any case of the set are not known.
     """
 
     def __init__(self) -> None:
@@ -18,7 +19,7 @@ class OpenedFiles:
         self._incomplete: set[str] = set()
 
     def add_session(self, eval_set_id: str, files: Collection[str] | None) -> None:
-        """Add the files that a process opened until a case of the set ended; None: files are not known."""
+        """Add the files that a process opened before a case of the eval set ended; None: files not known."""
         self._files.setdefault(eval_set_id, set()).update(files or ())
         if files is None:
             self._incomplete.add(eval_set_id)

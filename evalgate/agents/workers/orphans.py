@@ -28,7 +28,7 @@ _KILL_ROUNDS = 5
 _KILL_WAIT_S = 0.2
 
 _MARK_PREFIXES: dict[int, str] = {}
-"""The prefix of each process: a fork of a gate is another gate, and must not end the agents of the first."""
+"""Prefix of marks by process id, as a gate that was forked must not end the agents of its parent."""
 
 
 def get_mark_prefix() -> str:
@@ -44,8 +44,8 @@ def create_mark() -> str:
 def kill_orphans(mark: str) -> None:
     """Kill every process with a mark that begins with `mark`. Without `/proc`, no process is found.
 
-    Processes that the gate may not inspect are not found. Nor are processes that cleared their environment,
-    but `kill_reparented` finds these. The search ends after 5 rounds, so a program that starts processes
+    Processes that the gate may not inspect are not found. Processes that cleared their environment are found
+    by `kill_reparented` instead. The search ends after 5 rounds, so a program that starts processes
     faster than they are killed may survive.
     """
     for _ in range(_KILL_ROUNDS):

@@ -19,8 +19,8 @@ EXIT_GRACE_S = 1.0
 """Seconds that workers may take to end once their stdin is closed, and again after SIGTERM."""
 # A killed process ends at once unless the kernel holds it (a dead network mount): then nothing can end it.
 _KILL_WAIT_S = 10.0
-# One crash can lose every session of a worker. Up to this many processes start them again, even if fewer are
-# allowed otherwise. The surplus ends when no session waits any more.
+# One crash can lose every session of a worker. Up to this many processes then run these sessions again, each
+# session alone, even if `workers` is less. Processes beyond `workers` end when no session waits any more.
 _ISOLATION_WORKERS = 4
 # Number of workers that are tried for a session if each of them dies while the session waits.
 _MAX_ATTEMPTS = 3

@@ -80,12 +80,13 @@ def _measure_private_memory(pid: int) -> int:
 
 STDERR_BYTES = 64 * 1024
 """Number of bytes at the end of a worker's stderr that are kept in memory."""
-DETAIL_BYTES = 8 * 1024
+DETAIL_CHARACTERS = 8 * 1024
 """Number of characters at the end of stderr that a failure shows."""
 # A descendant that was not found can hold the pipes open for ever, although the process itself is gone.
 _ORPHANED_PIPES_S = 1.0
-# Lines of a burst are written in parts, each twice as long as the one before, up to `_MAX_BURST_LINES`. The
-# worker then works while the rest is written, and does not wake up for every line. One case is three lines.
+# The lines of one iteration of the event loop are a burst. It is written in parts, each twice as long as the
+# part before, up to `_MAX_BURST_LINES`: the worker works on a part while the rest is written, and does not
+# wake up for every line. One case is three lines.
 _FIRST_BURST_LINES = 3
 _MAX_BURST_LINES = 16
 
@@ -99,8 +100,9 @@ class LaunchSpec:
     env: Mapping[str, str]
     """The whole environment of the process."""
     uid: int | None = None
+    """Id of the user of the process; None: the user of the gate."""
     gid: int | None = None
-    """Id of the group of the process; `uid` is the id of its user. None: the group or user of the gate."""
+    """Id of the group of the process; None: the group of the gate."""
     memory: int | None = None
     """Bytes of memory that the process and its descendants may use; None for no limit."""
 
@@ -187,7 +189,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
     def exit_failure(self) -> Failure:
         """Return a failure that says how the process ended, with the end of stderr as its detail.
 
-        The message is the beginning of a sentence, to which the caller adds when the process ended.
+        The message is an unfinished sentence; the caller appends at what time, as " while it answered".
         """
         code = self.exit_code
         if self._exceeded_limit is not None:
@@ -202,7 +204,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
 
     def get_stderr_tail(self) -> str:
         """Return the end of stderr, about 8,192 characters at most."""
-        return truncate_start(self._stderr.decode("utf-8", "replace"), DETAIL_BYTES)
+        return truncate_start(self._stderr.decode("utf-8", "replace"), DETAIL_CHARACTERS)
 
     def write(self, line: bytes) -> None:
         """Send a line, given with its line end; do nothing if stdin is closed.

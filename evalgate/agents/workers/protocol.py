@@ -1,4 +1,7 @@
-"""The worker protocol: messages of one line of JSON each, and the parsing of untrusted ones."""
+"""The worker protocol: encoding of the gate's messages, and parsing of the worker's, which are not trusted.
+
+Each message is one line of JSON.
+"""
 
 import json
 import math
@@ -24,7 +27,7 @@ from evalgate.core.types import (
 )
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
-"""Largest number of bytes without a line end. A worker that sends more is ended: no session can be blamed."""
+"""Largest number of bytes without a line end. A worker that sends more is ended: the session is unknown."""
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """Largest number of bytes that an agent may send in one turn. Parsing more JSON could block all cases."""
 TOO_LARGE = (
@@ -69,7 +72,7 @@ _YIELDING_DECODER = json.JSONDecoder(
     parse_float=_parse_float, parse_int=_parse_int, parse_constant=str, object_hook=lambda value: value
 )
 LARGE = 64 * 1024
-"""Characters or bytes of JSON above which it should be parsed in a thread; less takes at most 10 ms."""
+"""Characters or bytes above which a JSON text should be parsed in a thread; below, it takes at most 10 ms."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _NOT_ASCII = b"\xff"
 
@@ -111,9 +114,9 @@ def decode_message(line: bytes) -> dict[str, object]:
 
 
 def _is_plain(line: bytes) -> bool:
-    """Return False if a value in the line may nest too deep, or a number may be too large for a float.
+    """Return True if no value in the line can nest too deep, and no number can be too large for a float.
 
-    A number may be too large if it has an exponent of three digits, or very many digits.
+    A number can be too large if it has an exponent of three digits, or very many digits.
     """
     # Every line is searched, and this takes half of the time of a pattern.
     marks = line.translate(_NUMBER_MARKS, b"+")
@@ -367,6 +370,7 @@ class Transcript:
         self.events: list[Event] = []
         """Events that the agent reported, in order."""
         self._final: int | None = None
+        """Index of the last event that is a message marked as final."""
 
     def add_message(self, message: JsonObject) -> None:
         """Append a message; the last message marked final is the response, unless `done` has another one.

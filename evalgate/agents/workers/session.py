@@ -102,7 +102,9 @@ class WorkerSession:
         self.expired = False
         """True if the turn in progress has exceeded its timeout."""
         self.cancelled_at = 0.0
+        """Time in monotonic seconds at which the owner sent a cancel; 0.0 before."""
         self.on_event: Callable[[Event], None] | None = None
+        """Callback for each event as it arrives, without the final message and captured events; or None."""
         self.concurrent = False
         """True if other sessions of the process were busy when the owner last counted them.
 
@@ -244,7 +246,7 @@ class WorkerSession:
     def handle_message(self, kind: str, message: JsonObject, size: int) -> None:
         """Handle a message of `size` bytes that names this session."""
         if kind == "span":
-            # Of no turn, or after its end: a trace is no reason to fail a turn.
+            # A span outside of turns is ignored: no turn may fail because of its trace.
             if self.busy and self._spans is not None:
                 self._spans.add_span(message, size)
         elif kind == "cancelled":

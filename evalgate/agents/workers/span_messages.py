@@ -1,4 +1,4 @@
-"""Timed steps of a turn as a worker reports them, with `span` messages or by its tool calls alone."""
+"""Timed steps of a turn, from a worker's `span` messages or captured spans, else from its tool calls."""
 
 import math
 import time
@@ -12,7 +12,7 @@ from evalgate.agents.workers.protocol import InvalidMessageError
 from evalgate.core.types import JsonObject, SpanKind, TraceSpan, Usage
 
 _MOST_BYTES = 16 * 1024 * 1024
-"""Largest number of bytes that the steps of one turn may take; later ones are ignored."""
+"""Largest number of bytes that the `span` messages of one turn may take; later messages are ignored."""
 _KINDS: dict[object, SpanKind] = {"agent": "agent", "model": "model", "tool": "tool"}
 
 
@@ -27,7 +27,7 @@ class ReportedSpans:
         self._bytes = 0
         self._spans: list[TraceSpan] = []
         self._calls: list[TraceSpan] = []
-        """Tool calls by their messages' times of arrival."""
+        """Tool calls, timed by the arrival of their messages."""
         self._open: dict[object, int] = {}
         """Index of the call in `_calls` that has no result yet, by its id, else by the tool's name."""
 

@@ -71,6 +71,7 @@ class Worker:
         self._on_change = on_change
         self._issued = 0
         self._unanswered: dict[WorkerSession, float] = {}
+        """Sessions with an unanswered cancel, and the monotonic seconds at which it was sent."""
         self._grace_timer: LoopTimer | None = None
         self.turn_limits = TurnLimits()
 
@@ -125,7 +126,7 @@ class Worker:
         """Forget a session that is over; kill the process if the worker is retiring and has no sessions."""
         self.sessions.pop(session.key, None)
         if self._files is not None:
-            # With all that the process opened before: what it keeps in memory is not opened again.
+            # All files that the process opened so far count: it does not open again what it keeps in memory.
             is_complete = session.is_whole and not self._is_incomplete
             self._files.add_session(session.eval_set_id, self._own_files if is_complete else None)
         if not self.sessions:

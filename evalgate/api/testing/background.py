@@ -29,7 +29,8 @@ class BackgroundEvaluation(Generic[T]):
         Args:
             plan: The cases and the agent.
             conclude: Makes the result of `finish` from the runs, in the thread of the evaluation.
-            all_at_once: Whether all cases are run together from the start; else each when it is asked for.
+            all_at_once: True to run all cases together from the start; False to run a case only when
+                `get_result` asks for it.
         """
         self._plan = plan
         self._conclude = conclude
@@ -72,7 +73,7 @@ class BackgroundEvaluation(Generic[T]):
         self._results[key] = Future()
         self._made[key] = 0
         if self._done.done():
-            self._thread.join()  # until then it may set the same results
+            self._thread.join()  # until its end, the thread may set the same results
             self._settle_all()
         self._send(key)
         return self._results[key].result()
@@ -114,7 +115,7 @@ class BackgroundEvaluation(Generic[T]):
         del result
         key, prepared_run = (eval_set_id, eval_id), self._gate_run
         made = self._made[key] = self._made.get(key, 0) + 1
-        # With `runs: auto`, and while a case is run alone, the end of all its runs is known only afterwards.
+        # With `runs: auto`, no run can be told to be the last: `_evaluate` sets the result at the end.
         if prepared_run is not None and prepared_run.plan.runs == made:
             self._settle(key, self._results[key])
 

@@ -1,7 +1,7 @@
 """The cases of a pytest session that are evaluated together, and the verdict on them.
 
-An item that runs again, as with `--reruns`, runs its case again. A worker of pytest-xdist sends its runs to
-the controller, which scores and decides.
+If pytest runs an item again, as with `--reruns`, the case is run again. A worker of pytest-xdist sends its
+runs to the controller, which scores and decides.
 """
 
 import os
@@ -46,11 +46,11 @@ class CaseGroup:
     agent: object
     options: EvaluationOptions
     in_worker: bool = False
-    """True in a worker of pytest-xdist: cases are run when they are asked for, and the controller decides."""
+    """True in a worker of pytest-xdist: a case is run when its item runs, and the controller decides."""
     sets: dict[str, EvalSet] = field(default_factory=dict)
     """Whole eval sets by their id."""
     selected: set[CaseKey] = field(default_factory=set)
-    """Cases that remain after `-k`, `-m` and the like."""
+    """Cases that pytest has not deselected (`-k`, `-m`, `--lf`)."""
     asked: set[str] = field(default_factory=set)
     """Node ids of the items that have had a result."""
     _plan: Plan | None = None
@@ -113,7 +113,7 @@ class CaseGroup:
 
     @contextmanager
     def _name_options(self) -> Iterator[None]:
-        """Replace `--baseline` in problems that the block raises by the option of pytest or of the marker."""
+        """Name the option of pytest or of the marker instead of `--baseline` in problems of the block."""
         is_own = self.options.baseline != self.project.options.baseline
         name = "`baseline`" if is_own else "--evalgate-baseline"
         try:
@@ -194,13 +194,13 @@ def export_runs(prepared_run: PreparedRun) -> MadeRuns:
 
 @frozen
 class WorkerMessage:
-    """The share of a worker in one group: the input of the evaluation, and the runs that the worker made."""
+    """The runs that one worker made for one group, and what the controller needs to score them."""
 
     name: str
     agent: object
     options: EvaluationOptions
     sources: tuple[str | EvalSet, ...]
-    """Files by their paths, all other eval sets themselves."""
+    """The group's eval sets: the path of a file, or an eval set that is in no file."""
     selected: frozenset[CaseKey]
     runs: MadeRuns
     error: str = ""
@@ -208,7 +208,7 @@ class WorkerMessage:
 
 
 def build_message(group: CaseGroup) -> WorkerMessage:
-    """Finish the evaluation of a worker, and return its runs or its error as message for the controller."""
+    """Finish a group's evaluation in a worker; return the message with its runs or its error."""
     runs: MadeRuns = {}
     error = ""
     try:
@@ -217,7 +217,7 @@ def build_message(group: CaseGroup) -> WorkerMessage:
         error = str(failure)
     agent = group.agent
     if agent is not None and not isinstance(agent, str):
-        # Only its name is needed: the cases have been run.
+        # The cases have been run, so the controller needs only the name of the agent.
         module, _, name = describe_object(agent).rpartition(".")
         agent = SimpleNamespace(__module__=module, __qualname__=name)
     sources = tuple(each.path or each for each in group.sets.values())
@@ -240,7 +240,7 @@ def _dump_message(message: WorkerMessage) -> bytes:
 
 
 def load_messages(data: Iterable[bytes]) -> list[WorkerMessage]:
-    """Decode the output of `dump_messages`. Data must be of this session's workers: pickle can run code."""
+    """Decode the output of `dump_messages`; only of workers of this session, because pickle can run code."""
     return [pickle.loads(each) for each in data]  # noqa: S301  of a worker that pytest-xdist started
 
 

@@ -65,7 +65,7 @@ def list_cases(
     for case in picked:
         key = eval_set.eval_set_id, case.eval_id
         tags = policies[key].tags if key in policies else ()
-        # pytest splits node ids at `::`, so that nothing would select a name that holds it.
+        # pytest splits node ids at `::`: a name with `::` could never be selected.
         name = re.sub(":{2,}", ":", escape_invisible(case.eval_id))
         found.append(SelectedCase(group, key, name, case.line, tags, path))
     return found
@@ -75,7 +75,7 @@ TAGS = pytest.StashKey[set[str]]()
 
 
 def add_tags(item: pytest.Item, tags: Iterable[str]) -> None:
-    """Add tags to an item as keywords for `-k`; add those that can be markers as markers for `-m`, too."""
+    """Add tags to an item as keywords for `-k`, and as markers for `-m` if their form allows it."""
     known = item.config.stash.setdefault(TAGS, set())
     for tag in tags:
         item.extra_keyword_matches.add(tag)
@@ -92,7 +92,7 @@ class EvalSetFile(pytest.File):
     group: CaseGroup
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yield an item for each case; if the thresholds file selects cases of the file, only for these.
+        """Yield an item for each case, or only for the cases of this file that the thresholds file selects.
 
         Raises:
             CollectError: the file or the thresholds file is wrong.
@@ -185,10 +185,10 @@ def check_outcome(item: pytest.Item, case: SelectedCase, outcome: CaseResult) ->
     """Return if the case passed; otherwise fail, skip or xfail the item.
 
     Raises:
-        pytest.xfail.Exception: the case does not gate, as a quarantined or observed one.
+        pytest.xfail.Exception: the case does not gate, because it is quarantined or observed.
         pytest.skip.Exception: the case gates and was not evaluated, and no run has one of
             `NON_AGENT_OUTCOMES`.
-        pytest.fail.Exception: any other case that did not pass.
+        pytest.fail.Exception: the case did not pass, and neither of these rules applies.
     """
     if outcome.status == "passed":
         return

@@ -101,7 +101,7 @@ class Project:
         return load_eval_sets(patterns, registry.get_formats(), folder=self.folder, format_name=name)
 
     def resolve_policies(self, eval_set: EvalSet) -> CasePolicies:
-        """Return the policies of the cases of a set, with their tags.
+        """Return the policies of a set's cases, which include their tags, by case key.
 
         Raises:
             InvalidInputError: a rule of the thresholds file names a metric that is not among the criteria.
@@ -121,7 +121,8 @@ class Project:
             InvalidInputError: with every problem of the input that was found.
         """
         try:
-            # They replace those of the project; together with another thresholds file they are an error.
+            # Criteria and checks replace the project's. Together with another thresholds file, they are
+            # refused.
             is_given = isinstance(options.criteria, Mapping) or isinstance(options.checks, Mapping)
             if is_given and options.thresholds == self.options.thresholds:
                 options = replace(options, built_thresholds=self._replace_criteria(options))
@@ -169,7 +170,7 @@ def _name_option(problem: Problem) -> Problem:
 
 
 class ProjectEvaluator:
-    """`evaluate` with the settings of the project; the fixture `evalgate` is one.
+    """Evaluator with the settings of the project; the fixture `evalgate` returns one.
 
     >>> def test_greeting(evalgate):
     ...     case = {"query": "Hi", "reference": "Hello"}

@@ -88,7 +88,7 @@ def register_session(config: pytest.Config) -> None:
 
 @dataclass
 class Conclusion:
-    """The end of one group: its record, or the reason why there is none."""
+    """The result of one group: its record, or the reason why there is no record."""
 
     group: str
     record: Record | None = None
@@ -156,7 +156,7 @@ class EvalgateSession:
             _refuse_unusable_agent(collector, name, obj)
             return None
         if obj.__module__ != collector.obj.__name__:
-            return []  # it is collected in the module that defines it
+            return []  # an imported function is collected in the module that defines it
         marks: list[pytest.Mark] = getattr(obj, "pytestmark", [])
         node: AgentFunction = AgentFunction.from_parent(collector, name=name)
         for mark in marks:
@@ -182,7 +182,7 @@ class EvalgateSession:
         cases = self._list_marked_cases(owner, marks, {})
         counts = Counter(case.name for case in cases)
         parameters = [
-            # Ids of cases may be in several eval sets.
+            # Several eval sets may have a case with the same id.
             pytest.param(case, id=case.name if counts[case.name] == 1 else f"{case.key[0]}/{case.name}")
             for case in cases
         ]
@@ -268,9 +268,9 @@ class EvalgateSession:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Decide when every case has been run, and fail the session unless every verdict is open.
+        """Decide the verdicts after the last test, and fail the session unless every gate is open.
 
-        If the session ends before, the agents are stopped.
+        If the session ends early, the agents are stopped.
         """
         try:
             result = yield
@@ -324,7 +324,7 @@ class EvalgateSession:
     def pytest_runtest_makereport(
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Mark the reports of cases, for the controller of pytest-xdist, which does not know the items."""
+        """Mark the report of a case, so that the controller of pytest-xdist can tell it from other tests."""
         report = yield
         vars(report)["evalgate"] = find_case(item) is not None
         return report

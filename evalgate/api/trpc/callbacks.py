@@ -271,7 +271,7 @@ async def _call_hook(
 
 
 def _read_statuses(args: object) -> None:
-    """Convert the statuses that a callback may have set to small letters.
+    """Convert the statuses that a callback may have set to lower case.
 
     Raises:
         ValueError: a status is unknown.

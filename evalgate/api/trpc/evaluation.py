@@ -91,8 +91,8 @@ class AgentEvaluator:
             NotFoundError: there is no such eval set or case, or no evaluator of a metric. Unlike in
                 tRPC-Agent-Go, a metric without an evaluator is not left out.
             InvalidInputError: a file, a criterion or an argument is wrong, or the evaluator is closed.
-            CallbackError: a callback failed. An error of a callback of the inference of a case is not raised:
-                only the case fails.
+            CallbackError: a callback failed. If a callback fails at the inference of a single case, only this
+                case fails, and nothing is raised.
             EvalgateError: the agent cannot be set up, or the result cannot be saved.
         """
         if self._is_closed:

@@ -46,7 +46,7 @@ _judges: ContextVar[ProvidesJudges | None] = ContextVar("_judges", default=None)
 
 
 class EvaluatorError(EvalgateError):
-    """An evaluator has no score to return; the case fails with this text."""
+    """A run cannot be scored; its case fails with this message."""
 
 
 @contextmanager
@@ -150,7 +150,7 @@ class BuiltInEvaluator:
     def _build_metric(self, metric: EvalMetric) -> Any:
         options = metric.criterion.to_wire(functions=True) if metric.criterion else {}
         for kind in ("toolTrajectory", "finalResponse"):
-            options.get(kind, {}).pop("compare", None)  # `evaluate` calls it: the metric knows no invocations
+            options.get(kind, {}).pop("compare", None)  # `evaluate` calls it, as a metric has no `Invocation`
         name = _PREFIX + self._name
         criterion = Criterion(metric.metric_name, metric.threshold, options, name)
         try:
@@ -167,7 +167,7 @@ class BuiltInEvaluator:
 
 
 def _find_turn_comparer(name: str, metric: EvalMetric) -> Callable[[Any, Any], object] | None:
-    """Return the user's function for comparing whole turns in the evaluator's criterion; None if absent."""
+    """Return `compare` of the evaluator's criterion, the user's function for whole turns; None if absent."""
     criterion = metric.criterion
     if criterion is None:
         return None
@@ -197,7 +197,7 @@ def _compare_turns(
 ) -> MetricResult:
     turns = []
     for actual, expected in zip(actuals, expecteds, strict=True):
-        # Copies: the function of a user must not change what other metrics see, and what results hold.
+        # Copies, so that a user's function cannot change the turns for other metrics and for the results.
         pair = actual.model_copy(deep=True), expected.model_copy(deep=True)
         fault = describe_comparison(compare, *pair, criterion=_CRITERIA[name])
         turns.append(TurnScore(0.0, f"{_MISMATCHES[name]}: {fault}") if fault else TurnScore(1.0))

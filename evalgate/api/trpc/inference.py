@@ -53,7 +53,7 @@ def build_runner(runner: object, *, concurrency: int, timeout: float | None) -> 
 
 
 def build_core_case(case: EvalCase, app_name: str, session_id: str) -> types.EvalCase:
-    """Return a case in the form that agents are run on.
+    """Return a case as evalgate's own `EvalCase`, with its session.
 
     Raises:
         InferenceError: the case is wrong. Common mistakes have the text of tRPC-Agent-Go.

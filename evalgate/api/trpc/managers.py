@@ -115,7 +115,7 @@ class InMemoryMetricManager(StoredMetricManager):
 
     def __init__(self) -> None:
         super().__init__(MemoryStore())
-        # Objects in the place of texts, which cannot hold functions.
+        # Metrics are kept as objects, because the texts of a store cannot hold functions.
         self._metrics: dict[tuple[str, str], Metrics] = {}
         self._lock = threading.Lock()
 

@@ -10,11 +10,11 @@ from evalgate.api.trpc.datasets import Invocation
 from evalgate.api.trpc.wire import WireModel
 
 EvalStatus: TypeAlias = Literal["passed", "failed", "not_evaluated", "unknown", ""]
-"""Status of a run, a case or a metric; it compares equal to its text."""
+"""Status of a run, a case or a metric; "" if it has not been set."""
 
 
 def parse_status(status: object) -> EvalStatus:
-    """Return the status with this name, in small or capital letters; "" is a status, too.
+    """Return the status with this name in upper or lower case; "" is a status, too.
 
     Raises:
         ValueError: the status is unknown.

@@ -81,7 +81,7 @@ async def _score_metrics(
     if len(actuals) != len(expecteds):
         raise EvaluatorError(f"the inference has {len(actuals)} turns, and the case expects {len(expecteds)}")
     _check_rubrics(case, metrics)
-    # Only for evaluators: results hold the turns as they were, without the context of the case.
+    # The context of the case is added for evaluators only: results hold the turns without it.
     shown = [turn.model_copy(update={"context_messages": case.context_messages}) for turn in actuals]
     scored = []
     for metric in (_add_rubrics(each, case) for each in metrics):
@@ -163,7 +163,7 @@ def _build_metric_result(
 
 
 def _hide_key(criterion: Criterion | None) -> Criterion | None:
-    """Return a criterion without the key of its judge, which results never hold."""
+    """Return a criterion without the API key of its judge, because results never hold keys."""
     if criterion is None or criterion.llm_judge is None or criterion.llm_judge.judge_model is None:
         return criterion
     copy = criterion.model_copy(deep=True)

@@ -366,9 +366,9 @@ def _refuse_repeats(eval_set_id: str, noun: str, names: Iterable[str]) -> None:
 
 
 def _warn_of_unknown_keys(metric: EvalMetric, evaluator: Evaluator) -> None:
-    """Warn of a metric's unknown keys: if `threshold` is misspelt, it stays 0, which every score reaches.
+    """Warn of unknown keys of a metric: if `threshold` is misspelt, it stays 0, which every score reaches.
 
-    For a user's evaluator, which may read more keys, warn only of probable misspellings.
+    A user's evaluator may read further keys: for it, warn only of keys that look misspelt.
     """
     known = list(EvalMetric.get_known_keys().values())
     for key in metric.model_extra or ():
@@ -401,7 +401,7 @@ async def _map_in_order(
 
 def _build_llm_context() -> LlmContext:
     redactor = LiveRedactor(Redactor.from_environment(os.environ))
-    # As in tRPC-Agent-Go every run asks the judge anew.
+    # As in tRPC-Agent-Go, every run asks the judge again: its answers are not cached.
     return LlmContext(Path.cwd(), os.environ, redactor=redactor, cache_mode="off")
 
 

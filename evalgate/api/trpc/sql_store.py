@@ -77,7 +77,7 @@ class SqlStore:
                 try:
                     with self._engine.begin() as connection:
                         self._change_row(connection, app_name, name, update)
-                except (IntegrityError, OperationalError):  # another process created it, or a deadlock
+                except (IntegrityError, OperationalError):  # another process inserted the row, or a deadlock
                     if attempt == _ATTEMPTS:
                         raise
                     time.sleep(0.05 * attempt)

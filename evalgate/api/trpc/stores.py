@@ -136,7 +136,7 @@ class FileStore:
         path = Path(self.describe(app_name, name))
         try:
             if not path.parent.exists():
-                update(None)  # an error, such as for a set that does not exist, must leave no folder behind
+                update(None)  # raises for a set that does not exist, before a folder is made for it
             make_folder(path.parent)
             with self._lock, lock_folder(path.parent):
                 text = update(self.read(app_name, name))

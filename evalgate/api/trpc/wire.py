@@ -1,7 +1,6 @@
 """Objects that are read and written as tRPC-Agent-Go's structs.
 
-Keys are read in small or capital letters, with or without underscores. Empty fields are not written, except
-those in `always_written`.
+Reading ignores case and underscores in keys. Empty fields are not written, except those in `always_written`.
 """
 
 import re
@@ -64,7 +63,7 @@ class WireModel(TrpcModel):
 
     @override
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """Copy all but functions: the object of a method may hold a lock, or count its calls."""
+        """Copy everything but functions: a method's object may hold a lock, or count the calls."""
         memo = {} if memo is None else memo
         for name, field in type(self).model_fields.items():
             if field.exclude:
@@ -72,10 +71,10 @@ class WireModel(TrpcModel):
         return super().__deepcopy__(memo)
 
     def to_wire(self, *, functions: bool = False) -> dict[str, Any]:
-        """Return the decoded JSON of this object, with Go's order of keys; Go omits empty members.
+        """Return this object as decoded JSON, with Go's order of keys and without empty fields.
 
         A field with None as its default is a pointer in Go, and is omitted only if it is None. Unknown keys
-        come last.
+        come last. Fields in `always_written` are never omitted.
 
         Args:
             functions: whether to include functions, which JSON cannot hold.
@@ -135,7 +134,7 @@ def _add_pieces(value: object, line: str, pieces: list[str]) -> None:
         case int() if not isinstance(value, bool):
             pieces.append(str(value))  # Go would round whole numbers beyond 2^53, which may be ids
         case float() if _FIRST_ROUNDED <= abs(value) < inf:
-            pieces.append(repr(value))  # with an exponent, so that no one reads it as such a number
+            pieces.append(repr(value))  # with `.0` or an exponent, which tell it from a whole number
         case _:
             pieces.append(dump_compact_json(value, for_html=True))
 

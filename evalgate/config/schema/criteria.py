@@ -42,7 +42,7 @@ class CaseThreshold(ConfigSection):
         if isinstance(value, dict):
             return value
         if isinstance(value, bool) or not isinstance(value, int | float):
-            # pydantic turns only ValueError into a finding, and its own names a `threshold` that is not there
+            # pydantic reports only ValueError; its own error would name a key `threshold` that is not there
             raise ValueError(f"must be a number, not {value!r}")  # noqa: TRY004
         return {"threshold": value}
 
@@ -267,7 +267,7 @@ class CriterionConfig(AdkCriterionConfig, CriterionSettings):
 
 
 CHECK = "check/*"
-"""Name in the registry of the metric of all checks."""
+"""Name under which the registry has the metric that evaluates every check."""
 
 
 class CheckConfig(CriterionSettings):

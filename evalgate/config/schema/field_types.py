@@ -14,7 +14,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-# Strict: `off` and "0.5" are no numbers; a threshold that is switched off by accident lets everything pass.
+# Strict: otherwise `off` would be the number 0, and a threshold of 0 lets everything pass.
 Unit = Annotated[float, Strict(), Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Strict()]
 _NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*\*?$"

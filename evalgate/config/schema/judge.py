@@ -171,7 +171,7 @@ class JudgeConfig(BaseModel):
 USER_SETTINGS = frozenset(
     {"model", "max_turns", "personas", "prompt", "instructions", "include_function_calls", "stories"}
 )
-"""Keys that say how the user is played; the others say how its model is asked."""
+"""Keys of the section `user` about how the user is played; its other keys are about requests to the model."""
 
 
 class UserConfig(JudgeConfig):

@@ -232,7 +232,7 @@ class Thresholds:
     file: str = ""
     """The file, as the user wrote it; "" when there is none."""
     dialect: Literal["evalgate", "adk", "trpc"] = "evalgate"
-    """Owner of the metric names and options in the file."""
+    """Tool that defines the names and options of the file's metrics."""
 
     criteria: tuple[Criterion, ...] = ()
     """The criteria, in the order of the file, and then the checks."""
@@ -246,7 +246,7 @@ class Thresholds:
 
     @property
     def checks(self) -> tuple[Criterion, ...]:
-        """Return those criteria that are checks."""
+        """Return the criteria that are checks."""
         return tuple(each for each in self.criteria if each.evaluator == CHECK)
 
     @property
@@ -260,7 +260,7 @@ class Thresholds:
         return len(self.criteria) > len(self.checks_and_budgets)
 
     def find_check(self, criterion: Criterion) -> CheckConfig | None:
-        """Return the section of a check; None for a criterion that is none."""
+        """Return the section of a check; None for a criterion that is no check."""
         name = criterion.metric.partition("/")[2]
         return self.config.checks.get(name) if criterion.evaluator == CHECK else None
 

@@ -264,8 +264,7 @@ class RecordsSpans(Protocol):
     def take_spans(self) -> Sequence[TraceSpan]:
         """Return the steps of the last turn, and forget them.
 
-        Times are seconds since the turn began; `turn` is ignored. Ids, parents and sizes are not checked: the
-        caller does that.
+        Times are seconds since the turn began. The caller ignores `turn`, and checks ids, parents and sizes.
         """
         ...
 

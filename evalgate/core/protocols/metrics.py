@@ -76,7 +76,7 @@ class DescribesOptions(Protocol):
 
 @runtime_checkable
 class AsyncCloseable(Protocol):
-    """A metric that holds something open: it is closed when the run is over."""
+    """A metric with resources, such as connections or a process, that are closed when the run is over."""
 
     async def aclose(self) -> None:
         """Release the resources that the metric holds open."""
@@ -151,7 +151,7 @@ class MetricContext:
     workspace: Path = field(default_factory=Path)
     """Folder that the agent works in."""
     is_literal: bool = True
-    """True: the criteria are in a file of Google ADK or tRPC-Agent-Go, and mean what they mean there."""
+    """True: the criteria are in a file of Google ADK or tRPC-Agent-Go, and are applied as that tool does."""
     is_recording: bool = False
     """True: the agent is a recording, so that its runs have no latency."""
 

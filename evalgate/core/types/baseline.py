@@ -102,8 +102,8 @@ class Baseline:
     path: str = ""
     """Path or address of the baseline, as reports name it."""
     version: str = ""
-    """State of the source that was read, in words, as `commit 1a2b3c4d5e6f`; "" if a path suffices. Never
-    written."""
+    """Version of the source that was read, in words, as `commit 1a2b3c4d5e6f`; "" if the path says enough.
+    It is not stored with the baseline."""
     files: tuple[TrackedFiles, ...] = ()
     """Files that the agent opened in any stored run, for eval sets whose newest run tracked all of them."""
 

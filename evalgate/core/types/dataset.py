@@ -71,13 +71,16 @@ class Scenario:
     max_turns: int | None = None
     """Most turns of the user, the first included; -1: unlimited. None: the run's limit."""
     driver: str = ""
-    """Partner of the user: "expected" is a reference agent, "" the agent under test."""
+    """Agent that the user talks to: "" for the agent under test, "expected" for a reference agent, which
+    evalgate does not have: the case cannot be run."""
     script: tuple[str, ...] | None = None
     """Fixed messages of the user after the opening; None: the user follows the plan."""
 
 
 ArgMatching: TypeAlias = Literal["strict", "optional", "ignore", "fuzzy"]
-"""Comparison of one argument of a goal's tool call: see docs/formats-orchestrate.md."""
+"""Way to compare one argument of a goal's tool call. `strict`: the same value; `optional`: the same value, or
+no such argument; `ignore`: anything; `fuzzy`: similar numbers, dates or texts. Details are in
+docs/formats-orchestrate.md."""
 
 
 @frozen
@@ -183,7 +186,7 @@ class ToolRecording:
     live: tuple[str, ...] = ()
     """Tools that are called for real; globs."""
     digest: str = ""
-    """Identity of the whole recording, of all its cases."""
+    """Hash of the recorded calls of all cases, not only of this one: 12 hexadecimal digits."""
 
 
 @frozen
@@ -267,7 +270,7 @@ class CaseChecks:
     sections: Mapping[str, Mapping[str, Mapping[str, object]]]
     """Id of a case to its section `checks`: name to conditions, as in a thresholds file."""
     file: str
-    """The notes, as messages show them."""
+    """Path of the file of notes, as messages show it."""
     find_position: Callable[[tuple[str | int, ...]], tuple[int, int]]
     """Function that returns line and column of a place in the notes."""
 

@@ -19,7 +19,7 @@ from evalgate.core.types.comparison import (
 from evalgate.core.types.conversation import CaseKey, Reply
 from evalgate.core.types.result import CaseResult, Criterion, ModelUsage, RecordedCriterion, Status
 
-_ROUNDING = 1e-9  # of a sum of means
+_ROUNDING = 1e-9  # largest rounding error of a sum of means
 
 REPORT_ONLY = "report only"
 """Mark of a metric that does not gate, in reports."""
@@ -33,6 +33,7 @@ class AgentInfo:
 
     kind: str
     what: str
+    """Value that names the agent, such as its entry point, command or address."""
 
     @property
     def app_name(self) -> str:
@@ -184,7 +185,7 @@ class Comparison:
     other_judges: tuple[str, ...] = ()
     """Metrics that are not compared on some case because the judge, or its prompt, has changed."""
     version: str = ""
-    """State of the source that was read, in words; "" if its path suffices."""
+    """Version of the source that was read, in words; "" if its path says enough."""
     branch: str | None = None
     """Branch of the newest gate run in the baseline."""
     gate_runs: int = 1
@@ -398,4 +399,4 @@ class GateInput:
     control: ControlComparison | None = None
     """Comparison with the control; None: the comparison with the baseline alone decides."""
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
-    """Metric name to its own rules: reasons name the drop that they allow."""
+    """Metric name to its criterion; the reasons of a verdict name the drop that the criterion allows."""

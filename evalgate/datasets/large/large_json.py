@@ -48,11 +48,13 @@ class JsonWindow:
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._text = ""
         self._at = 0
+        """Index in the text of the next character to read."""
         self._began = 0
         """Start of the value that was decoded last."""
         self._bytes = 0
         """Offset of `_known` in the file, in bytes."""
         self._known = 0
+        """Index in the text up to which bytes and lines were counted."""
         self._line, self._line_start = 1, 0
         """Line at `_known`, and its start, which is negative if it is before the window."""
         self._skip_byte_order_mark()
@@ -169,7 +171,7 @@ class _SourceFile:
     """A file that is read in parts. It stays open while this object exists."""
 
     def __init__(self, file: BinaryIO, shown_as: str, step: int) -> None:
-        """Open `file` again. `step` bytes are decoded at once, or more for a large item."""
+        """Copy the descriptor of `file`. `step` bytes are decoded at once, or more for a large item."""
         self.shown_as = shown_as
         self.step = step
         self._descriptor = os.dup(file.fileno())

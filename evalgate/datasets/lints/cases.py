@@ -199,7 +199,9 @@ class _DuplicateFinder(Generic[_Thing]):
         self._content = content
         self._next = 0
         self._alone: dict[int, int] = {}
+        """Hash of a key to the index of the first item with this key."""
         self._alike: dict[int, list[int]] = {}
+        """Hash of such an index and of a content to the indices of the later items that have both."""
 
     def find_duplicate(self, thing: _Thing) -> int | None:
         """Return the index of the first earlier item with equal content; None if there is none.

@@ -164,7 +164,7 @@ class AdkInvocationEvent(AdkModel):
 class AdkIntermediateData(StrictAdkModel):
     """The steps before the final response: `invocation_events`, or the three lists of older files."""
 
-    # Google ADK refuses null here. It counts as absent all the same, because ADK's documentation shows it.
+    # Null counts as absent here: ADK's documentation shows it, although ADK's releases refuse it.
     tool_uses: list[AdkFunctionCall] | None = None
     tool_responses: list[AdkFunctionResponse] | None = None
     intermediate_responses: list[tuple[str | None, list[AdkPart]]] | None = None

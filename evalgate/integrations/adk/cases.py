@@ -54,7 +54,7 @@ def build_case(wire: AdkCase, line: int, raw: object) -> EvalCase:
         session=_NO_SESSION
         if own is None
         else SessionInput(own.app_name or "", own.user_id or "", own.state or {}, own.session_id or ""),
-        # An empty state is Google ADK's way of expecting none.
+        # In Google ADK, an empty state means that no state is expected.
         final_state=wire.final_session_state or None,
         line=line,
         rubrics=_build_rubrics(wire.rubrics, "rubric") if wire.rubrics else (),

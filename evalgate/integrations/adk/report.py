@@ -1,7 +1,7 @@
 """Write results as Google ADK's `LocalEvalSetResultsManager` names and writes them.
 
-The report's folder serves as the `agents_dir` of that class, so that the method `list_eval_set_results`
-lists the results of every run of evalgate that wrote into the folder.
+The report's folder can be the `agents_dir` of that class. Its method `list_eval_set_results` then lists the
+results of all runs of evalgate that wrote into the folder.
 """
 
 import json

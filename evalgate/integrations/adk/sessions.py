@@ -49,8 +49,8 @@ def read_sessions(folder: Path, shown_as: str) -> EvalSet:
 def parse_session(document: Document) -> EvalSet:
     """Parse the conversation in a session as an eval set with one case.
 
-    The case is named `NAME` after `NAME.session.json`; for another file name it has the session's id, else
-    the file's name without its ending. Each message of the user begins a turn. A turn's events are
+    The case's id is `NAME` for a file `NAME.session.json`. For another file name, it is the session's id, or
+    else the file's name without its ending. Each message of the user begins a turn. A turn's events are
     converted as in ADK's evaluation. A turn without a final event, as after a model's error, has no
     response. The state of the session becomes the expected final state of the case.
 

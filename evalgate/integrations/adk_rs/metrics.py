@@ -58,8 +58,9 @@ class _AdkRsMetric(BaseModel):
 class AdkRsResponseMatch(_AdkRsMetric):
     """Share of the expected words that occur in the response, averaged over the turns; each turn must pass.
 
-    Words are separated by blanks, include punctuation and are compared in lower case (not case-folded). An
-    expected word counts as often as it occurs. A turn that expects no words scores 1.0 and passes.
+    Words are separated by blanks, include punctuation and are compared in lower case (not case-folded). A
+    word that is expected twice counts twice, also if the response has it once. A turn that expects no words
+    scores 1.0 and passes.
     """
 
     compares_with: ClassVar[Literal["response", "tools"]] = "response"

@@ -1,4 +1,4 @@
-"""Writer of eval sets for adk-rs: Google ADK's keys, without those that adk-rs does not know.
+"""Writer of eval sets for adk-rs, with only those of Google ADK's keys that adk-rs knows.
 
 No nulls are written, since adk-rs refuses most of them.
 """

@@ -1,6 +1,6 @@
 """Editor of watsonx Orchestrate's datasets: an object, or a list of several.
 
-The expectations of a case are its goals: expected replies are not written, they follow from the goals.
+The expectations of a case are its goals. Expected replies are not written: they follow from the goals.
 """
 
 from collections.abc import Mapping, Sequence

@@ -228,7 +228,7 @@ def _describe_first_unreached(outcome: JourneyOutcome) -> str:
 
 
 class KeywordMatch(JourneyMetric):
-    """1.0 when, for every goal with keywords, one text holds all of them; else 0.0."""
+    """1.0 when each goal with keywords has a text that holds all of its keywords; else 0.0."""
 
     @override
     def score_outcome(self, outcome: JourneyOutcome) -> MetricResult:

@@ -1,4 +1,4 @@
-"""Recorded conversations of watsonx Orchestrate, in each shape that it has written.
+"""Recorded conversations of watsonx Orchestrate, in every shape that its releases have written.
 
 A tool call is written as the message's `name` and `args`, as `tool_calls` (release 1.6), or as JSON in its
 `content` (older releases and the recorder).

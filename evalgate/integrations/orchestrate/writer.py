@@ -1,7 +1,7 @@
 """Writer of cases as datasets of watsonx Orchestrate: one object, or a list if there are several.
 
 If a case has turns but no goals, its goals are built from the turns: the calls in their order, then the
-responses in theirs. watsonx Orchestrate never finds an order fulfilled that has a text before a call.
+responses in theirs. In watsonx Orchestrate, an order with a text before a call can never be fulfilled.
 """
 
 from collections import Counter

@@ -203,8 +203,8 @@ def iter_turns(trace: RecordedTrace) -> Iterator[_ObservedTurn]:
 def _split_turns(spans: list[Span]) -> list[list[Span]]:
     """Return the spans of each turn.
 
-    A turn begins with a request that has one more question than the last one, or that has another root span
-    and other questions. If there are several turns, an agent's span around several turns is in none of them.
+    A turn begins with a request that adds a question to those of the request before it, or that has another
+    root span and other questions. An agent's span around several turns is in none of them.
     """
     roots = _find_roots(spans)
     starts: list[int] = []
@@ -240,7 +240,7 @@ def _split_turns(spans: list[Span]) -> list[list[Span]]:
 def _find_edge(spans: list[Span], roots: dict[str, str], start: int) -> int:
     """Return the time at which a turn begins; `start` is the time of the turn's first request.
 
-    The time is the begin of the request's root span if no other span below this root began before `start`,
+    The time is the start of the request's root span if no other span below this root began before `start`,
     else `start`.
     """
     first = next(span for span in spans if span.start == start)

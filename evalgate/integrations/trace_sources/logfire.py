@@ -19,7 +19,7 @@ _COLUMNS = (
 )
 _MOST_ROWS = 10_000
 _EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
-"""Begin of the time range of a query without `since`, as in Logfire's own client: the API requires one."""
+"""Start of the time range of a query without `since`, as in Logfire's own client: the API requires one."""
 _LONGEST_TRACE = timedelta(days=1)
 _REGION = re.compile(r"pylf_v\d+_(us|eu)_")
 _TRACES_PER_QUERY = 50

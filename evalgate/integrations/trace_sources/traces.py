@@ -1,4 +1,4 @@
-"""Recorded traces: spans grouped by trace, with what a tracing tool knows about each."""
+"""Recorded traces: spans grouped by trace, with a tracing tool's facts about each trace."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,7 +32,7 @@ class TraceInfo:
     """Last message of the user in the input of the whole trace; "" if there is none."""
     answer: str = ""
     start: int = 0
-    """Begin in nanoseconds since the epoch; 0 if it is not known."""
+    """Start in nanoseconds since the epoch; 0 if it is not known."""
 
 
 TraceItem: TypeAlias = Span | TraceInfo
@@ -47,7 +47,7 @@ class RecordedTrace:
 
     @property
     def start(self) -> int:
-        """Return the begin of the first span, else of `info`: nanoseconds since the epoch, 0 if unknown."""
+        """Return the start of the first span, else of `info`: nanoseconds since the epoch, 0 if unknown."""
         return min((span.start for span in self.spans if span.start), default=self.info.start)
 
 
@@ -55,7 +55,7 @@ class RowReader(Protocol):
     """Reader of the objects in exports and in API answers of one tracing tool."""
 
     def matches_row(self, row: Mapping[str, Any]) -> bool:
-        """Return True if the object looks like one of this tool."""
+        """Return True if the object looks like an object of this tool."""
         ...
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:

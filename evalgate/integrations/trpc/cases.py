@@ -133,7 +133,7 @@ class _Scenario(TrpcModel):
 
         A limit of 0 becomes -1: the conversation has no limit. A missing or invalid limit becomes None: the
         run's limit holds. A missing or blank stop signal becomes "" with a positive limit: only the limit
-        ends the conversation. Otherwise it becomes None: the run's stop signal holds.
+        ends the conversation. Without a positive limit, it becomes None: the run's stop signal holds.
         """
         limit = self.max_allowed_invocations
         is_limited = type(limit) is int and limit >= 0

@@ -23,7 +23,7 @@ class TrpcFormat:
     """The format of tRPC-Agent-Go's `.evalset.json` files."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True for an object if one of its first eval cases is as only tRPC-Agent-Go writes it.
+        """Return True for an object with a case, among the first, in a shape that only tRPC-Agent-Go writes.
 
         Messages with `parts` do not count, since Google ADK writes them too.
         """

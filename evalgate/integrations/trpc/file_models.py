@@ -253,10 +253,10 @@ def build_tool_events(entries: Sequence[ToolEntry]) -> Iterator[Event]:
     The entries keep their ids if all are present and unique; else they get numbers from 1 as ids.
     """
     ids = [entry[0] for entry in entries]
-    # A result finds its call by an id of its own only.
-    are_names = all(ids) and len(set(ids)) == len(ids)
+    # A result finds its call by the id, so that no two calls may have the same id.
+    are_unique = all(ids) and len(set(ids)) == len(ids)
     for number, (own_id, name, arguments, result) in enumerate(entries, start=1):
-        id_ = own_id if are_names else str(number)
+        id_ = own_id if are_unique else str(number)
         if isinstance(arguments, dict):
             yield ToolCall(name, arguments, id_)
         else:

@@ -9,6 +9,7 @@ from evalgate.core.extras import describe_install
 # Each comparison returns "" if the values match, else where and how they differ.
 
 KeyTree: TypeAlias = Mapping[str, object]
+"""Key to True or False, or to the tree of the keys below it."""
 
 DEFAULT_TOLERANCE = 1e-6
 _LONGEST_VALUE = 120

@@ -104,7 +104,7 @@ def _build_criterion(metric: _Metric, item: object) -> Criterion:
     # Only the first release wrote `metric_name`.
     if not options and isinstance(item, dict) and "metric_name" in item:
         options = _FIRST_RELEASE_CRITERION
-    # Another name is that of an own evaluator, which is looked up when the metrics are built.
+    # Another name is that of the user's own evaluator, which is looked up when the metrics are built.
     evaluator = _PREFIX + name if name in EVALUATORS else name
     return Criterion(metric.metric_name, metric.threshold, options, evaluator)
 

@@ -20,7 +20,7 @@ class TrpcResultsFormat:
     def matches_document(self, document: Document) -> bool:
         """Return True for an object with the results of cases, or for such an object as one JSON text.
 
-        The first release of tRPC-Agent-Go wrote the text.
+        The first release of tRPC-Agent-Go wrote its files as such a text.
         """
         return isinstance(get_member(_decode_nested(document.value), "evalCaseResults"), list)
 

@@ -275,7 +275,7 @@ class JsonCriterion(GoModel):
         """Return the reason why two texts with JSON do not match, or "" if they do.
 
         With `ignore`, neither text has to be JSON. With the strategy `skip` and without `compare`, the
-        expected text need not be JSON, and the actual text only if `valid` or a schema is set.
+        expected text may be any text. The actual text must then be JSON if `valid` or a schema is set.
 
         Raises:
             ComparerResultError: `compare` returned no bool.

@@ -188,7 +188,7 @@ _EXPECTED = {"finalResponse", "tools", "intermediateResponses"}
 def _build_scenario(scenario: Scenario) -> JsonObject:
     limits = omit_empty(driver=scenario.driver, stopSignal=scenario.stop_signal)
     if scenario.max_turns is not None:
-        # With a limit alone, the original's user would talk until it is reached.
+        # With a limit alone, the original's simulated user would talk until the limit is reached.
         own = {} if scenario.stop_signal is not None else {"stopSignal": _SIGNAL}
         limits |= {**own, "maxAllowedInvocations": max(scenario.max_turns, 0)}
     return {
@@ -241,7 +241,7 @@ def build_invocation(turn: CaseTurn, reply: Reply, recorded: JsonObject | None =
             creationTimestamp=turn.creation_timestamp,
         ),
     }
-    # What was kept comes last: it is the whole message as the source has it.
+    # The kept data comes last, because it has whole messages as the source has them.
     return {**built, **kept}
 
 

@@ -13,12 +13,12 @@ _RAMP_STEP_S = 0.05
 
 
 class AdaptiveConcurrency:
-    """A limit of slots that falls when a task is throttled, and grows by one per round of finished tasks.
+    """A limit of concurrent tasks: a throttled task halves it, and each finished task raises it.
 
-    Additive increase, multiplicative decrease (Chiu and Jain 1989, "Analysis of the Increase and Decrease
-    Algorithms for Congestion Avoidance"). A task that was already running when the limit was lowered does
-    not lower it again. The limit is never above `most`. With `ramp_up_s`, it starts at 1 and reaches `most`
-    after that many seconds.
+    As many finished tasks as the limit raise it by one: additive increase, multiplicative decrease (Chiu and
+    Jain 1989, "Analysis of the Increase and Decrease Algorithms for Congestion Avoidance"). A task that was
+    already running when the limit was lowered does not lower it again. The limit is never above `most`. With
+    `ramp_up_s`, it starts at 1 and reaches `most` after that many seconds.
     """
 
     def __init__(self, most: int, *, ramp_up_s: float = 0.0, clock: Clock = REAL_CLOCK) -> None:

@@ -24,7 +24,7 @@ REAL_CLOCK = Clock()
 
 
 SlotRelease: TypeAlias = Callable[[float, bool], Awaitable[None]]
-"""Function that waits for seconds (first argument); the second is True after a rate limit, else False."""
+"""Function that waits while others may use the slot. Arguments: the seconds, and True after a rate limit."""
 
 # A context variable instead of an argument: HTTP clients retry far below the conversation that holds the
 # slot, behind the interface of agents, which knows nothing of slots.
@@ -54,7 +54,7 @@ class RetryPolicy:
 
     retries: int = 4
     give_up_after: float = 300.0
-    """Sum of all pauses; a pause that would exceed it is not started."""
+    """Longest sum of all pauses; a pause that would exceed it is not started."""
     first_pause: float = 1.0
     longest_pause: float = 60.0
 

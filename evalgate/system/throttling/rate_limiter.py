@@ -10,9 +10,10 @@ MINUTE = 60.0
 
 @mutable
 class Admission:
-    """One admitted request, with the time and its tokens."""
+    """One admitted request."""
 
     at: float
+    """Time in seconds, on the caller's clock."""
     tokens: int
 
 
@@ -26,6 +27,7 @@ class RateLimiter:
     requests: int | None = None
     """Requests in any minute; None for any number."""
     tokens: int | None = None
+    """Tokens in any minute; None for any number."""
     _admitted: deque[Admission] = field(default_factory=deque)
     _paused_until: float = 0.0
 

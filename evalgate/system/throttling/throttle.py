@@ -105,7 +105,7 @@ class Throttle:
         return self._clock.now() - began
 
     def compute_retry_delay(self, fault: int, wanted_s: float | None) -> float | None:
-        """Return the seconds before the retry of a case after fault number `fault` (1-based).
+        """Return the seconds before the next attempt at a case; `fault` is the number of failures so far.
 
         Return None if the case is not retried: all retries are used, or the service asked for a pause
         longer than `LONGEST_RETRY_AFTER_S`. `wanted_s` is the pause that the service asked for.

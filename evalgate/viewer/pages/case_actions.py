@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.types import EvalCase
-from evalgate.datasets.edit_history import FileChange
+from evalgate.datasets.edit_undo import FileChange
 from evalgate.datasets.eval_set_file import compute_digest, edit_eval_set
 from evalgate.viewer.forms import get_field, read_form
 from evalgate.viewer.noted_cases import copy_noted_case, drop_noted_case

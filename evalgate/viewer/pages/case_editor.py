@@ -19,7 +19,7 @@ from evalgate.core.types import (
     ToolCall,
     ToolResult,
 )
-from evalgate.datasets.edit_history import FileChange, FileChangedError
+from evalgate.datasets.edit_undo import FileChange, FileChangedError
 from evalgate.datasets.eval_set_file import EvalSetFile, build_diff, edit_eval_set
 from evalgate.datasets.fingerprint import compute_case_fingerprint
 from evalgate.viewer.case_draft import (
@@ -73,7 +73,7 @@ class ActualRuns:
     """Ids and titles of the records to choose from."""
     runs: Sequence[RunResult] = ()
     run: int = 0
-    """Index of the run that is shown."""
+    """Position in `runs` of the run that is shown."""
     problem: str = ""
 
     @property
@@ -89,7 +89,7 @@ class ActualRuns:
 
 @frozen
 class EditedCase:
-    """The case page of one request."""
+    """The case to edit, its file, and what the agent did: the content of the page for one request."""
 
     file: EvalSetFile
     case: EvalCase
@@ -181,7 +181,8 @@ def render_case(
             }
             for turn in draft.turns
         ],
-        # The goals of several turns belong to none of them.
+        # With several turns, the goals are for the whole conversation: no turn has a reply of its own to
+        # edit.
         "has_own_reply": base.journey is None or len(base.turns) == 1,
         "digest": page.file.digest,
         "fingerprint": _identify(base),
@@ -337,7 +338,10 @@ def _build_checks(
 
 
 def list_diffs(changes: Sequence[FileChange]) -> Iterator[tuple[str, str]]:
-    """Yield (kind, line) of the differences in further files; each file begins with its name."""
+    """Yield (kind, line) of the differences in further files, with a line for the name of each file.
+
+    The kinds are those of `split_diff`.
+    """
     for change in changes:
         found = build_diff(change.before or b"", change.after or b"", change.shown_as)
         if found:
@@ -374,9 +378,9 @@ def go_on_reviewing(file: EvalSetFile, eval_id: str, done: str) -> Response:
 
 
 def split_diff(diff: str) -> list[tuple[str, str]]:
-    """Return (kind, line) of each line of a diff, without the two lines of its header.
+    """Return (kind, line) of each line of a unified diff, without the two lines of its header.
 
-    The kind is `minus`, `plus`, `place` or "".
+    The kind is `minus`, `plus`, `place` (a line that begins with `@`) or "".
     """
     kinds = {"-": "minus", "+": "plus", "@": "place"}
     return [(kinds.get(line[:1], ""), line) for line in diff.split("\n")[2:] if line]

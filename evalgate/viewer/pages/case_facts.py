@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from evalgate.core.errors import EvalgateError
 from evalgate.core.types import Quarantine
-from evalgate.datasets.edit_history import FileChangedError
+from evalgate.datasets.edit_undo import FileChangedError
 from evalgate.viewer.forms import get_field, read_form
 from evalgate.viewer.noted_cases import format_tags, open_notes, parse_tags, tag_case
 from evalgate.viewer.pages.case_editor import open_draft, open_page, render_case

@@ -16,24 +16,24 @@ from evalgate.reporting.html.trace import render_waterfall
 from evalgate.reporting.trace_view import build_trace_view
 from evalgate.runner.chat import ChatTurn, choose_case_id
 from evalgate.runner.saved_cases import DEFAULT_OUT
+from evalgate.viewer.background_chat import PROJECT_AGENT, BackgroundChat, list_adk_agents
 from evalgate.viewer.case_views import create_budget
 from evalgate.viewer.forms import get_field, read_form
-from evalgate.viewer.page_chat import PROJECT_AGENT, PageChat, list_adk_agents
 from evalgate.viewer.rendering import render
 from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
 from evalgate.viewer.trace_page import build_trace_page
 
 _MOST_STEPS = 200
 _FAILED = "failed"
-"""Name of the turn without a reply in addresses."""
+"""Stands in an address for the turn that got no reply, in the place of a turn's number."""
 FORMATS = ("adk", "adk-rs", "trpc", "orchestrate")
 
 
-def get_chat(viewer: Viewer) -> PageChat:
+def get_chat(viewer: Viewer) -> BackgroundChat:
     """Return the conversation of a viewer; its agent is stopped when the viewer ends."""
-    found = viewer.services.get(PageChat)
-    if not isinstance(found, PageChat):
-        found = viewer.services[PageChat] = PageChat(viewer.folder, viewer.thresholds)
+    found = viewer.services.get(BackgroundChat)
+    if not isinstance(found, BackgroundChat):
+        found = viewer.services[BackgroundChat] = BackgroundChat(viewer.folder, viewer.thresholds)
         viewer.resources.callback(found.close)
     return found
 
@@ -52,7 +52,7 @@ def _render_chat(
     form: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     status_code: int = 200,
 ) -> Response:
-    """Return the page. `form` has the fields of the form for saving as sent, which are shown again."""
+    """Return the page; `form` has the fields of a sent form for saving, which the page shows again."""
     viewer = get_viewer(request)
     state = get_chat(viewer).get_state()
     agents = [(PROJECT_AGENT, "the agent of the thresholds file")]
@@ -92,7 +92,7 @@ def _build_turn(at: int, turns: Sequence[ChatTurn]) -> Mapping[str, object]:
 def _build_trace(
     spans: Sequence[TraceSpan], replies: Sequence[Reply | None], number: str
 ) -> Mapping[str, str] | None:
-    """Return the steps of a turn, with links to each; None if there are none."""
+    """Return the steps of a turn, each with a link to its details; None if the turn has no steps."""
     view = build_trace_view(spans, replies, limit=_MOST_STEPS)
     if not view.rows:
         return None

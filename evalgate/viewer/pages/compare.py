@@ -57,7 +57,7 @@ def show_comparison(request: Request) -> Response:
 
 
 def _choose_earlier(listed: Sequence[StoredRecord], after: str) -> str:
-    """Return the id of the newest record that is older than another; "" for none."""
+    """Return the id of the newest record that is older than the record `after`; "" if there is none."""
     chosen = next((each for each in listed if each.record_id == after), None)
     found = find_earlier(listed, chosen) if chosen else None
     return found.record_id if found else ""

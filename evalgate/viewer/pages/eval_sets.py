@@ -105,7 +105,7 @@ def _build_first_case(typed: Mapping[str, str], others: Sequence[EvalCase] = ())
     response = typed["response"].replace("\r\n", "\n") or None
     session = SessionInput()
     if others:
-        # Cases of a set are for one app, which some formats require.
+        # Some formats require that all cases of a set name the same app.
         session = replace(others[-1].session, state={}, session_id="")
     return EvalCase(typed["id"].strip(), (CaseTurn(UserMessage(message), Reply(response)),), session=session)
 

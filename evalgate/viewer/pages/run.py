@@ -16,9 +16,9 @@ from evalgate.core.score_ranges import UNLIMITED
 from evalgate.core.types import CaseKey
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.plan import Plan
+from evalgate.viewer.background_runs import BackgroundRuns, apply_choices, build_project_plan
 from evalgate.viewer.case_filters import CaseQuery, select_cases
 from evalgate.viewer.forms import get_field, read_form
-from evalgate.viewer.page_runs import PageRuns, apply_choices, build_project_plan
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
 
@@ -26,11 +26,11 @@ _MOST_SHOWN = 500
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
 
-def get_runs(viewer: Viewer) -> PageRuns:
+def get_runs(viewer: Viewer) -> BackgroundRuns:
     """Return the runs of a viewer; the end of the viewer stops them."""
-    found = viewer.services.get(PageRuns)
-    if not isinstance(found, PageRuns):
-        found = viewer.services[PageRuns] = PageRuns()
+    found = viewer.services.get(BackgroundRuns)
+    if not isinstance(found, BackgroundRuns):
+        found = viewer.services[BackgroundRuns] = BackgroundRuns()
         viewer.resources.callback(found.close)
     return found
 
@@ -230,7 +230,7 @@ def link_run_form(eval_set_id: str, eval_id: str) -> str:
 
 
 def link_run_of_list(record_id: str, query: CaseQuery) -> str:
-    """Return the address of the form with the cases in the list of a record."""
+    """Return the address of the form with the cases that a query selects in the list of a record."""
     return link("/run", record=record_id, list=urlencode(query.params))
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import docker
 import pytest
 
-from evalgate.agents.containers.cleanup import LABEL, remove_orphans
+from evalgate.agents.containers.cleanup import remove_orphans
+from evalgate.agents.containers.ownership import LABEL
 from evalgate.core.types import Reply
 from tests.agents.containers.test_docker import IMAGE, ROOT, build_container_agent, connect_client
 from tests.agents.http.test_sample import gate

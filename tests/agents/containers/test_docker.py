@@ -16,7 +16,8 @@ import docker.errors
 import pytest
 
 from evalgate.agents.adapters.docker import DockerAgentOptions
-from evalgate.agents.containers.cleanup import LABEL, remove_orphans
+from evalgate.agents.containers.cleanup import remove_orphans
+from evalgate.agents.containers.ownership import LABEL
 from evalgate.core.types import CaseRun, EvalCase, Reply, ToolCall, ToolResult, Usage
 from tests.agents.http.server import build_context
 from tests.agents.http.test_sample import gate

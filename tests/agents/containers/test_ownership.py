@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.agents.containers import cleanup
+from evalgate.agents.containers import ownership
 
 ID = "de70f3b119c29b4ae578417568062b51e3a8946a8814deb4350c5f643767968d"
 
@@ -22,4 +22,4 @@ def test_own_container_is_found_by_its_mounts(
     mounted: str, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: f"1 0 0:1 / /proc rw - proc proc rw\n{mounted}\n")
-    assert cleanup.find_own_container() == found
+    assert ownership.find_own_container() == found

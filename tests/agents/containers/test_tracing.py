@@ -11,12 +11,12 @@ import pytest
 
 from evalgate.agents.adapters.docker import DockerAgentOptions
 from evalgate.agents.containers import docker_client
-from evalgate.agents.containers.spec import ContainerLimits, ContainerSpec
-from evalgate.agents.containers.tracing import (
+from evalgate.agents.containers.gate_address import (
     HOST_GATEWAY_NAME,
     find_network_gateway,
     find_reachable_endpoint,
 )
+from evalgate.agents.containers.spec import ContainerLimits, ContainerSpec
 from evalgate.agents.tracing.collector import CollectorEndpoint
 from evalgate.core.types import CaseRun, Reply, ToolCall, ToolResult
 from tests.agents.containers.test_docker import IMAGE, build_container_agent, connect_client

@@ -321,6 +321,21 @@ async def test_malformed_completion_counts_with_its_usage(message: dict[str, Any
     assert (run.failure and run.failure.kind, run.usage) == ("protocol", Usage(11, 7, None))
 
 
+@pytest.mark.parametrize("reported", [(True, False), (False, True), (True, False, True)])
+async def test_usage_of_a_turn_is_the_sum_of_what_completions_report(reported: tuple[bool, ...]) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [{"tool_calls": [call]} for _ in reported[1:]] + [{"content": "ok"}]
+    usage = {"usage": {"prompt_tokens": 11, "completion_tokens": 7}}
+    answers = [
+        {"choices": [{"message": message}], **(usage if is_known else {})}
+        for message, is_known in zip(messages, reported, strict=True)
+    ]
+    async with serving(scripted(*answers)) as server:
+        run = await run_case({**CHAT, "url": server.url, "health": "/"}, a_recorded_case())
+    known = sum(reported)
+    assert (run.failure, run.usage) == (None, Usage(11 * known, 7 * known, None))
+
+
 async def test_query_of_the_address_stays_at_its_end() -> None:
     async with serving(scripted(completion(Completion("ok"), {"model": "agent-1"}))) as server:
         url = f"{server.url}/deployments/d/?api-version=2026-01-01"

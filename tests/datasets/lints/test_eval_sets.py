@@ -20,7 +20,7 @@ from evalgate.datasets.lints.thresholds import lint_thresholds
 from evalgate.documents.strict_json import parse_json
 from evalgate.integrations.adk.metrics.response_match import ResponseMatch
 from evalgate.integrations.adk.metrics.tool_trajectory import ToolTrajectory
-from evalgate.integrations.adk.metrics.vertex_trajectories import TrajectoryRecall
+from evalgate.integrations.adk.metrics.trajectory_scores import TrajectoryRecall
 from evalgate.integrations.adk_rs.metrics import AdkRsResponseMatch
 from evalgate.integrations.trpc.evalset import TrpcFormat
 from tests.builders import a_call, a_case, a_reply, a_turn

@@ -16,7 +16,7 @@ _HTTP_CLIENTS = ("httpx", "httpx2")
 
 
 def install_capture() -> None:
-    """Patch `threading` now, and the other captured packages now or right after their import."""
+    """Patch `threading` now, and each other captured package now if it is imported, else after its import."""
     for name in _HTTP_CLIENTS:
         run_after_import(name, watch_clients)
     run_after_import("opentelemetry.sdk.trace", watch_providers)

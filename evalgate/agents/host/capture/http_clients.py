@@ -99,7 +99,7 @@ class ModelExchange:
     def _copy_stream(self, response: Any) -> None:
         reader = _EventReader(self) if _is_stream(response) else _BodyReader(self)
         self._turn.add_stream(reader)
-        # On the response itself: `read`, `iter_text`, `iter_lines` and all others call these two.
+        # Patched on this response, because `read`, `iter_text`, `iter_lines` and all others call these two.
         response.iter_bytes = _copy_chunks(response.iter_bytes, reader)
         response.aiter_bytes = _copy_chunks_async(response.aiter_bytes, reader)
 

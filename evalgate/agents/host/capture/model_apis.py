@@ -102,7 +102,7 @@ class ModelDialect(Protocol):
         ...
 
     def find_forced_tool(self, body: _Json) -> Optional[str]:
-        """Return the name of the one tool that the request forces the model to call, if any."""
+        """Return the name of the tool that the request forces the model to call; None if it forces none."""
         ...
 
     def read_answer(self, body: _Json) -> Optional[CapturedAnswer]:
@@ -257,7 +257,7 @@ class ResponsesDialect:
 
 
 def _read_response_call(item: _Json, kind: str) -> ModelToolCall:
-    # The provider's own tools have no name but their type.
+    # A tool of the provider has no name: its type is used as the name.
     args = _wrap_custom_input(item.get("input")) if kind == "custom_tool_call" else item.get("arguments")
     result = item.get("output") if kind == "mcp_call" else None
     id_ = item.get("call_id") or item.get("id")

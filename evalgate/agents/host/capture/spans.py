@@ -31,7 +31,7 @@ def watch_providers(module: ModuleType) -> None:
 
 
 def _create_processor(module: ModuleType) -> Any:
-    # Turns of spans that have not ended: a child span may start where the context of the turn was lost.
+    # Turns by the ids of open spans: a child span may start in code whose context has no turn.
     turns: dict[int, TurnCapture] = {}
 
     @suppress_errors

@@ -141,7 +141,7 @@ class _AdkConversation:
             session_id=self._id,
             new_message=self._build_message(text, session.attachments),
         )
-        # A cancelled turn must close the generator at once: left alone, it ends when it is collected.
+        # A cancelled turn must close the generator at once: else it ends only when it is garbage-collected.
         async with contextlib.aclosing(running):
             async for event in running:
                 _report_usage(event, session)

@@ -146,7 +146,7 @@ class _AdkSteps:
         above = [span for own, of, span in self._agents if own[0] == key[0] and branch.startswith(of)]
         if above:
             return above[-1]
-        # A tool that is an agent runs it in an invocation of its own, as the last tool that was begun.
+        # A tool that is an agent starts a new invocation. Its steps belong to the tool that began last.
         return next(reversed([*self._tools.values()]), None)
 
 

@@ -84,7 +84,7 @@ def _record_message(message: Any, recorder: EventRecorder) -> None:
     used = getattr(message, "models_usage", None)
     if used is not None:
         recorder.record_usage(used.prompt_tokens, used.completion_tokens)
-    if author == "user" or author is None:  # the question, and the result, which repeats all messages
+    if author == "user" or author is None:  # the user's message, or the result, which repeats all messages
         return
     if kind == "ToolCallRequestEvent":
         for call in message.content:

@@ -1,6 +1,6 @@
-"""Recording of AutoGen's model calls, by wrapped clients, and tool calls, by events, as steps of a trace.
+"""Recording of AutoGen's calls as steps of a trace: of models by wrapped clients, of tools by events.
 
-Copies of an agent may share a client, so a context variable names the recorder of the running turn.
+Copies of an agent may share a client, so the recorder of the running turn is in a context variable.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ def create_host(agent: object) -> Optional[AgentHost]:
 def _is_stateless(agent: object) -> bool:
     """Return True if `agent` is not expected to store a conversation.
 
-    This is the case for a function, a class method and a wrapper of a function, and for a method of a
-    framework's agent that conversations may share.
+    This is the case for a function, a class method and a wrapper of a function. It is also the case for a
+    method of an agent of a framework, if conversations may share this agent.
     """
     owner = getattr(agent, "__self__", None)
     if inspect.ismethod(agent) and not inspect.isclass(owner):

@@ -51,7 +51,7 @@ def _list_input_keys(agent: Any) -> list[str]:
     """Return the keys of the input; an empty list if the input is no object or its schema is unknown."""
     schema = getattr(getattr(agent, "builder", None), "input_schema", None)
     try:
-        if schema is not None:  # of a graph: LangGraph cannot describe it if it is a `typing.TypedDict`
+        if schema is not None:  # a graph's, which LangGraph cannot describe if it is a `typing.TypedDict`
             return list(get_type_hints(schema))
         return list(agent.get_input_jsonschema().get("properties") or ())
     except Exception:  # noqa: BLE001  a schema of any type that pydantic cannot describe
@@ -89,6 +89,7 @@ class _GraphConversation:
         """True if the graph waits for the user and continues with the next message."""
         # With `stream_mode="values"`, each step returns all messages of the conversation so far.
         self._seen: set[object] = set()
+        """Ids of the messages that were recorded or sent; the index of a message without an id."""
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         session.ids = {"session_id": self._thread}

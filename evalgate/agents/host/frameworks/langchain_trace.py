@@ -37,7 +37,7 @@ class _LangChainSteps:
         self._recorder = recorder
         self._open: Dict[object, OpenSpan] = {}
         self._around: Dict[object, Optional[OpenSpan]] = {}
-        """Step that each run is part of."""
+        """Step to which the children of a run belong, by the id of the run; None outside of all steps."""
 
     def begin_chain(self, _serialized: Any, _inputs: Any, *, run_id: Any, **more: Any) -> None:
         self._around[run_id] = self._around.get(more.get("parent_run_id"))

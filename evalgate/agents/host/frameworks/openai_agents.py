@@ -20,11 +20,11 @@ from .event_recorder import EventRecorder, as_text, create_conversation_host
 def clone_with_mocks(agent: Any, mocks: Mocks) -> Any:
     """Return a clone of the agent that does not call mocked tools.
 
-    The agents that it hands over to are cloned as well. An agent behind a handoff object is cloned, and its
-    tools are checked, when the handoff takes place.
+    Agents to which the agent hands over are cloned as well: those in `handoffs` now, and an agent behind a
+    handoff object when the handoff takes place.
 
     Raises:
-        UnsupportedCaseError: a mocked tool is run by the model's provider.
+        UnsupportedCaseError: a mocked tool of an agent that is cloned now is run by the model's provider.
     """
     return _MockCloner(mocks).clone_agent(agent)
 

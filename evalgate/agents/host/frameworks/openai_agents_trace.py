@@ -21,7 +21,7 @@ def create_trace_hooks(recorder: TraceRecorder) -> Any:
         "on_tool_end": steps.end_tool,
     }
     lifecycle = importlib.import_module("agents.lifecycle")
-    # In newer releases `RunHooks` is an alias of this class with its parameters, of which no class is made.
+    # In newer releases `RunHooks` is `RunHooksBase[…]`, which `type` below does not accept as a base.
     base = getattr(lifecycle, "RunHooksBase", None) or lifecycle.RunHooks
     return type("Tracing", (base,), {name: _as_hook(action) for name, action in callbacks.items()})()
 

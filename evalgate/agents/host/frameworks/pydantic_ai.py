@@ -15,7 +15,7 @@ from . import AgentHost, is_a
 from .event_recorder import EventRecorder, as_text, create_conversation_host
 from .pydantic_ai_trace import create_traced_model, trace_tools
 
-# The framework's tool for structured output of a model: no tool of the agent.
+# Tool of the framework by which a model gives structured output; no tool of the agent.
 _OUTPUT_TOOL = "final_result"
 
 

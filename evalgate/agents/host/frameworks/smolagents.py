@@ -16,7 +16,7 @@ from . import AgentHost, is_a
 from .event_recorder import EventRecorder, as_text, create_conversation_host
 
 _NAME = "an agent of smolagents"
-# The framework's tool for the final answer of a model: no tool of the agent.
+# Tool of the framework by which a model gives its final answer; no tool of the agent.
 _FINAL = "final_answer"
 _Call = Tuple[str, Dict[str, Any], object, Optional[str]]
 

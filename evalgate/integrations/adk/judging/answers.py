@@ -73,7 +73,7 @@ def _trim_label(label: str | None, release: tuple[int, int]) -> str | None:
 
 
 def parse_turn_validity(answer: ModelAnswer) -> JudgeOpinion:
-    """Parse whether a simulated user's message is valid; the score is 1.0 or 0.0.
+    """Parse the verdict on a simulated user's message: 1.0 if the message is valid, else 0.0.
 
     Raises:
         UnparsableAnswerError: there is no label that Google ADK knows.

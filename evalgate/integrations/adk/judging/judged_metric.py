@@ -76,7 +76,7 @@ class JudgedMetric(AdkOptions):
     prompt: str | None = Field(default=None, exclude=True)
     """File of a prompt that replaces the first of `prompt_names`, relative to the thresholds file."""
     include_intermediate_responses_in_final: bool = False
-    """Whether the messages before the final response count as a part of the response."""
+    """True if the messages before the final response count as a part of the response."""
 
     _judge: Judge = PrivateAttr()
     _release: tuple[int, int] = PrivateAttr()

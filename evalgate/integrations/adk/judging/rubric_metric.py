@@ -99,7 +99,7 @@ class RubricMetric(JudgedMetric):
     """Releases of Google ADK to agree with; 2.6 changed how answers are read. Releases up to 2.5 use the
     rubrics of cases and turns only if the criterion has rubrics, too."""
     _takes_untyped: bool = PrivateAttr(default=False)
-    """Whether rubrics of cases and turns count if they have no type."""
+    """True if rubrics of cases and turns count also without a type."""
 
     @field_validator("rubrics", mode="before")
     @classmethod

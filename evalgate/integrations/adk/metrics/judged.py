@@ -348,8 +348,8 @@ class UserSimulatorQuality(JudgedMetric):
     """Share of the user's messages that are valid.
 
     The first message must be the scenario's starting prompt. A majority of the judge's samples decides on
-    the other messages. The last message is valid only if more than half of the usable samples find that
-    the conversation may end after it.
+    the other messages. The last message is not valid if at least half of the usable samples find that the
+    conversation should not end after it.
     """
 
     prompt_names = ("adk_user_simulator",)

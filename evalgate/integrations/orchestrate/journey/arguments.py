@@ -93,7 +93,7 @@ def _normalize_moment(moment: Moment) -> Moment:
 def parse_moment(text: str) -> Moment | None:
     """Parse the date or time in `text`.
 
-    Return None if there is none, if it does not exist, or if the text also holds anything else.
+    Return None if `text` has no date or time, a date that does not exist, or anything besides.
     """
     rest = text.strip().lower()
     rest = re.sub(r"(?<=\d)t(?=\d{1,2}:)", " ", rest)
@@ -218,12 +218,12 @@ IGNORED = "<IGNORE>"
 """Expected value that matches any actual value, even a missing one."""
 
 _TOLERANCE = 0.001
-_LIKE = 0.8
+_LEAST_SIMILARITY = 0.8
 _WORD = re.compile(r"\w+")
 
 
 def normalize_value(value: object) -> object:
-    """Return a form that ignores the case of texts, the format of numbers and the order of lists.
+    """Normalize the case of texts, the format of numbers and the order of lists, for a comparison.
 
     Keys keep their case. Whole numbers stay exact, however long they are. watsonx Orchestrate converts
     digits in a text to a float, so that ids which differ only in their 17th digit are equal there.
@@ -256,13 +256,13 @@ def _normalize_text(text: str) -> str:
             number = read(text)
         except ValueError:
             continue
-        if not (isinstance(number, float) and math.isinf(number) and _WORD_OF_DIGITS.search(text)):
+        if not (isinstance(number, float) and math.isinf(number) and _DIGIT.search(text)):
             return _format_number(number)
     return text.lower()
 
 
-_WORD_OF_DIGITS = re.compile(r"\d")
-"""Matches text with a digit: a number beyond a double's range stays a text."""
+_DIGIT = re.compile(r"\d")
+"""A digit tells a number beyond a double's range, which stays a text, from the word `inf`."""
 
 
 def compare_as_date_or_number(actual: object, expected: object) -> bool | None:
@@ -303,7 +303,7 @@ def is_similar(actual: object, expected: object) -> bool:
     if not one or not other:
         return normalize_value(actual) == normalize_value(expected)
     shared = (one & other).total()
-    return 2 * shared / (one.total() + other.total()) >= _LIKE
+    return 2 * shared / (one.total() + other.total()) >= _LEAST_SIMILARITY
 
 
 def _count_words(value: object) -> Counter[str]:

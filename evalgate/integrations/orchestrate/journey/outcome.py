@@ -307,10 +307,12 @@ class JourneyOutcome:
     """The result of every goal of a journey."""
 
     order: Mapping[str, tuple[str, ...]]
+    """Name of a goal to the names of the goals that must be reached after it."""
     calls: ToolCallReport
     widgets: tuple[str, ...]
     """Names of the reached goals that ask for a widget."""
     widgets_expected: int
+    """Number of goals that ask for a widget."""
     texts: tuple[TextFinding, ...]
     checks: tuple[bool | None, ...]
     """The judge's verdict on each check; None if the judge cannot decide."""

@@ -48,7 +48,7 @@ class Scorecard:
 
 
 def combine_items(items: Sequence[ItemScore]) -> Scorecard:
-    """Return the mean of `items`, at least one, and their reasons, one a line."""
+    """Return a scorecard with the mean of `items` (at least one) and their reasons, each on a line."""
     mean = compute_sequential_mean([item.score for item in items])
     return Scorecard(mean, "\n".join(item.reason for item in items), tuple(items))
 
@@ -202,7 +202,7 @@ def _parse_sentence(number: int, block: Sequence[str]) -> ItemScore:
 
 
 def _iter_blocks(text: str, names: Sequence[str], end: re.Pattern[str] = _LINE_END) -> Iterator[list[str]]:
-    """Yield the trimmed values after `names` for each block in which all of them follow one another.
+    """Yield the trimmed values after each of `names`, for each block with all `names` in their order.
 
     Each value ends at the next name, and the last value at the next match of `end`.
     """

@@ -50,7 +50,7 @@ from evalgate.llm.prompt_templates import Prompt, list_prompt_variables, load_pr
 from evalgate.llm.sample_votes import Samples, UnparsableAnswerError, take_samples
 from evalgate.metrics.turnwise import NO_REPLY, NOT_ASKED_FOR, Exchange, build_exchanges
 
-_OF_NO_GENERATION: Mapping[str, object] = {"max_tokens": 2000, "temperature": 0.8}
+_DEFAULT_GENERATION: Mapping[str, object] = {"max_tokens": 2000, "temperature": 0.8}
 """The settings that Go sends if a judge has no `generationConfig`; with that key, Go sends none of them."""
 
 
@@ -86,7 +86,7 @@ class TrpcJudgeModel(GoModel):
 
         `stream` of `generationConfig` is left out.
         """
-        own = _OF_NO_GENERATION if self.generation_config is None else self.generation_config
+        own = _DEFAULT_GENERATION if self.generation_config is None else self.generation_config
         # tRPC-Agent-Go itself switches streaming off for a judge.
         generation = {**self.extra_fields, **{key: value for key, value in own.items() if key != "stream"}}
         return {

@@ -70,7 +70,7 @@ def _to_judged_rubric(rubric: Rubric) -> JudgedRubric:
 
 
 def format_rubrics(rubrics: Sequence[JudgedRubric]) -> str:
-    """Format the rubrics as `id: text`, one a line."""
+    """Format the rubrics as `id: text`, each on a line."""
     return "\n".join(f"{rubric.id}: {rubric.text}" for rubric in rubrics)
 
 

@@ -32,7 +32,7 @@ def find_xml_problem(text: str) -> str:
     data = text.strip().encode("utf-8", "replace")
     if not data:
         return "xml content is empty"
-    if text.startswith("\ufeff"):  # which expat takes for a mark of the encoding
+    if text.startswith("\ufeff"):  # which expat takes for a byte order mark
         return _TEXT_OUTSIDE
     if illegal := _ILLEGAL.search(text):
         return f"XML syntax error: illegal character code U+{ord(illegal.group()):04X}"

@@ -105,8 +105,8 @@ class _BipartiteMatching:
 
 
 _CallKey: TypeAlias = tuple[str, Hashable]
-# Widens the range of candidates by what subtracting may round off; whether two calls match is decided
-# without it.
+# Share of a number by which the range of its candidates is widened, because a subtraction may round. It does
+# not decide whether two calls match.
 _ROUNDING = 1e-9
 
 

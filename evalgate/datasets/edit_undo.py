@@ -1,4 +1,4 @@
-"""Saving of edits with undo and redo: an edit changes one file, or several at once, or nothing."""
+"""Save edits of eval sets, with undo and redo: an edit changes all of its files, or none of them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,11 +30,11 @@ class FileChange:
         return FileChange(self.path, self.shown_as, self.after, self.before)
 
 
-class EditHistory:
-    """A history that saves edits, and keeps old contents for undo and redo. It is thread-safe.
+class UndoableEdits:
+    """Edits of eval sets: saves each one, and keeps the last 100 of each set, to undo and redo them.
 
-    The last 100 edits of each eval set are kept under the path of the set. An edit may change other files,
-    too, such as case notes.
+    An edit belongs to the path of its eval set, and may change other files, too, such as case notes. All
+    methods are thread-safe.
     """
 
     def __init__(self) -> None:

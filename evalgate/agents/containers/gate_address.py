@@ -1,4 +1,4 @@
-"""Address at which a container reaches the gate to send its spans."""
+"""Search for the address at which the agent's container can send its spans to the gate."""
 
 import fcntl
 import platform

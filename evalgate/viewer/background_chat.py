@@ -1,4 +1,4 @@
-"""A conversation with an agent from a page; the agent lives in the event loop of a thread."""
+"""The conversation that the chat page shows; the agent runs in the event loop of a thread of its own."""
 
 import asyncio
 import os
@@ -46,7 +46,7 @@ class ChatState:
     events: tuple[Event, ...]
     """Events of the turn in progress; if no turn is in progress, of the last turn."""
     failure: Failure | None
-    """Reason why the last message has no reply."""
+    """Reason why the last message has no reply; None if it has one, or if the turn is in progress."""
     unsent: str
     """The last message if its turn failed; "" if not."""
     is_cut_off: bool
@@ -55,7 +55,12 @@ class ChatState:
 
 
 def list_adk_agents(folder: Path) -> tuple[str, ...]:
-    """Return the folders with an agent of Google ADK, one or two levels deep, as `adk web` finds them."""
+    """Return the folders with an agent of Google ADK one or two levels below `folder`, at most 100.
+
+    The paths are relative to `folder` and sorted. As for `adk web`, a folder has an agent if
+    `root_agent.yaml` is in it, or if `agent.py` or `__init__.py` mentions `root_agent`. Links and hidden
+    folders are left out.
+    """
     found = []
     for path in sorted((*folder.glob("*/"), *folder.glob("*/*/"))):
         if path.is_symlink() or any(part.startswith(".") for part in path.relative_to(folder).parts):
@@ -71,8 +76,8 @@ def _names_agent(path: Path) -> bool:
     return False
 
 
-class PageChat:
-    """The conversation of one viewer. It has a thread, which `close` ends."""
+class BackgroundChat:
+    """The conversation of one viewer, with a thread that the constructor starts and `close` ends."""
 
     def __init__(self, folder: Path, thresholds_file: str | None) -> None:
         self._folder = folder
@@ -114,7 +119,7 @@ class PageChat:
         The present conversation is lost, and its agent is stopped.
 
         Raises:
-            InvalidInputError: there is no such agent, or the present one does not stop within 20 seconds.
+            InvalidInputError: there is no such agent, or the present agent does not stop within 20 seconds.
         """
         if choice != PROJECT_AGENT and choice not in list_adk_agents(self._folder):
             raise InvalidInputError(f"there is no agent `{choice}` in the project")

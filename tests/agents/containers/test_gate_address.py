@@ -1,4 +1,4 @@
-"""Endpoints for the spans of containers, by the networks that a fake daemon reports."""
+"""The gate's address for a container's spans, by the networks that a fake daemon reports."""
 
 import platform
 from types import SimpleNamespace
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from evalgate.agents.containers import docker_client
+from evalgate.agents.containers.gate_address import HOST_GATEWAY_NAME, find_reachable_endpoint
 from evalgate.agents.containers.spec import ContainerLimits, ContainerSpec
-from evalgate.agents.containers.tracing import HOST_GATEWAY_NAME, find_reachable_endpoint
 from evalgate.agents.tracing.collector import CollectorEndpoint
 from evalgate.core.protocols import AgentUnreachableError
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from evalgate.core.protocols import MetricContext, MetricType
 from evalgate.core.types import CaseRun, Criterion, MetricFailure, MetricScore, Reply, ToolCall
-from evalgate.integrations.adk.metrics.vertex_trajectories import (
+from evalgate.integrations.adk.metrics.trajectory_scores import (
     TrajectoryAnyOrderMatch,
     TrajectoryExactMatch,
     TrajectoryInOrderMatch,

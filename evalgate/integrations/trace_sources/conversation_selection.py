@@ -1,4 +1,4 @@
-"""Selection of conversations: repeats are dropped, tool paths limited, and a stratified sample drawn."""
+"""Select conversations: drop repeats, limit how many share a tool path, and draw a stratified sample."""
 
 import json
 import random
@@ -76,7 +76,7 @@ def drop_repeats(
 def limit_per_path(found: Sequence[ObservedConversation], most: int) -> list[ObservedConversation]:
     """Return the newest `most` conversations of each tool path, in the order of `found`.
 
-    `found` must be sorted by time.
+    A tool path has the names of the called tools, turn by turn. `found` must be sorted by time.
     """
     left: dict[object, int] = defaultdict(lambda: most)
     kept = []

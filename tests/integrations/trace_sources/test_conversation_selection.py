@@ -3,8 +3,8 @@
 from collections import Counter
 
 from evalgate.core.types import CaseTurn, Reply, ToolCall, UserMessage
+from evalgate.integrations.trace_sources.conversation_selection import draw_sample, limit_per_path
 from evalgate.integrations.trace_sources.conversations import ObservedConversation
-from evalgate.integrations.trace_sources.selection import draw_sample, limit_per_path
 
 
 def build_conversation(number: int, tool: str) -> ObservedConversation:

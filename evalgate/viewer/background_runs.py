@@ -46,7 +46,7 @@ class FinishedRun:
 
 @frozen
 class Progress:
-    """State of a run from a page."""
+    """State of a run that was started from a page."""
 
     number: int
     planned: int
@@ -112,7 +112,7 @@ def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[st
     return replace(plan, suites=suites)
 
 
-class PageRun:
+class BackgroundRun:
     """One run in its own thread; this object is the `ProgressListener` of the run."""
 
     def __init__(self, number: int, plan: Plan, options: tuple[str, ...]) -> None:
@@ -248,12 +248,12 @@ class PageRun:
         await prepared_run.make_runs()
 
 
-class PageRuns:
+class BackgroundRuns:
     """The runs of one viewer."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._runs: list[PageRun] = []
+        self._runs: list[BackgroundRun] = []
 
     def start_run(self, plan: Plan, options: tuple[str, ...]) -> int:
         """Start a run and return its number.
@@ -266,16 +266,16 @@ class PageRuns:
                 raise InvalidInputError(
                     f"run {len(self._runs)} is in progress: wait for its end, or stop it first"
                 )
-            run = PageRun(len(self._runs) + 1, plan, options)
+            run = BackgroundRun(len(self._runs) + 1, plan, options)
             run.start()
             self._runs.append(run)
             return len(self._runs)
 
-    def find_run(self, number: int) -> PageRun:
-        """Return a run.
+    def find_run(self, number: int) -> BackgroundRun:
+        """Return the run with this number, counted from 1.
 
         Raises:
-            InvalidInputError: there is none of that number.
+            InvalidInputError: there is no such run.
         """
         with self._lock:
             if not 1 <= number <= len(self._runs):
