@@ -80,7 +80,7 @@ def is_shard_intact(data: bytes) -> bool:
 _NO_DIGEST = "0" * 64
 """Placeholder for the digest while it is computed."""
 _DIGEST_KEY = "shard_digest"
-_digest = re.compile(rb'\n "shard_digest": "([0-9a-f]{64})"')  # no text within JSON holds a line end
+_digest = compile_lazily(rb'\n "shard_digest": "([0-9a-f]{64})"')  # no text within JSON holds a line end
 
 
 def _iter_chunks(record: Record, digest: str = "") -> Iterator[str]:
@@ -281,7 +281,7 @@ def _convert_errors(errors: "list[ErrorDetails]", text: bytes, shown_as: str) ->
     return [*problems, Problem(shown_as, 0, 0, f"… and {more:,} more problems")] if more > 0 else problems
 
 
-_own_position = re.compile(r" at line (\d+) column (\d+)$")
+_own_position = compile_lazily(r" at line (\d+) column (\d+)$")
 
 
 def _build_not_json_problem(complaint: str, shown_as: str) -> Problem:

@@ -8,6 +8,7 @@ from itertools import islice
 from json.decoder import JSONDecodeError
 from typing import TypeAlias
 
+from evalgate.core.lazy_pattern import compile_lazily
 from evalgate.core.sanitize import shorten_text
 
 LineColumn: TypeAlias = tuple[int, int]
@@ -100,8 +101,8 @@ _MOST_REPORTED = 100
 _LONGEST_LITERAL = 60
 _MOST_DIGITS = 4300  # Python's own limit: reading more takes quadratic time
 
-_token = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:]|[^\s{}\[\]:,"]+', re.DOTALL)
-_escape = re.compile(
+_token = compile_lazily(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:]|[^\s{}\[\]:,"]+', re.DOTALL)
+_escape = compile_lazily(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )

@@ -5,10 +5,10 @@ Each message is one line of JSON.
 
 import json
 import math
-import re
 
 from pydantic_core import from_json, to_json
 
+from evalgate.core.lazy_pattern import compile_lazily
 from evalgate.core.sanitize import replace_lone_surrogates, shorten_text, truncate_start
 from evalgate.core.types import (
     TRANSIENT_FAILURES,
@@ -38,8 +38,8 @@ MAX_DEPTH = 100
 _MAX_QUOTED = 120
 _HEAD_BYTES = 200
 
-_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_NAMED_SESSION = re.compile(rb'\{"type": ?"[a-z_]{1,20}", ?"session": ?"([0-9]{1,12})"')
+_ESCAPED_SURROGATE = compile_lazily(r"\\u[dD][89a-fA-F]")
+_NAMED_SESSION = compile_lazily(rb'\{"type": ?"[a-z_]{1,20}", ?"session": ?"([0-9]{1,12})"')
 
 
 class WorkerProtocolError(Exception):
@@ -204,7 +204,7 @@ def _clean_value(value: object) -> object:
 _MAX_TOKENS = 2**53
 _MAX_SENTENCE = 2_000
 _MAX_TRACEBACK = 16 * 1024
-_KIND = re.compile(r"[a-z][a-z_]{0,39}")
+_KIND = compile_lazily(r"[a-z][a-z_]{0,39}")
 _EXTERNAL_FAULTS = TRANSIENT_FAILURES | {"unsupported", "no_mock"}
 
 

@@ -1,6 +1,5 @@
 """The sections `judge` and `user` of the thresholds file."""
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
@@ -8,13 +7,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, fiel
 
 from evalgate.config import option_defaults
 from evalgate.core.formatting import join_quoted
+from evalgate.core.lazy_pattern import compile_lazily
 
 CacheMode: TypeAlias = Literal["off", "read", "read-write"]
 
 Count = Annotated[int, Strict()]
 Number = Annotated[float, Strict()]
 
-_PLACEHOLDER = re.compile(r"\$(?:\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Za-z0-9_]*)")
+_PLACEHOLDER = compile_lazily(r"\$(?:\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Za-z0-9_]*)")
 _RESERVED = frozenset({"model", "messages", "stream", "stream_options", "n", "response_format"})
 
 

@@ -8,7 +8,6 @@ loses at most these. The next reader cuts off an incomplete last line.
 import fcntl
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -18,6 +17,7 @@ from zlib import crc32
 
 from evalgate import __version__
 from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.lazy_pattern import compile_lazily
 from evalgate.core.types import PlanId, RunResult
 from evalgate.llm.usage import RunUsage
 from evalgate.runner.checkpoint.plan_id import describe_changed_parts, describe_changes
@@ -30,10 +30,10 @@ FILE_NAME = "journal.jsonl"
 
 _KIND = "evalgate-journal"
 _VERSION = 1
-_LINE = re.compile(rb"\[(\d{1,9}),(\d{1,10}),(.*)\]")
+_LINE = compile_lazily(rb"\[(\d{1,9}),(\d{1,10}),(.*)\]")
 """Line of a run: index of the case, checksum of index and run, and the run."""
 _USED = b'["used",'
-_USED_LINE = re.compile(rb'\["used",(\d{1,10}),(.*)\]')
+_USED_LINE = compile_lazily(rb'\["used",(\d{1,10}),(.*)\]')
 """Line of usage: checksum, and the usage since the run was begun for the first time."""
 
 _Row: TypeAlias = tuple[int, RunResult, bytes]

@@ -8,8 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from evalgate.config.cli_overrides import Overrides
+from evalgate.config.schema.agent import AgentConfig
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import PlanId
 from evalgate.runner.checkpoint import plan_id as identity
@@ -163,6 +165,20 @@ def test_cases_are_hashed_as_lines_of_json(project: Path) -> None:
     ],
 )
 def test_the_settings_of_the_gate_are_those_that_pydantic_writes(gate: dict[str, object]) -> None:
-    policy = GateConfig.model_validate(gate)
+    assert_listed(GateConfig.model_validate(gate))
 
-    assert json.dumps(identity._list_settings(policy)) == json.dumps(policy.model_dump(mode="json"))
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        {},
+        {"kind": "python", "entry": "a.py:b", "memory": "64m", "env": ["A*"], "timeout": 3, "trace": True},
+        {"kind": "http", "url": "http://x", "headers": {"A": "b"}, "dialect": None, "ports": [1, 2.5]},
+    ],
+)
+def test_the_settings_of_the_agent_are_those_that_pydantic_writes(agent: dict[str, object]) -> None:
+    assert_listed(AgentConfig.model_validate(agent))
+
+
+def assert_listed(section: BaseModel) -> None:
+    assert json.dumps(identity._list_settings(section)) == json.dumps(section.model_dump(mode="json"))
