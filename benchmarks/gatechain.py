@@ -23,7 +23,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import AgentError, SessionResult
 from evalgate.core.types import Baseline, CaseRun, Failure, Record, Reply, RunResult, ToolCall
 from evalgate.metrics.scoring import score_run
-from evalgate.runner.eval_runner import Evaluation, RunScope
+from evalgate.runner.evaluation import Evaluation, RunScope
 from evalgate.runner.pipeline import run_gate
 from evalgate.runner.plan import Plan, build_plan, resolve_workspace
 from evalgate.runner.record_builder import RunTiming, build_record
@@ -85,7 +85,7 @@ class Chain:
 
     def store_runs(self, outcomes: Sequence[Sequence[Outcome]]) -> Baseline:
         """Return what `evalgate run --runs N` and `evalgate baseline save` keep of these runs of each case."""
-        plan = replace(self.plan, baseline=None, runs=len(outcomes[0]))
+        plan = replace(self.plan, baseline_store=None, runs=len(outcomes[0]))
         finished = {
             index: [replace(self._score(index, outcome), run=at) for at, outcome in enumerate(runs, 1)]
             for index, runs in enumerate(outcomes)
@@ -99,7 +99,7 @@ class Chain:
         """Return the record of one gate run; `draw` gives the outcome of (index of a case, number of a run)."""
         index = {head.eval_id: at for at, (_, head) in enumerate(self.places.iter_cases())}
         agent = replace(self.plan.agent, options=DrawnAgent(lambda case, run: draw(index[case.eval_id], run)))
-        return run_gate(replace(self.plan, baseline=Kept(baseline), agent=agent), Unwatched())
+        return run_gate(replace(self.plan, baseline_store=Kept(baseline), agent=agent), Unwatched())
 
     def _score(self, index: int, outcome: Outcome) -> RunResult:
         """Return what a run with this outcome scores; each is scored once, by the product."""

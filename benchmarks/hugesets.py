@@ -79,8 +79,8 @@ def size(root):
     return found
 
 said = Overrides(eval_sets=("bench.evalset.json",), agent="python:agent.py:answer", concurrency=64)
-plan = build_plan(said, thresholds=None, folder=Path.cwd(), environ=os.environ)
-record = run_gate(plan, Nobody(), options=RunOptions(journal_folder=Path.cwd() / "kept"))
+plan = build_plan(said, thresholds_file=None, folder=Path.cwd(), environ=os.environ)
+record = run_gate(plan, Nobody(), run_options=RunOptions(journal_folder=Path.cwd() / "kept"))
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 held = size(record) / 2**20
 print(f"{peak:.0f} MB, of which {held:.0f} are the record, and {peak - held:.0f} all else (goal: 100)")

@@ -49,7 +49,7 @@ class Nobody:
 step, entry, concurrency, folder = sys.argv[1], sys.argv[2], int(sys.argv[3]), Path.cwd()
 said = Overrides(eval_sets=("bench.evalset.json",), agent=f"python:agent.py:{entry}", concurrency=concurrency)
 began = time.perf_counter()
-plan = build_plan(said, thresholds=None, folder=folder, environ=os.environ)
+plan = build_plan(said, thresholds_file=None, folder=folder, environ=os.environ)
 redactor = LiveRedactor(Redactor.from_environment(os.environ))
 if step == "prepare":
     record = read_record(folder / "whole.json", "whole.json")
@@ -73,7 +73,7 @@ else:
         "journal": RunOptions(journal_folder=folder / "kept", redactor=redactor),
         "resume": RunOptions(journal_folder=folder / "resumed", resume=True, redactor=redactor),
     }[step]
-    record = run_gate(plan, Nobody(), options=options)
+    record = run_gate(plan, Nobody(), run_options=options)
 (folder / f"{step}.json").write_text(dump_record(redactor.redact_tree(record)))
 own, agent = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 cpu = sum(each.ru_utime + each.ru_stime for each in (own, agent))

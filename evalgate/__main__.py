@@ -66,22 +66,22 @@ def _tune_interpreter() -> None:
 
 def _report_interruption() -> int:
     print("Interrupted.", file=sys.stderr)  # noqa: T201
-    return _publish_no_verdict(ExitCode.INTERRUPTED)
+    return _set_outputs_without_verdict(ExitCode.INTERRUPTED)
 
 
-def _publish_no_verdict(code: int) -> int:
+def _set_outputs_without_verdict(code: int) -> int:
     if "GITHUB_ACTIONS" in os.environ:
         with contextlib.suppress(Exception):  # the bug may be in this module, and the exit code matters more
-            from evalgate.runner.publish import publish_no_verdict
+            from evalgate.runner.publish import set_outputs_without_verdict
 
-            publish_no_verdict(code, environ=os.environ, stream=sys.stderr)
+            set_outputs_without_verdict(code, environ=os.environ, stream=sys.stderr)
     return code
 
 
 def _report_error(error: BaseException) -> int:
     """Print an error on stderr and return its exit code; if memory runs out meanwhile, report that."""
     try:
-        return _publish_no_verdict(_explain_error(error))
+        return _set_outputs_without_verdict(_explain_error(error))
     except MemoryError:
         return _report_out_of_memory()
 
@@ -150,10 +150,11 @@ def entry_point() -> None:
     try:
         interrupts.install_handlers()
         if is_in_github_job:
-            from evalgate.system.github_runner_files import hold_runner_files
+            from evalgate.system.github_runner_files import hold_command_files
 
-            hold_runner_files(os.environ)
-        code = _run_isolated(interrupts)
+            hold_command_files(os.environ)
+        _prepare_process()
+        code = main(interrupts=interrupts)
         interrupts.ignores_signals = True
     except BaseException as error:
         if not (interrupts.has_interrupted or _is_out_of_memory(error)):
@@ -162,24 +163,24 @@ def entry_point() -> None:
     # Ignored by the system from here on, because Python removes its own handlers before the process ends.
     ignore_end_signals()
     if is_in_github_job:
-        _release_runner_files()
+        _release_command_files()
     gc.freeze()  # the interpreter need not look for garbage in what it is about to drop anyway
     sys.exit(code)
 
 
-def _run_isolated(interrupts: InterruptHandler) -> int:
+def _prepare_process() -> None:
+    """Ignore broken pipes, and request isolation, which begins before an agent's process starts."""
     from evalgate.system.isolation import request_isolation
     from evalgate.system.stdio import ignore_broken_pipes
 
     ignore_broken_pipes()
     request_isolation()
-    return main(interrupts=interrupts)
 
 
-def _release_runner_files() -> None:
-    from evalgate.system.github_runner_files import release_runner_files
+def _release_command_files() -> None:
+    from evalgate.system.github_runner_files import release_command_files
 
-    if sentences := release_runner_files():
+    if sentences := release_command_files():
         from evalgate.ci.github_actions import write_warnings
 
         write_warnings(sentences, sys.stdout)

@@ -34,11 +34,11 @@ async def hold_conversations(
     thresholds = thresholds or Thresholds(DEFAULT_CONFIG, Path.cwd())
     options = EvaluationOptions(built_thresholds=thresholds, runs=1, concurrency=concurrency, scores=False)
     plan = build_evaluation_plan(list(eval_sets), agent, options).drop_baseline()
-    with prepare_run(plan, progress or SilentProgress()) as gate_run:
-        await gate_run.make_runs()
-        if gate_run.evaluation.interrupted:
+    with prepare_run(plan, progress or SilentProgress()) as prepared_run:
+        await prepared_run.make_runs()
+        if prepared_run.evaluation.interrupted:
             raise asyncio.CancelledError
-        return gate_run.build_record()
+        return prepared_run.build_record()
 
 
 class _QueueProgress(SilentProgress):

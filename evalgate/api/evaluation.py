@@ -171,12 +171,12 @@ async def evaluate_plan(plan: Plan, *, progress: bool = False) -> Record:
     with (
         rename_options(),
         closing(_build_progress(shown=progress)) as listener,
-        prepare_run(plan, listener) as gate_run,
+        prepare_run(plan, listener) as prepared_run,
     ):
-        await gate_run.make_runs()
-        if gate_run.evaluation.interrupted:
+        await prepared_run.make_runs()
+        if prepared_run.evaluation.interrupted:
             raise asyncio.CancelledError
-        return redact_record(gate_run.build_record())
+        return redact_record(prepared_run.build_record())
 
 
 def _build_progress(*, shown: bool) -> _ClosableProgress:

@@ -6,7 +6,7 @@ The functions report failures as `PostResult` or `PostNotice` and raise no error
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from evalgate.ci.check_runs import Check, CheckRun, Conclusion
@@ -54,14 +54,12 @@ _NO_PULL = "no open pull request has this commit as its newest"
 def post_pull_request(
     content: PostContent,
     options: PostOptions,
+    on_notice: Callable[[PostNotice], None],
     *,
     environ: Mapping[str, str],
     timeouts: PostTimeouts | None = None,
-) -> Iterator[PostNotice]:
-    """Post what `options` ask for, the comment first, and yield a notice after each post.
-
-    Each post is sent only when its notice is asked for: iterate to the end.
-    """
+) -> None:
+    """Post what `options` ask for, the comment first, and call `on_notice` after each post."""
     account = Account.from_environment(environ, environ.get(options.token_env or _TOKEN_ENV, ""))
     subject = find_subject(environ)
     origin = _describe_origin(subject, account, environ)
@@ -82,11 +80,11 @@ def post_pull_request(
             author=options.author,
             timeouts=timeouts,
         )
-        yield to_post_notice("comment", result, content.verdict)
+        on_notice(to_post_notice("comment", result, content.verdict))
     if options.check:
         with_origin = replace(content, render_comment=render_with_origin)
         result = _post_gate_check(with_origin, options, subject, account, timeouts)
-        yield to_post_notice("check run", result, content.verdict)
+        on_notice(to_post_notice("check run", result, content.verdict))
 
 
 def _describe_origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> str:

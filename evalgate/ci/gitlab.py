@@ -5,7 +5,7 @@ functions report failures as `PostResult` or `PostNotice` and raise no error of 
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -63,14 +63,14 @@ def is_gitlab_ci(environ: Mapping[str, str]) -> bool:
 def post_merge_request(
     content: PostContent,
     options: PostOptions,
+    on_notice: Callable[[PostNotice], None],
     *,
     environ: Mapping[str, str],
     timeouts: PostTimeouts | None = None,
-) -> Iterator[PostNotice]:
-    """Post the note if `options` ask for a comment, and yield a notice about it.
+) -> None:
+    """Post the note if `options` ask for a comment, and call `on_notice` after it.
 
-    If `options` ask for a check run, the last notice says that GitLab has none. Nothing is sent before the
-    first notice is asked for.
+    If `options` ask for a check run, the last notice says that GitLab has none.
     """
     if options.comment:
         names = (options.token_env,) if options.token_env else _TOKEN_ENVS
@@ -83,9 +83,9 @@ def post_merge_request(
             shorter=content.render_comment,
             timeouts=timeouts,
         )
-        yield to_post_notice("note", result, content.verdict)
+        on_notice(to_post_notice("note", result, content.verdict))
     if options.check:
-        yield to_post_notice("check run", PostResult("skipped", _NO_CHECKS), content.verdict)
+        on_notice(to_post_notice("check run", PostResult("skipped", _NO_CHECKS), content.verdict))
 
 
 @frozen

@@ -13,7 +13,8 @@ writes at most once: the last one stays, and each job that notices says which se
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -77,6 +78,16 @@ class CommentThread(Protocol):
     def delete_comment(self, number: int) -> None:
         """Delete a comment. A comment that is gone already is no error."""
         ...
+
+
+@frozen
+class _Step:
+    """Outcome of one look at the comment. Without both fields this job wrote, and has to look again."""
+
+    standing: Comment | None = None
+    """The comment, if it needed no change."""
+    ending: PostResult | None = None
+    """Result of the post, if another section must stay under the key of this job."""
 
 
 _SMALLEST_LIMIT = 8_000
@@ -153,15 +164,15 @@ class StickyComment:
         while True:
             wait = 0.0
             try:
-                comment = self._measure_step(self._sync_comment)
-                if isinstance(comment, PostResult):
-                    return comment
-                if comment is None:
+                with self._measure_step():
+                    step = self._sync_comment()
+                if step.ending is not None:
+                    return step.ending
+                if step.standing is None:
                     stood_since, last_error = time.monotonic(), TransientError("")
                 elif self._is_safe(stood_since):
-                    return PostResult(
-                        self._kind, self._explain_result(), comment.url, needs_attention=self._replaces
-                    )
+                    url = step.standing.url
+                    return PostResult(self._kind, self._explain_result(), url, needs_attention=self._replaces)
             except TransientError as error:
                 last_error, wait = error, error.wait_s
             # All jobs pause at random, so that they do not write at the same time again.
@@ -173,10 +184,11 @@ class StickyComment:
             time.sleep(wait)
             pause = min(1.5 * pause, self.timeouts.longest_pause_s)
 
-    def _measure_step(self, step: Callable[[], Comment | PostResult | None]) -> Comment | PostResult | None:
+    @contextmanager
+    def _measure_step(self) -> Iterator[None]:
         began = time.monotonic()
         try:
-            return step()
+            yield
         finally:
             self._slowest_s = max(self._slowest_s, time.monotonic() - began)
 
@@ -192,23 +204,20 @@ class StickyComment:
         settled = max(self.timeouts.settle_s, 2 * self._slowest_s)
         return not written_to or time.monotonic() - stood_since >= settled
 
-    def _sync_comment(self) -> Comment | PostResult | None:
-        """Return the comment if it needs no change; otherwise write it and return None.
-
-        If another section must stay under the key of this job, return the result of the post.
-        """
+    def _sync_comment(self) -> _Step:
+        """Read the comment, and write it if it needs a change and this job may write."""
         ours = self._find_own_comments()
         # Oldest comment last: it is the one that stays, so of equally new sections its own count.
         self._seen = merge_sections(self._seen, *(read_sections(each.body) for each in reversed(ours)))
         existing = self._seen.get(self.section.key)
         if existing and (ending := self._give_way(existing, ours)):
-            return ending
+            return _Step(ending=ending)
         self._seen = merge_sections(self._seen, {self.section.key: self.section})
         if not ours:
             self._wait_for_others()
             self._create_comment()
-            return None
-        return self._update_comment(ours[0], ours[1:])
+            return _Step()
+        return _Step(standing=self._update_comment(ours[0], ours[1:]))
 
     def _give_way(self, existing: CommentSection, ours: list[Comment]) -> PostResult | None:
         """Return the result of the post if the section `existing` must stay; None if this job may replace it.
@@ -308,6 +317,7 @@ class StickyComment:
         self._author = created.author or self._author
 
     def _update_comment(self, comment: Comment, others: list[Comment]) -> Comment | None:
+        """Write the comment and delete the others; return the comment if nothing had to be changed."""
         # Duplicates are deleted after the edit is safe: if the job dies in between, no section is lost.
         if not self._is_complete(comment):
             self._edit_comment(comment)

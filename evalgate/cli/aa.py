@@ -45,7 +45,7 @@ from evalgate.runner.reevaluation import (
     rescore_case,
     score_stored_runs,
 )
-from evalgate.runner.run_strategy import AdaptiveRuns
+from evalgate.runner.run_strategy import StatisticalRuns
 from evalgate.runner.stored_results import (
     find_baseline,
     load_stored_baseline,
@@ -219,7 +219,7 @@ class _Trial:
             for _, before in self._pairs
         )
         baseline = Baseline(tuple(resampled), self._sources, "the stored runs")
-        strategy = AdaptiveRuns(self._statistics, baseline)
+        strategy = StatisticalRuns(self._statistics, baseline)
         made: list[list[RunResult]] = [[] for _ in self._pairs]
 
         def collect_cases() -> tuple[CaseResult, ...]:
@@ -234,12 +234,12 @@ class _Trial:
                 made[index] += [replace(run, run=at) for run, at in zip(drawn, numbers, strict=True)]
             schedule = strategy.plan_next_runs([rescore_case(case, self._rules) for case in collect_cases()])
         scored = score_stored_runs(collect_cases(), self._rules, self._statistics, baseline)
-        comparison = compare_runs(scored, baseline, self._rules.gate)
+        compared_runs = compare_runs(scored, baseline, self._rules.gate)
         evidence = GateInput(
-            comparison.metrics,
-            comparison.cases,
-            compute_totals(comparison.cases),
-            comparison.changes,
+            compared_runs.metrics,
+            compared_runs.cases,
+            compute_totals(compared_runs.cases),
+            compared_runs.baseline_comparison,
             criteria=self._statistics.criteria,
         )
         return _TrialResult(decide_verdict(evidence, self._rules.gate), sum(map(len, made)))

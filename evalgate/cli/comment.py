@@ -8,7 +8,7 @@ a pull request decides what its own job reports: the comment says so.
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from evalgate.ci.posting import PostNotice, PostOptions, PostTimeouts
@@ -29,14 +29,13 @@ LARGEST_RECORD = 64 * 1024 * 1024
 def post_stored_record(
     results: str,
     options: PostOptions,
+    on_notice: Callable[[PostNotice], None],
     *,
     folder: Path,
     environ: Mapping[str, str],
     timeouts: PostTimeouts | None = None,
-) -> Iterator[PostNotice]:
-    """Read and check the record; return an iterator that posts as `options` ask and yields notices.
-
-    Each post is made only when its notice is read.
+) -> None:
+    """Read and check a stored record, post as `options` ask, and call `on_notice` after each post.
 
     Raises:
         InvalidInputError: the file cannot be read, is a link, is too large, is no record, or contradicts
@@ -52,7 +51,8 @@ def post_stored_record(
     record = redactor.redact_tree(record)
 
     comment = CommentReport(is_trusted=False)
-    return post_record(record, options, comment, redactor.redact_text, environ=environ, timeouts=timeouts)
+    redact = redactor.redact_text
+    post_record(record, options, comment, redact, on_notice, environ=environ, timeouts=timeouts)
 
 
 def _open_without_following(path: str, flags: int) -> int:

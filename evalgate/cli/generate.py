@@ -196,7 +196,7 @@ def _convert_record(record: Record) -> tuple[EvalSet, list[str]]:
 class _GenerationSetup:
     chosen: AgentSpec
     create_user: CreateUser
-    judges: ModelPool
+    models: ModelPool
 
 
 def _play_stories(
@@ -246,9 +246,9 @@ def _build_setup(
     )
     resolver = JudgeResolver(ModelPool(context), config.judge, forced_by_cli=overrides.judge is not None)
     create_user = build_user_factory(thresholds, config, {}, resolver, [story_set])
-    resolver.judges.check_reserved()
+    resolver.models.check_reserved()
     return _GenerationSetup(
-        resolve_agent(settings, overrides.agent_name, thresholds), create_user, resolver.judges
+        resolve_agent(settings, overrides.agent_name, thresholds), create_user, resolver.models
     )
 
 
@@ -262,7 +262,7 @@ async def _run_stories(
 
     requests = [RunRequest(case, 1, index) for index, case in enumerate(cases)]
     concurrency = setup.chosen.settings.concurrency
-    async with build_agent(setup.chosen, workspace, environ) as agent, setup.judges:
+    async with build_agent(setup.chosen, workspace, environ) as agent, setup.models:
         await run_requests(
             agent, requests, concurrency=concurrency, on_finished=store_run, create_user=setup.create_user
         )

@@ -7,6 +7,7 @@ imported before a command runs, so that `evalgate --help` is instant.
 import os
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,7 @@ _MODULES = {
         "run",
         "view",
     )
-}
-_MODULES["import"] = "evalgate.cli.import_"
+} | {"import": "evalgate.cli.import_"}
 """Name of a command to its module, for commands in modules of their own. The module has the name of the
 command, with `_` at its end if the name is a word of Python."""
 
@@ -325,8 +325,8 @@ def comment(results: str, **options: Any) -> int:
 
     posting = pop_post_options({**options, "comment": True})
     if posting is not None:
-        for notice in post_stored_record(results, posting, folder=Path(), environ=os.environ):
-            show_post(notice, environ=os.environ, stdout=sys.stdout, stderr=sys.stderr)
+        show = partial(show_post, environ=os.environ, stdout=sys.stdout, stderr=sys.stderr)
+        post_stored_record(results, posting, show, folder=Path(), environ=os.environ)
     return 0
 
 

@@ -70,13 +70,13 @@ def plan(
     Runs nothing. Computes the figures from the stored runs of the baseline, or if there is none from
     assumptions that it prints.
     """
-    from evalgate.cli.plan_report import PlanRequest, build_gate_plan, format_gate_plan
+    from evalgate.cli.power_report import PlanRequest, build_power_plan, format_power_plan
 
     request = PlanRequest(drop, power, cases, runs, baseline, thresholds)
     with build_redactor().redact_errors():
-        found = build_gate_plan(request, Path(working_directory))
+        found = build_power_plan(request, Path(working_directory))
     if as_json:
         print_json(found.as_json())
     else:
-        print_report(format_gate_plan(found))
+        print_report(format_power_plan(found))
     return 0

@@ -232,27 +232,28 @@ def _run_once(
     from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
 
+    # Every `pop` removes options that are no fields of `Overrides`, which gets the rest of `options`.
     thresholds_file, folder = options.pop("thresholds"), Path(working_directory)
-    posting, reports = pop_post_options(options), pop_requested_reports(options)
-    kept, details = options.pop("keep_results"), options.pop("details")
+    post_options = pop_post_options(options)
+    publishing = {name: options.pop(name) for name in ("keep_results", "details")}
+    publishing["requested"] = pop_requested_reports(options)
     redactor = build_redactor()
     with (
+        # `evalgate.__main__` has installed the handler already, unless another program calls the command.
         interrupts.handle_signals(),
-        post_on_failure(posting, redactor),
+        post_on_failure(post_options, redactor),
         redactor.redact_errors(),  # inside: an error is redacted before it is posted
         ExitStack() as until_published,
     ):
-        destinations = pop_destinations(options)
+        publishing["destinations"] = pop_destinations(options)
         out = choose_out(click.get_current_context(), folder, out, options["agent"])
         selection_options = pop_selection_options(options, out, is_shard=shard is not None, is_resumed=resume)
-        # The other options are fields of `Overrides`, such as `agent` and `baseline`.
         overrides = build_overrides(eval_sets, options, selection_options)
-        redactor.learn_masks(list_masks(overrides, destinations))
+        redactor.learn_masks(list_masks(overrides, publishing["destinations"]))
         plan = build_plan(overrides, thresholds_file=thresholds_file, folder=folder, environ=os.environ)
-        _protect_recordings(plan, folder / out)
+        _refuse_overwriting_recordings(plan, plan.workspace.folder / out)
         streams = (sys.stdout, sys.stderr)
-        publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, reports, kept)
-        publisher.details, publisher.destinations = details, destinations
+        publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, post_options, **publishing)
         run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, until_published)
         # Before the run, because the agent may remove the folder that this looks at.
         repro_options = build_repro_options(working_directory, thresholds_file, out, overrides, os.environ)
@@ -263,7 +264,7 @@ def _run_once(
     return code
 
 
-def _protect_recordings(plan: "Plan", reports: Path) -> None:
+def _refuse_overwriting_recordings(plan: "Plan", reports: Path) -> None:
     """Raise InvalidInputError if the results would overwrite a recording that answers tool calls."""
     if plan.recordings:
         from evalgate.runner.tool_mocks import refuse_overwriting
@@ -281,6 +282,7 @@ def _run_with_progress(
     """Run the plan with a progress display; return the record with `repro_options`."""
     from dataclasses import replace
 
+    from evalgate.runner.evaluation import RunHooks
     from evalgate.runner.pipeline import run_gate
 
     def begin_reports() -> None:
@@ -289,16 +291,12 @@ def _run_with_progress(
         # Not at the start: a run that fails before this leaves the reports of the last one as they are.
         publisher.clear_previous_reports()
 
+    hooks = RunHooks(
+        tell=publisher.print_notice, while_starting=publisher.preload_reporting, on_begin=begin_reports
+    )
     progress = publisher.build_progress()
     try:
-        record = run_gate(
-            plan,
-            progress,
-            begin=begin_reports,
-            run_options=run_options,
-            tell=publisher.print_notice,
-            while_starting=publisher.preload_reporting,
-        )
+        record = run_gate(plan, progress, run_options, hooks)
         return replace(record, options=repro_options)
     finally:
         progress.close()
@@ -336,10 +334,10 @@ def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> 
         raise
     except Exception as error:
         if posting is not None:
-            from evalgate.runner.publish import post_no_verdict
+            from evalgate.runner.publish import post_error
 
             with suppress(Exception):  # the first error is to be reported, not that of posting
-                post_no_verdict(
+                post_error(
                     error,
                     posting,
                     redactor.redact_text,
@@ -399,9 +397,13 @@ def build_repro_options(
             "-C",
             ""
             if work == reader_folder
-            else _format_path(Path.cwd() / folder, reader_folder, folder, is_ci=is_ci),
+            else _format_typed_path(Path.cwd() / folder, reader_folder, folder, is_ci=is_ci),
         ),
-        ("-c", thresholds_file and _format_path(work / thresholds_file, work, thresholds_file, is_ci=is_ci)),
+        (
+            "-c",
+            thresholds_file
+            and _format_typed_path(work / thresholds_file, work, thresholds_file, is_ci=is_ci),
+        ),
         ("--python", python),
     )
     setup = (overrides.setup or "").strip()
@@ -417,7 +419,7 @@ def build_repro_options(
         ("--setup", None if "\n" in setup else setup),
         *(("--env", name) for name in overrides.env),
         *(("--env-file", file) for file in overrides.env_file),
-        ("--out", _append_again(_format_path(work / out, work, out, is_ci=is_ci))),
+        ("--out", _append_again(_format_typed_path(work / out, work, out, is_ci=is_ci))),
     )
     words = tuple(word for option, value in (*paths, *values) if value for word in (option, value))
     return (*words, "--live-tools") if overrides.live_tools else words
@@ -431,7 +433,7 @@ def _find_reader_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
     return here, False
 
 
-def _format_path(path: Path, folder: Path, as_typed: str, *, is_ci: bool) -> str:
+def _format_typed_path(path: Path, folder: Path, as_typed: str, *, is_ci: bool) -> str:
     """Return a path as a user would type it in `folder`; "" for a path that only the CI machine has."""
     found = path.resolve()
     if found.is_relative_to(folder):

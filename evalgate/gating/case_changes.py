@@ -302,9 +302,9 @@ def _classify_change(case: CaseResult, old: BaselineCase | None) -> Change | Non
         return "new"
     if not _is_comparable(case, old):
         return "changed"
-    then = _outcomes_then(case, old)
+    then = _list_stored_passes(case, old)
     if 0 < sum(then) < len(then):
-        return _kind_of_flaky_change(case, then)
+        return _classify_flaky_change(case, then)
     if _is_failure(case.status) and not _is_failure(old.status):
         return "newly_failing" if case.is_conclusive else None
     if case.status == "passed" and _is_failure(old.status):
@@ -312,7 +312,7 @@ def _classify_change(case: CaseResult, old: BaselineCase | None) -> Change | Non
     return None
 
 
-def _kind_of_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | None:
+def _classify_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | None:
     """Return the change of a case that has both passed and failed stored runs.
 
     Such a case cannot be classified by its mean: if it passed 6 of 10 stored runs and fails once, it is
@@ -338,7 +338,7 @@ def _kind_of_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | No
     return None if is_luck else "newly_passing"
 
 
-def _outcomes_then(case: CaseResult, old: BaselineCase) -> list[bool]:
+def _list_stored_passes(case: CaseResult, old: BaselineCase) -> list[bool]:
     """Return True or False for each conclusive stored run: True if it passes today's thresholds."""
     metrics = [
         metric

@@ -31,13 +31,13 @@ class ScoredRuns:
 
 
 @frozen
-class RunComparison:
-    """Comparison of scored runs with their baseline. The verdict is decided from this comparison."""
+class ComparedRuns:
+    """Scored runs, compared with their baseline. The verdict is decided from them."""
 
     metrics: tuple[MetricSummary, ...]
     cases: tuple[CaseResult, ...]
-    changes: Comparison | None = None
-    """Changes since the baseline; None without a baseline."""
+    baseline_comparison: Comparison | None = None
+    """Changed cases and metrics since the baseline; None without a baseline."""
     effort: SamplingCost | None = None
     notices: tuple[str, ...] = ()
 
@@ -48,7 +48,7 @@ def compare_runs(
     gate: GateConfig,
     *,
     whole_sets: Collection[str] | None = None,
-) -> RunComparison:
+) -> ComparedRuns:
     """Compare scored runs with the baseline by means and statistics.
 
     Without settings of the statistics in `scored`, the runs are only summarized.
@@ -56,7 +56,7 @@ def compare_runs(
     `whole_sets`: eval sets that were selected with all their cases; None: all eval sets were.
     """
     if scored.statistics is None:  # there is no baseline then, and no rule that needs statistics
-        return RunComparison(summarize_metrics(scored.cases, with_margins=True), scored.cases)
+        return ComparedRuns(summarize_metrics(scored.cases, with_margins=True), scored.cases)
     # Only here: a run without a baseline would load the statistics for nothing.
     from evalgate.gating.case_changes import add_deltas, compare_with_baseline
     from evalgate.gating.failure_reruns import classify_failures
@@ -70,7 +70,9 @@ def compare_runs(
     found = apply_decision(replace(scored, cases=cases), metrics, baseline, gate)
     return replace(
         found,
-        changes=compare_with_baseline(found.cases, baseline, whole_sets=whole_sets) if baseline else None,
+        baseline_comparison=(
+            compare_with_baseline(found.cases, baseline, whole_sets=whole_sets) if baseline else None
+        ),
     )
 
 

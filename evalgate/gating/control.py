@@ -16,7 +16,7 @@ from evalgate.core.types import (
     MetricVerdict,
     RunResult,
 )
-from evalgate.gating.comparison import RunComparison, ScoredRuns
+from evalgate.gating.comparison import ComparedRuns, ScoredRuns
 from evalgate.gating.control_suspects import (
     ControlSuspects,
     FreshRuns,
@@ -198,8 +198,8 @@ def _describe_average(name: str, found: AverageControl, shown: list[str], base_n
 
 
 def apply_control(
-    run_comparison: RunComparison, scored: ScoredRuns, control: ControlComparison
-) -> RunComparison:
+    compared_runs: ComparedRuns, scored: ScoredRuns, control: ControlComparison
+) -> ComparedRuns:
     """Return the comparison with new verdicts for the metrics that the control clears or leaves open.
 
     All other metrics keep their verdicts. The control answers for drops and broken cases only: budgets, a
@@ -208,18 +208,18 @@ def apply_control(
     """
     decision = scored.decision
     if decision is None:
-        return run_comparison
+        return compared_runs
     compared = {name: found for name, found in decision.metrics.items() if not found.rule.is_figure}
     answers = {case.key: case.answer for case in control.cases}
-    quote = build_case_quote(case.key for case in run_comparison.cases)
+    quote = build_case_quote(case.key for case in compared_runs.cases)
     cleared = tuple(
         open_broken_sentence(quote(case.key))
-        for case in run_comparison.cases
+        for case in compared_runs.cases
         if _VERDICTS[answers.get(case.key)] == "pass"
     )
     averages = {build_pool_name(each.name, each.fingerprint): each.answer for each in control.metrics}
     metrics = []
-    for key, summary in zip(group_by_metric(run_comparison.cases), run_comparison.metrics, strict=True):
+    for key, summary in zip(group_by_metric(compared_runs.cases), compared_runs.metrics, strict=True):
         table = build_pool_name(key.name, key.fingerprint)
         found = compared.get(table)
         judged = summary.judgement
@@ -228,21 +228,18 @@ def apply_control(
             continue
         verdicts = [check.verdict for check in found.checks if check.kind == "data"]
         own = averages.get(table)
-        verdicts += (
-            [check.verdict for check in found.checks if check.kind == "average"]
-            if own is None
-            else [_VERDICTS[own]]
-        )
+        averaged = [check.verdict for check in found.checks if check.kind == "average"]
+        verdicts += averaged if own is None else [_VERDICTS[own]]
         if any(check.kind == "cases" and check.verdict == "fail" for check in found.checks):
             broken = [
                 case.key
-                for case in run_comparison.cases
+                for case in compared_runs.cases
                 if case.gates and _is_broken_by(case, key.name, key.fingerprint)
             ]
             verdicts += [_VERDICTS[answers.get(each)] for each in broken] or ["fail"]
         explained = cleared if own is None or _VERDICTS[own] == "fail" else (*cleared, REGRESSION)
         metrics.append(_replace_verdict(_drop_sentences(summary, explained), verdicts))
-    return replace(run_comparison, metrics=tuple(metrics))
+    return replace(compared_runs, metrics=tuple(metrics))
 
 
 def _is_broken_by(case: CaseResult, name: str, fingerprint: str) -> bool:

@@ -255,7 +255,7 @@ class _StoredRuns:
             if run.outcome in AGENT_FAULT_OUTCOMES
             else any(each.gating_status == "failed" and each.name in new for each in run.metrics)
             for run in case.runs
-            if _is_conclusive(run)
+            if _shows_agent(run)
         ]
 
 
@@ -302,7 +302,7 @@ def _find_missed_thresholds(
             yield name
 
 
-def _is_conclusive(run: RunResult) -> bool:
+def _shows_agent(run: RunResult) -> bool:
     """Return True if the run reflects the agent, and not a failure of a judge or a service."""
     if run.outcome != "answered":
         return run.outcome in AGENT_FAULT_OUTCOMES

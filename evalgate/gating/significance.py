@@ -7,7 +7,6 @@ from typing import Any
 
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.formatting import build_case_quote
-from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import (
     NON_AGENT_OUTCOMES,
@@ -18,7 +17,7 @@ from evalgate.core.types import (
     MetricSummary,
 )
 from evalgate.gating.budgets import compare_budgets
-from evalgate.gating.comparison import RunComparison, ScoredRuns
+from evalgate.gating.comparison import ComparedRuns, ScoredRuns
 from evalgate.gating.score_tables import (
     ScoreTables,
     StatisticalPolicy,
@@ -61,27 +60,27 @@ def decide_metrics(
 
 def apply_decision(
     scored: ScoredRuns, metrics: tuple[MetricSummary, ...], baseline: Baseline | None, gate: GateConfig
-) -> RunComparison:
+) -> ComparedRuns:
     """Write the decision of the statistics into the summaries and cases, with notices about it.
 
     Scores outside their range are not judged: their plain differences stay.
     """
     statistics, decision, cases = scored.statistics, scored.decision, scored.cases
     if statistics is None:
-        return RunComparison(metrics, cases)
+        return ComparedRuns(metrics, cases)
     beyond = tuple(describe_out_of_range_scores(cases, baseline, statistics))
     parameters = statistics.parameters
     context = build_message_context(baseline, cases, parameters, blocking=gate.on_inconclusive == "fail")
     metrics, cases = compare_budgets(metrics, cases, baseline, statistics, decision, context)
     if decision is None:
-        return RunComparison(metrics, cases, notices=beyond)
+        return ComparedRuns(metrics, cases, notices=beyond)
     tables = build_score_tables(cases, baseline, statistics)
     rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
-    changes = dict(compare_line_means(tables, rounds, parameters))
-    annotated = annotate_results(metrics, cases, decision, context, changes)
+    differences = dict(compare_line_means(tables, rounds, parameters))
+    summaries, compared_cases = add_comparisons(metrics, cases, decision, context, differences)
     # Only AUTO stops because an average looks good. A fixed number of runs stops for no such reason.
     excesses = dict(find_excesses(tables, decision, parameters)) if statistics.is_auto else {}
-    corrected = apply_corrections(group_by_metric(cases), annotated.metrics, excesses)
+    corrected = apply_corrections(group_by_metric(cases), summaries, excesses)
     notices = (
         *beyond,
         *describe_decision(decision, parameters),
@@ -89,7 +88,7 @@ def apply_decision(
         *describe_corrections(corrected),
     )
     effort = decision.cost if statistics.is_auto else None
-    return RunComparison(corrected, annotated.cases, effort=effort, notices=notices)
+    return ComparedRuns(corrected, compared_cases, effort=effort, notices=notices)
 
 
 def find_excesses(
@@ -163,21 +162,13 @@ def _apply_correction(metric: MetricSummary, excess: float | None) -> MetricSumm
     return replace(metric, corrected_score=score)
 
 
-@frozen
-class AnnotatedResults:
-    """Results with their comparison with the baseline."""
-
-    metrics: tuple[MetricSummary, ...]
-    cases: tuple[CaseResult, ...]
-
-
-def annotate_results(
+def add_comparisons(
     metrics: Sequence[MetricSummary],
     cases: Sequence[CaseResult],
     decision: Decision,
     context: MessageContext,
-    changes: Mapping[str, MeanDifference],
-) -> AnnotatedResults:
+    differences: Mapping[str, MeanDifference],
+) -> tuple[tuple[MetricSummary, ...], tuple[CaseResult, ...]]:
     """Return summaries and cases, each with its comparison with the baseline.
 
     Args:
@@ -186,7 +177,7 @@ def annotate_results(
         decision: decision on every metric; for a metric with several lines in the report, also on the
             minima of each line.
         context: words and settings of the sentences.
-        changes: table name to the change of the line's average, for metrics with several lines.
+        differences: table name to the difference of the line's mean, for metrics with several lines.
     """
     summaries, described = [], set[str]()
     for key, summary in zip(group_by_metric(cases), metrics, strict=True):
@@ -197,39 +188,39 @@ def annotate_results(
             summaries.append(summary)
         elif minima is None:
             summaries.append(
-                _annotate_summary(
+                _add_metric_comparison(
                     summary, whole, _build_line_context(summary, context), has_minimum=has_minimum
                 )
             )
         else:
-            decided = _combine_line_decision(whole, minima, changes.get(line))
+            decided = _combine_line_decision(whole, minima, differences.get(line))
             line_context = _build_line_context(summary, context)
             # The sentences about the whole metric stand once, at the first line that ends like it.
             is_first = name not in described and whole.verdict == decided.verdict
             described |= {name} if is_first else set()
-            result = _annotate_summary(summary, decided, line_context, has_minimum=has_minimum)
+            result = _add_metric_comparison(summary, decided, line_context, has_minimum=has_minimum)
             summaries.append(
                 _add_sentences(result, decided, minima, whole if is_first else None, line_context)
             )
-    annotated = (
-        replace(case, metrics=tuple(_annotate_case_metric(metric, case, decision) for metric in case.metrics))
+    compared_cases = tuple(
+        replace(case, metrics=tuple(_add_standing(metric, case, decision) for metric in case.metrics))
         for case in cases
     )
-    return AnnotatedResults(tuple(summaries), tuple(annotated))
+    return tuple(summaries), compared_cases
 
 
 def _combine_line_decision(
-    whole: MetricDecision, minima: MetricDecision, change: MeanDifference | None
+    whole: MetricDecision, minima: MetricDecision, difference: MeanDifference | None
 ) -> MetricDecision:
     """Return the decision on one of several lines: the whole metric's comparison, and the line's minima."""
     minimum_checks = tuple(part for part in minima.checks if part.kind in {"minimum", "reliability"})
-    if change is not None and whole.change is not None:
-        change = replace(change, p=whole.change.p)  # the test is the metric's
+    if difference is not None and whole.change is not None:
+        difference = replace(difference, p=whole.change.p)  # the test is the metric's
     return replace(
         whole,
         rule=replace(whole.rule, min_score=minima.rule.min_score, reliability=minima.rule.reliability),
         checks=(*whole.checks, *minimum_checks),
-        change=None if whole.change is None else change,
+        change=None if whole.change is None else difference,
         minimum=minima.minimum,
         reliability=minima.reliability,
         cases={case: whole.cases[case] for case in minima.cases if case in whole.cases},
@@ -243,7 +234,7 @@ def _add_sentences(
     summary: MetricSummary,
     line: MetricDecision,
     minima: MetricDecision,
-    shares: MetricDecision | None,
+    whole: MetricDecision | None,
     context: MessageContext,
 ) -> MetricSummary:
     """Return the summary of one of several lines with its sentences.
@@ -252,7 +243,7 @@ def _add_sentences(
         summary: summary of the line.
         line: the line's decision, as `_combine_line_decision` returns it.
         minima: the decision on the line's minima.
-        shares: the decision on the whole metric; None if another line has its sentences.
+        whole: the decision on the whole metric; None if another line has its sentences.
         context: context of the line.
     """
     if summary.judgement is None:
@@ -264,7 +255,7 @@ def _add_sentences(
         if has_minimum and minima.verdict == line.verdict
         else ()
     )
-    shared = describe_metric(shares, replace(context, is_part=False)) if shares else ()
+    shared = describe_metric(whole, replace(context, is_part=False)) if whole else ()
     return replace(summary, judgement=replace(summary.judgement, sentences=alone, shared=shared))
 
 
@@ -313,7 +304,7 @@ def _build_row_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
     return quote_row
 
 
-def _annotate_summary(
+def _add_metric_comparison(
     summary: MetricSummary, metric_decision: MetricDecision, context: MessageContext, *, has_minimum: bool
 ) -> MetricSummary:
     change, score_range = metric_decision.change, summary.range
@@ -405,7 +396,7 @@ def _list_difference_fields(change: MeanDifference) -> Iterator[tuple[str, float
         yield "noise", change.noise
 
 
-def _annotate_case_metric(metric: CaseMetric, case: CaseResult, decision: Decision) -> CaseMetric:
+def _add_standing(metric: CaseMetric, case: CaseResult, decision: Decision) -> CaseMetric:
     if not metric.gates:
         return metric
     found = decision.metrics.get(build_pool_name(metric.name, metric.fingerprint))

@@ -36,8 +36,6 @@ _UNDECIDED: Mapping[str, ExitCode] = {
     "distinguish": ExitCode.INCONCLUSIVE,
 }
 
-_EPSILON = 1e-9  # a drop is a difference of two means: its last bits are noise
-
 _NAMED = 3  # cases that a reason names
 
 _QUOTED = 300  # characters of an agent's or a metric's own sentence; the record holds all of it
@@ -114,8 +112,8 @@ def _decide_gating_verdict(evidence: GateInput, gate: GateConfig) -> Verdict:
         return Verdict("error", ExitCode.NO_VERDICT, missing)
     # With `max_failed_cases` the user counts failures literally; nothing is left open then.
     open_cases = _describe_open_cases(evidence) if gate.max_failed_cases is None else ()
-    untold = control.iter_sentences("open") if control else ()
-    if undecided := (*untold, *_describe_undecided(evidence), *open_cases):
+    open_sentences = control.iter_sentences("open") if control else ()
+    if undecided := (*open_sentences, *_describe_undecided(evidence), *open_cases):
         return Verdict("inconclusive", _UNDECIDED[gate.on_inconclusive], (*undecided, *explained))
     return Verdict("pass", ExitCode.OPEN, (*explained, _describe_pass(evidence, gate)))
 
@@ -391,16 +389,16 @@ def _describe_pass(evidence: GateInput, gate: GateConfig) -> str:
 
 
 def _describe_comparison(evidence: GateInput, gate: GateConfig) -> str:
-    newly = _changed(evidence, "newly_failing")
+    newly = _list_changed_cases(evidence, "newly_failing")
     if newly and gate.max_failed_cases is not None:
         return f"; {pluralize(len(newly), 'case')} newly failing, allowed by max_failed_cases"
-    if newly := _changed(evidence, "newly_failing", "flaky"):
+    if newly := _list_changed_cases(evidence, "newly_failing", "flaky"):
         return "".join(f"; {sentence}" for sentence in _describe_excuses(newly, evidence))
     compared = any(metric.delta is not None for metric in evidence.metrics)
     return "; nothing regressed" if compared else ""
 
 
-def _changed(evidence: GateInput, *kinds: Change) -> list[CaseResult]:
+def _list_changed_cases(evidence: GateInput, *kinds: Change) -> list[CaseResult]:
     changes = evidence.comparison.changes if evidence.comparison else ()
     newly = {each.key for each in changes if each.change in kinds}
     return [case for case in evidence.cases if case.key in newly]

@@ -303,7 +303,8 @@ class Judge:
 class JudgeResolver:
     """Resolver that returns the judge of a metric, from the run's configuration and the metric's options."""
 
-    judges: ModelPool
+    models: ModelPool
+    """The models of the run: judges and simulated users."""
     config: JudgeConfig | None = None
     """The run's configuration; None if no judge is configured."""
     forced_by_cli: bool = False
@@ -320,9 +321,9 @@ class JudgeResolver:
             pydantic.ValidationError: a changed value is invalid.
         """
         config = self._resolve_config("" if self.forced_by_cli else model).apply_changes(**changes)
-        provider, name = self.judges.resolve_model_name(config)
+        provider, name = self.models.resolve_model_name(config)
         identity = {"provider": provider, "model": name, "parameters": config.build_parameters()}
-        return Judge(self.judges.reserve_model(config), config, identity)
+        return Judge(self.models.reserve_model(config), config, identity)
 
     def _resolve_config(self, model: str) -> JudgeConfig:
         config = self.config

@@ -74,7 +74,7 @@ def _measure_cost(run: CaseRun, context: MetricContext) -> float | str:
         return f"{_NO_TOKENS} and no cost"
     if usage.cost_usd is None and context.judges is not None:
         usage = build_price_function(
-            get_judge_resolver(context.judges).judges.prices, datetime.now(UTC).date()
+            get_judge_resolver(context.judges).models.prices, datetime.now(UTC).date()
         )(usage)
     if usage.cost_usd is not None:
         return usage.cost_usd

@@ -68,7 +68,7 @@ _WEIGHT_OF_AN_EVENT = 100
 async def compute_turn_mean(
     case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply], TurnScore]
 ) -> MetricResult:
-    """Return the mean of the scores that `judge` gives to the turns of a run.
+    """Return the mean of the scores that `judge`, a function and not a model, gives to the turns of a run.
 
     A turn that is missing, or that the case does not have, scores 0.0. The scores of `judge` must not be
     None. Return `NotApplicable` for a case without written turns. For large texts `judge` runs in a thread,
@@ -77,8 +77,8 @@ async def compute_turn_mean(
     if not case.turns:
         return NotApplicable("the case has no written turns to compare with")
     if _estimate_size(case, run) > _LARGE:
-        return await asyncio.to_thread(_judge_turns, case, run, judge)
-    return _judge_turns(case, run, judge)
+        return await asyncio.to_thread(_score_turns, case, run, judge)
+    return _score_turns(case, run, judge)
 
 
 def _estimate_size(case: EvalCase, run: CaseRun) -> int:
@@ -90,7 +90,9 @@ def _estimate_size(case: EvalCase, run: CaseRun) -> int:
     return size
 
 
-def _judge_turns(case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply], TurnScore]) -> MetricScore:
+def _score_turns(
+    case: EvalCase, run: CaseRun, score_turn: Callable[[CaseTurn, Reply], TurnScore]
+) -> MetricScore:
     turns: list[TurnScore] = []
     total = 0.0
     for turn, reply in zip_longest(case.turns, run.replies):
@@ -99,7 +101,7 @@ def _judge_turns(case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply]
         elif reply is None:
             score = TurnScore(0.0, NO_REPLY)
         else:
-            score = judge(turn, reply)
+            score = score_turn(turn, reply)
         turns.append(score)
         total += score.score or 0.0  # in this order, as the frameworks add: the last bit may decide
     return MetricScore(total / len(turns), tuple(turns), _find_first_reason(turns))

@@ -7,7 +7,6 @@ edited sets.
 """
 
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,8 +14,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias, get_args
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from evalgate.config.loader import DEFAULT_NAMES, OUR_TABLE, find_thresholds_file, load_thresholds
 from evalgate.config.schema.gate import AnchorConfig
@@ -39,8 +37,6 @@ from evalgate.system.pull_requests import (
 from evalgate.system.workspace import Workspace
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution
-
     from evalgate.system.committed_files import CommittedFiles
 
 Policy: TypeAlias = Literal["base", "head"]
@@ -54,21 +50,36 @@ _SHOWN_CHANGES = 6
 _SHOWN_OF_COMMIT = 12
 
 
+@frozen
+class _BaseVersion:
+    """Version of a file on the base branch.
+
+    Without `copy` and `is_new` the checked-out file is used as it is: the rules of the base branch do not
+    apply, git does not know its commit, or git does not track the file, as if an earlier step downloaded it.
+    """
+
+    copy: Path | None = None
+    """Copy of the base branch's file; None: the base branch has none, or it is not used."""
+    is_new: bool = False
+    """True: git tracks the file, and the base branch has none."""
+
+
 @dataclass
 class RuleFiles:
     """Files that hold rules, each in the version that applies; used while a plan is made.
 
     It is a context manager. At the end of the block its copies of the base branch's files are removed, so
-    paths that `resolve_path` returned may be gone.
+    paths that `choose_version` returned may be gone.
     """
 
     folder: Path
     environ: Mapping[str, str]
     policy: Policy | None = None
     """None: `base` if an unmerged change is tested and git knows its target branch."""
-    _unsettled: list[str] = field(default_factory=list)
+    _unverified: list[str] = field(default_factory=list)
     """Files that were read from the change itself, because git does not know the base branch."""
-    _told: list[str] = field(default_factory=list)
+    _notices: list[str] = field(default_factory=list)
+    """Notices about files that the change edits or adds, without repeats."""
     paths: set[str] = field(default_factory=set)
     """Paths of the files with rules that were asked for, relative to the folder."""
     _copies: TemporaryDirectory[str] | None = None
@@ -97,24 +108,32 @@ class RuleFiles:
     @property
     def notices(self) -> tuple[str, ...]:
         """Return notices about the rules, in whole sentences."""
-        files = list(dict.fromkeys(self._unsettled))
+        files = list(dict.fromkeys(self._unverified))
         if self.policy == "head" and describe_unmerged_change(self.environ):
-            return (_OWN_RULES,)
+            return (_OWN_RULES,)  # says it of every file
         if not files:
-            return tuple(self._told)
+            return tuple(self._notices)
         were, them = ("were", "them") if len(files) > 1 else ("was", "it")
-        unsettled = (
+        unverified = (
             f"{', '.join(files)} {were} read as the change has {them}, for git does not know here what the "
             f"change is merged into. {describe_base_fetch(self.environ)}"
         )
-        return (unsettled, *self._told)
+        return (unverified, *self._notices)
 
     @cached_property
-    def base_commit(self) -> str | None:
-        """Return the base branch's commit with the rules; "" if unknown, None if checked-out rules apply."""
-        if self.policy == "head" or not describe_unmerged_change(self.environ):
-            return None
-        return find_base_commit(self.folder, self.environ)
+    def applies_base_rules(self) -> bool:
+        """Return True if an unmerged change is tested, and the policy is not `head`."""
+        return self.policy != "head" and bool(describe_unmerged_change(self.environ))
+
+    @cached_property
+    def base_commit(self) -> str:
+        """Return the base branch's commit; "" if its rules do not apply or git does not know the commit."""
+        return find_base_commit(self.folder, self.environ) if self.applies_base_rules else ""
+
+    @property
+    def lacks_base_commit(self) -> bool:
+        """Return True if the base branch's rules apply, but git does not know its commit."""
+        return self.applies_base_rules and not self.base_commit
 
     def find_target_commit(self) -> str:
         """Return the target branch's commit, under any policy; "" if unknown, or without a pull request."""
@@ -130,13 +149,15 @@ class RuleFiles:
 
     def has_base_file(self, path: Path) -> bool:
         """Return True if the base branch's rules apply and the base branch has the file, not empty."""
-        return bool(self.base_commit and git.read_blob(self.folder, self.base_commit, self.format_path(path)))
+        return bool(
+            self.base_commit and git.read_blob(self.folder, self.base_commit, self.format_relative_path(path))
+        )
 
     def note_unverified(self, path: str) -> None:
         """Record that the change's own version of a file was read."""
-        self._unsettled.append(path)
+        self._unverified.append(path)
 
-    def find_thresholds_file(self) -> Path | None:
+    def find_default_file(self) -> Path | None:
         """Return the path of the thresholds file with a usual name; None if there is none.
 
         If the base branch's rules apply, a file that the base branch has comes first. So a change cannot
@@ -144,20 +165,20 @@ class RuleFiles:
         file may exist only on the base branch.
         """
         for name in DEFAULT_NAMES if self.base_commit else ():
-            then = git.read_blob(self.folder, self.base_commit or "", name)
+            then = git.read_blob(self.folder, self.base_commit, name)
             if then and (name != "pyproject.toml" or OUR_TABLE.encode() in then):
                 return self.folder / name
         return find_thresholds_file(self.folder)
 
-    def load_thresholds(self, path: Path, shown_as: str) -> Thresholds:
-        """Read the version of a thresholds file that `resolve_path` chooses.
+    def load_version(self, path: Path, shown_as: str) -> Thresholds:
+        """Read the version of a thresholds file that `choose_version` chooses.
 
         `shown_as` is the name of the file in messages.
 
         Raises:
-            InvalidInputError: the file cannot be read or has a problem, or as `resolve_path` raises it.
+            InvalidInputError: the file cannot be read or has a problem, or as `choose_version` raises it.
         """
-        return replace(load_thresholds(self.resolve_path(path), shown_as), folder=path.parent)
+        return replace(load_thresholds(self.choose_version(path), shown_as), folder=path.parent)
 
     def load_chosen_thresholds(self, thresholds_file: str | None) -> Thresholds:
         """Read the thresholds file that the user names, else the one in the folder, else return the defaults.
@@ -166,18 +187,18 @@ class RuleFiles:
         metrics does.
 
         Raises:
-            InvalidInputError: as `load_thresholds` raises it.
+            InvalidInputError: as `load_version` raises it.
         """
         if thresholds_file is not None and (self.folder / thresholds_file).is_dir():
             return Thresholds(DEFAULT_CONFIG, self.folder, criteria_folder=thresholds_file)
         if thresholds_file is not None:
-            return self.load_thresholds(self.folder / thresholds_file, thresholds_file)
-        found = self.find_thresholds_file()
+            return self.load_version(self.folder / thresholds_file, thresholds_file)
+        found = self.find_default_file()
         if found is not None:
-            return self.load_thresholds(found, self.format_path(found))
+            return self.load_version(found, self.format_relative_path(found))
         return Thresholds(DEFAULT_CONFIG, self.folder)
 
-    def resolve_path(self, path: Path) -> Path:
+    def choose_version(self, path: Path) -> Path:
         """Return the path to read for a file with rules: `path` itself, or a copy of the base branch's.
 
         If the base branch has no version of the file, `path` is returned, with a notice if git tracks the
@@ -187,18 +208,18 @@ class RuleFiles:
             InvalidInputError: `--policy base` is given and git does not know the base commit, or the copy
                 cannot be written.
         """
-        self.paths.add(self.format_path(path))
-        found = self._copy_base_version(path)
-        if found is None or found.exists():
-            return found or path
-        if path.is_file():
-            shown = self.format_path(path)
+        self.paths.add(self.format_relative_path(path))
+        version = self._copy_base_version(path)
+        if version.copy is not None:
+            return version.copy
+        if version.is_new and path.is_file():
+            shown = self.format_relative_path(path)
             self._add_notice(
                 f"{shown} is new in this change: the base branch has none, so the change's own holds."
             )
         return path
 
-    def format_path(self, path: Path) -> str:
+    def format_relative_path(self, path: Path) -> str:
         """Return `path` relative to the working folder, as messages show it."""
         return os.path.relpath(self.folder / path, self.folder)
 
@@ -220,7 +241,7 @@ class RuleFiles:
         code = own = read_metric_code(entry, self.folder, files, roots)
         self.paths |= own.imported
         where = entry.rpartition(":")[0]
-        if self.base_commit == "" and own.files:
+        if self.lacks_base_commit and own.files:
             self._handle_missing_base(where)
         elif self.base_commit:
             self._committed = self._committed or CommittedFiles(self.folder, self.base_commit)
@@ -267,7 +288,7 @@ class RuleFiles:
         changed = git.run_git(
             self.folder, "--literal-pathspecs", "diff", "--name-only", "-z", self.base_commit, "--", *named
         )
-        if edited := [self.format_path(top / name) for name in changed.split("\0") if name]:
+        if edited := [self.format_relative_path(top / name) for name in changed.split("\0") if name]:
             self._add_notice(
                 f"The change brought its own: {_format_paths(edited)}. What eval sets ask and expect, with "
                 "the tool mocks and final states in them, is as the change has it, not as the base branch."
@@ -277,42 +298,36 @@ class RuleFiles:
         """Add notices about plugin packages that are installed from files which the change edits."""
         if not self.base_commit:
             return
-        for name, place in _find_local_packages(self.folder).items():
-            shown = self.format_path(place)
+        from evalgate.runner.local_plugins import find_local_packages
+
+        for name, place in find_local_packages(self.folder).items():
+            shown = self.format_relative_path(place)
             if git.run_git(self.folder, "diff", "--name-only", self.base_commit, "--", shown):
                 self._add_notice(
                     f"This change edits {shown}, which the package `{name}` with plugins of evalgate was "
                     "installed from: the change's own version was used, because it is what is installed."
                 )
 
-    def _copy_base_version(self, path: Path) -> Path | None:
-        """Copy the base branch's version of a file and return the path of the copy.
-
-        If the base branch has no version but git tracks the file, no file exists at this path.
-
-        Return None if the checked-out file is to be used: the rules of the base branch do not apply, git
-        does not know the base commit, or neither the base branch nor git's index has the file, as if an
-        earlier step downloaded it.
-        """
-        if self.base_commit is None:
-            return None
-        shown = self.format_path(path)
+    def _copy_base_version(self, path: Path) -> _BaseVersion:
+        """Copy the base branch's version of a file, if its rules apply and git knows its commit."""
+        if not self.applies_base_rules:
+            return _BaseVersion()
+        shown = self.format_relative_path(path)
         if not self.base_commit:
             self._handle_missing_base(shown)
-            return None
+            return _BaseVersion()
         then = git.read_blob(self.folder, self.base_commit, shown)
-        if not then and not git.run_git(self.folder, "ls-files", "--", shown):
-            return None
+        if not then:
+            return _BaseVersion(is_new=bool(git.run_git(self.folder, "ls-files", "--", shown)))
         self._note_edit(shown, then)
-        return self._copy_content(shown, then)
+        return _BaseVersion(self._copy_content(shown, then))
 
     def _copy_content(self, shown: str, content: bytes) -> Path:
         try:
             self._copies = self._copies or TemporaryDirectory(prefix="evalgate-base-")
             copy = Path(self._copies.name, hashlib.sha256(os.fsencode(shown)).hexdigest(), Path(shown).name)
-            if content:
-                copy.parent.mkdir(exist_ok=True)
-                copy.write_bytes(content)
+            copy.parent.mkdir(exist_ok=True)
+            copy.write_bytes(content)
         except OSError as error:
             raise InvalidInputError(
                 f"{shown}: its version of the base branch cannot be kept: {error}"
@@ -326,21 +341,21 @@ class RuleFiles:
 
         Raises:
             InvalidInputError: the base branch's version is no valid baseline, or cannot be found or copied,
-                as `resolve_path` describes.
+                as `choose_version` describes.
         """
         from evalgate.baselines.stores.file import FileStore
 
-        self.paths.add(self.format_path(self.folder / path))
-        copy = self._copy_base_version(self.folder / path)
-        if copy is None:
+        self.paths.add(self.format_relative_path(self.folder / path))
+        version = self._copy_base_version(self.folder / path)
+        if version.copy is None and not version.is_new:
             return FileStore(self.folder / path, path, owner)
-        if not copy.is_file() and (self.folder / path).is_file():
+        if version.is_new and (self.folder / path).is_file():
             self._add_notice(
                 f"{path} is new in this change: the base branch has none, so nothing is compared with it."
             )
-        found = FileStore(copy, path).read()
-        version = f"as the base branch has it at `{(self.base_commit or '')[:_SHOWN_OF_COMMIT]}`"
-        return ReadOnlyBaseline(replace(found, version=version) if found else None)
+        baseline = FileStore(version.copy, path).read() if version.copy is not None else None
+        origin = f"as the base branch has it at `{self.base_commit[:_SHOWN_OF_COMMIT]}`"
+        return ReadOnlyBaseline(replace(baseline, version=origin) if baseline else None)
 
     def _handle_missing_base(self, path: str) -> None:
         if self.policy == "base":
@@ -354,7 +369,7 @@ class RuleFiles:
         except OSError:
             now = ""
         then = content.decode("utf-8", "replace").removesuffix("\n")
-        if then and now != then:
+        if now != then:
             lines = " ".join(islice(_diff_lines(then, now), _SHOWN_CHANGES))
             how = "edits" if now else "removes"
             self._add_notice(
@@ -363,7 +378,7 @@ class RuleFiles:
             )
 
     def _add_notice(self, notice: str) -> None:
-        self._told += [notice] if notice not in self._told else []
+        self._notices += [notice] if notice not in self._notices else []
 
 
 @frozen
@@ -423,28 +438,6 @@ def open_anchor_store(
     from evalgate.baselines.revisions import open_past_baseline
 
     context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
-    if rule_files.base_commit == "" and not source.startswith("branch:"):
+    if rule_files.lacks_base_commit and not source.startswith("branch:"):
         rule_files.note_unverified(source)
     return open_past_baseline(source, when, context, rule_files.base_commit or "HEAD")
-
-
-def _find_local_packages(folder: Path) -> Mapping[str, Path]:
-    """Return name and source folder of each package with plugins that was installed from within `folder`.
-
-    `folder` is absolute. A package counts if its source is `folder` itself or a folder below.
-    """
-    found = {}
-    for family in get_args(registry.Family):
-        for point in registry.list_entry_points(family):
-            if point.dist and (source := _find_install_folder(point.dist)).is_relative_to(folder):
-                found[point.dist.name] = source
-    return found
-
-
-def _find_install_folder(package: "Distribution") -> Path:
-    """Return the folder that a package was installed from (PEP 610); `/` if it came from elsewhere."""
-    try:
-        address = json.loads(package.read_text("direct_url.json") or "{}")["url"]
-        return Path(unquote(urlsplit(address).path)) if address.startswith("file:") else Path("/")
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return Path("/")

@@ -131,7 +131,7 @@ class CaseRunner:
         alone, faults, moves = False, 0, 0
         while True:
             async with self._throttle.create_slot() as slot:
-                attempt = await self._run_attempt(case, run_number, slot, alone=alone)
+                attempt = await self._make_attempt(case, run_number, slot, alone=alone)
             if attempt.retry == "alone" and not alone:
                 alone, pause = True, 0.0
             elif attempt.retry == "elsewhere" and moves < _MOST_MOVES and self._stop_reason() is None:
@@ -149,7 +149,7 @@ class CaseRunner:
             if pause:
                 await self._throttle.wait_seconds(pause)
 
-    async def _run_attempt(
+    async def _make_attempt(
         self, case: EvalCase, run_number: int, slot: Slot, *, alone: bool
     ) -> _AttemptResult:
         """Run a case once, in a slot that is taken, and tell the throttle how the run ended.
@@ -160,7 +160,7 @@ class CaseRunner:
             said = tuple(turn.user for turn in case.turns)
             attempt = _AttemptResult(CaseRun(run_number, "answered", case.recorded, said=said))
         else:
-            attempt = await self._run_conversation(case, run_number, slot, alone=alone)
+            attempt = await self._attempt_conversation(case, run_number, slot, alone=alone)
         failure = attempt.run.failure
         if failure is not None and failure.kind == RATE_LIMITED:
             self._throttle.on_rate_limited(slot, attempt.retry_after_s)
@@ -168,7 +168,7 @@ class CaseRunner:
             self._throttle.on_finished()
         return attempt
 
-    async def _run_conversation(
+    async def _attempt_conversation(
         self, case: EvalCase, run_number: int, slot: Slot, *, alone: bool
     ) -> _AttemptResult:
         try:
@@ -177,6 +177,7 @@ class CaseRunner:
             return _AttemptResult(CaseRun(run_number, "not_run", failure=error.failure))
         driver = _ConversationDriver(user, self._throttle, slot)
         if self._create_trace is not None:
+            # Sessions read it when they are opened. Not reset, as the task of a run has its own context.
             is_trace_wanted.set(True)
             driver.trace = self._create_trace()
         try:

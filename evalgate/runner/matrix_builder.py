@@ -90,7 +90,7 @@ def _build_statistics(plan: Plan) -> StatisticalPolicy:
     limit = plan.gate.max_regression if plan.gate.max_regression < 1 else option_defaults.MAX_REGRESSION
     fine = plan.gate.statistics.model_copy(update={"baseline_keep": _ALL_RUNS})
     own = {"baseline": "reference", "max_regression": limit, "statistics": fine}
-    criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
+    criteria = [bound.criterion for bound in plan.bound_metrics]
     return build_statistical_policy(plan.gate.model_copy(update=own), plan.first_runs, criteria)
 
 

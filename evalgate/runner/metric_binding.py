@@ -1,6 +1,7 @@
 """Build the metrics that a thresholds file names, with their options."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from pydantic import BaseModel, ValidationError
@@ -11,6 +12,7 @@ from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import join_quoted
 from evalgate.core.protocols import (
+    AsyncCloseable,
     DescribesOptions,
     LlmJudged,
     Metric,
@@ -41,7 +43,7 @@ def bind_metrics(
     bound = []
     context = replace(context, folder=thresholds.folder, is_literal=thresholds.dialect != "evalgate")
     for criterion in thresholds.criteria_with_min_mean:
-        name = criterion.evaluator or criterion.metric
+        name = criterion.implementation
         place = thresholds.locate_criterion(criterion)
         asked_for = Problem(thresholds.file, *thresholds.find_position(place), f"`{format_location(place)}`")
         try:
@@ -57,6 +59,17 @@ def bind_metrics(
     return tuple(bound)
 
 
+@asynccontextmanager
+async def close_metrics(bound_metrics: Iterable[BoundMetric]) -> AsyncIterator[None]:
+    """Close the metrics that hold resources when the block ends, each once."""
+    metrics = {id(bound.metric): bound.metric for bound in bound_metrics}
+    async with AsyncExitStack() as stack:
+        for metric in metrics.values():
+            if isinstance(metric, AsyncCloseable):
+                stack.push_async_callback(metric.aclose)
+        yield
+
+
 def find_criterion_problems(thresholds: Thresholds) -> Iterator[Problem]:
     """Yield the problems of a file's criteria that can be found from the file alone.
 
@@ -64,7 +77,7 @@ def find_criterion_problems(thresholds: Thresholds) -> Iterator[Problem]:
     """
     context = MetricContext(NEWEST_ADK, folder=thresholds.folder, is_literal=thresholds.dialect != "evalgate")
     for criterion in thresholds.criteria_with_min_mean:
-        name = criterion.evaluator or criterion.metric
+        name = criterion.implementation
         if _is_registered(name, thresholds):
             yield from _check_threshold_reachable(criterion, thresholds)
             try:
@@ -138,10 +151,10 @@ def _bind_metric(criterion: Criterion, metric: Metric, code: str = "") -> BoundM
         own: object = metric.describe_options()
     else:
         own = metric.model_dump(mode="json") if isinstance(metric, BaseModel) else dict(criterion.options)
-    name = criterion.evaluator or criterion.metric
     options = [own, code] if code else own
     judge = metric.judged_by if isinstance(metric, LlmJudged) else None
-    return BoundMetric(criterion, metric, compute_metric_fingerprint(name, options, judge))
+    fingerprint = compute_metric_fingerprint(criterion.implementation, options, judge)
+    return BoundMetric(criterion, metric, fingerprint)
 
 
 def _build_metric(
@@ -154,11 +167,11 @@ def _build_metric(
     if code is not None:
         from evalgate.metrics.custom_metric import build_custom_metric
 
-        config = thresholds.config.custom_metrics[criterion.evaluator or criterion.metric]
+        config = thresholds.config.custom_metrics[criterion.implementation]
         return build_custom_metric(criterion, config, environment, code)
-    name = criterion.evaluator or criterion.metric
-    is_known = _is_registered(name, thresholds) or name not in registry.METRICS
-    metric_type = registry.find_metric_type(name) if is_known else None
+    name = criterion.implementation
+    is_of_other_dialect = name in registry.METRICS and not _is_registered(name, thresholds)
+    metric_type = None if is_of_other_dialect else registry.find_metric_type(name)
     if metric_type is None:
         raise InvalidInputError([_build_unknown_metric_problem(criterion, thresholds)])
     try:
@@ -175,27 +188,23 @@ def _build_registered_metric(
     thresholds: Thresholds,
     context: MetricContext,
 ) -> Metric:
-    while True:
-        try:
-            return metric_type.build(criterion, context)
-        except ValidationError as error:
-            unknown = {
-                str(found["loc"][-1]) for found in error.errors() if found["type"] == "extra_forbidden"
-            }
-            if thresholds.dialect != "adk" or not unknown & criterion.options.keys():
-                raise InvalidInputError(
-                    _convert_option_errors(error, metric_type, criterion, thresholds)
-                ) from None
-            # Google ADK keeps keys of a criterion that its metric does not read.
-            known = {name: value for name, value in criterion.options.items() if name not in unknown}
-            criterion = replace(criterion, options=known)
+    try:
+        return metric_type.build(criterion, context)
+    except ValidationError as error:
+        unknown = {str(found["loc"][-1]) for found in error.errors() if found["type"] == "extra_forbidden"}
+        if thresholds.dialect != "adk" or not unknown & criterion.options.keys():
+            problems = _convert_option_errors(error, metric_type, criterion, thresholds)
+            raise InvalidInputError(problems) from None
+    # Again without the keys that the metric does not read, which Google ADK accepts.
+    known = {name: value for name, value in criterion.options.items() if name not in unknown}
+    return _build_registered_metric(metric_type, replace(criterion, options=known), thresholds, context)
 
 
 def _read_code(
     criterion: Criterion, thresholds: Thresholds, environment: MetricEnvironment
 ) -> MetricCode | None:
     """Read the code of a custom metric, or return None for any other metric."""
-    name = criterion.evaluator or criterion.metric
+    name = criterion.implementation
     config = thresholds.config.custom_metrics.get(name)
     if config is None:
         return None

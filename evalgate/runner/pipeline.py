@@ -22,7 +22,7 @@ from evalgate.core.types import Baseline, CaseKey, ModelUsage, Record, RunResult
 from evalgate.llm.usage import RunUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
-from evalgate.runner.eval_runner import Evaluation, RunScope
+from evalgate.runner.evaluation import NO_HOOKS, Evaluation, RunHooks, RunScope
 from evalgate.runner.plan import Plan
 from evalgate.runner.run_strategy import (
     RunStrategy,
@@ -54,7 +54,7 @@ class RunOptions:
     """Stack that the caller closes once the record is written; until then the journal stays locked."""
 
 
-WHOLE = RunOptions()
+NO_OPTIONS = RunOptions()
 
 
 class SilentProgress:
@@ -71,8 +71,8 @@ class SilentProgress:
 
 
 @mutable
-class GateRun:
-    """One run of the gate that is ready to begin: its runs are made first, then its record is built."""
+class PreparedRun:
+    """Everything that `prepare_run` opened and chose. Call `make_runs` first, then `build_record`."""
 
     plan: Plan
     agent: Agent
@@ -84,27 +84,24 @@ class GateRun:
     checkpoint: Checkpoint
     created_at: datetime
     anchor_baseline: Baseline | None
-    progress: ProgressListener
+    hooks: RunHooks
+    """Functions to call while the agent starts and when the runs begin."""
     _clock: float
     """Monotonic seconds at the start."""
     control_result: "ControlResult | None" = None
     """Result of the control runs; None: none were asked for."""
 
-    async def make_runs(
-        self, while_starting: Callable[[], None] = lambda: None, begin: Callable[[], None] = lambda: None
-    ) -> None:
+    async def make_runs(self) -> None:
         """Start the agent, make every run and score it.
-
-        `while_starting` is called once, while the agent starts: its work then costs no extra time. `begin`
-        is called once when the agent has started: from then on there is a record, and reports of an earlier
-        run may be removed.
 
         Raises:
             InvalidInputError: there is no such agent.
         """
-        await self.evaluation.run(self.agent, self.strategy, while_starting, begin, self._make_control_runs)
-        is_complete = self.evaluation.is_complete(self.strategy)
-        self.checkpoint.is_over = is_complete and not self.evaluation.interrupted
+        await self.evaluation.start_and_make_runs(
+            self.agent, self.strategy, self.hooks, self._make_control_runs
+        )
+        if not self.evaluation.interrupted and self.evaluation.is_complete(self.strategy):
+            self.checkpoint.mark_over()
 
     async def _make_control_runs(self) -> None:
         if self.plan.control_source is None or self.shard is not None:  # a shard decides nothing
@@ -119,8 +116,7 @@ class GateRun:
             self.baseline,
             self.anchor_baseline,
             control_source=self.plan.control_source,
-            progress=self.progress,
-            checkpoint=self.checkpoint,
+            journal=self.checkpoint,
         )
 
     def build_record(self) -> Record:
@@ -165,12 +161,12 @@ class GateRun:
 def prepare_run(
     plan: Plan,
     progress: ProgressListener,
-    run_options: RunOptions = WHOLE,
-    tell: Callable[[str], object] = lambda _: None,
-) -> Iterator[GateRun]:
-    """Read the baseline, lock the journal and build the agent; `tell` gets notices about expected usage.
+    run_options: RunOptions = NO_OPTIONS,
+    hooks: RunHooks = NO_HOOKS,
+) -> Iterator[PreparedRun]:
+    """Read the baseline, lock the journal, build the agent, and tell the hook about expected usage.
 
-    The journal is closed after the block, or with `run_options.until_published`.
+    The journal is closed after the block, or when the caller closes `run_options.until_published`.
 
     Raises:
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.
@@ -186,43 +182,39 @@ def prepare_run(
         redactor.learn_environment(plan.environ)
     checkpoint = Checkpoint(plan, run_options.journal_folder, resume=run_options.resume, redactor=redactor)
     with ExitStack() as stack:
-        checkpoint = (run_options.until_published or stack).enter_context(checkpoint)
+        (run_options.until_published or stack).enter_context(checkpoint)
         share = frozenset(shard.cases) if shard is not None else None
-        run_scope = RunScope(checkpoint.finished, share, checkpoint, checkpoint.used)
+        run_scope = RunScope(checkpoint.finished, share, journal=checkpoint, used=checkpoint.used)
         evaluation = Evaluation(plan, progress, run_scope)
         agent = build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
         for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, strategy), baseline):
-            tell(sentence)  # nothing has been spent yet: the user can still stop
-        yield GateRun(
-            plan,
-            agent,
-            evaluation,
-            strategy,
-            statistics,
-            baseline,
-            shard,
-            checkpoint,
-            created_at,
-            anchor_baseline,
-            progress,
-            clock,
+            hooks.tell(sentence)  # nothing has been spent yet: the user can still stop
+        yield PreparedRun(
+            plan=plan,
+            agent=agent,
+            evaluation=evaluation,
+            strategy=strategy,
+            statistics=statistics,
+            baseline=baseline,
+            anchor_baseline=anchor_baseline,
+            shard=shard,
+            checkpoint=checkpoint,
+            hooks=hooks,
+            created_at=created_at,
+            _clock=clock,
         )
 
 
 def run_gate(
     plan: Plan,
     progress: ProgressListener,
-    begin: Callable[[], None] = lambda: None,
-    run_options: RunOptions = WHOLE,
-    tell: Callable[[str], object] = lambda _: None,
-    while_starting: Callable[[], None] = lambda: None,
+    run_options: RunOptions = NO_OPTIONS,
+    hooks: RunHooks = NO_HOOKS,
 ) -> Record:
     """Run every case of the plan, decide the verdict and return the whole record.
 
-    If the change affects no suite of the plan, nothing is run, and the verdict is `skipped`. Must not be
-    called within an event loop.
-
-    `begin` and `while_starting` are called as by `GateRun.make_runs`, and `tell` as by `prepare_run`.
+    If the change affects no suite of the plan, nothing is run, the verdict is `skipped`, and of the hooks
+    only `on_begin` is called. Must not be called within an event loop.
 
     Raises:
         EvalgateError: the input is wrong, there is no such agent, or its requirements cannot be installed.
@@ -230,16 +222,16 @@ def run_gate(
     if plan.affected is not None and not plan.affected.names:
         from evalgate.runner.affected import build_skipped_record
 
-        begin()
+        hooks.on_begin()
         return build_skipped_record(plan, plan.affected)
-    with prepare_run(plan, progress, run_options, tell) as gate_run:
+    with prepare_run(plan, progress, run_options, hooks) as prepared_run:
 
         async def make_runs_until_signal() -> None:
             with cancel_on_signals():
-                await gate_run.make_runs(while_starting, begin)
+                await prepared_run.make_runs()
 
         asyncio.run(make_runs_until_signal())
-        return gate_run.build_record()
+        return prepared_run.build_record()
 
 
 def _read_baseline(plan: Plan) -> Baseline | None:
@@ -309,7 +301,7 @@ def _estimate_run(
     found = estimate_cost(planned_runs, baseline, plan.agent.settings.concurrency)
     if found is None:
         return
-    judged = {
+    judge_fingerprints = {
         (suite.eval_set.eval_set_id, case.eval_id): {
             bound.name: bound.fingerprint for bound in suite.metrics if isinstance(bound.metric, LlmJudged)
         }
@@ -317,8 +309,8 @@ def _estimate_run(
         for case in suite.eval_set.cases
     }
     rounds = plan.gate.max_runs if plan.runs == "auto" else 1
-    others = find_other_judges(judged, baseline, planned_runs)
-    meter = plan.judge_resolver.judges.meter
+    others = find_other_judges(judge_fingerprints, baseline, planned_runs)
+    meter = plan.judge_resolver.models.meter
     yield from describe_estimate(found, meter.budget, meter.spent, others, rounds)
 
 

@@ -27,15 +27,17 @@ from evalgate.core.types import REPORT_ONLY, CaseKey, CaseSelection
 from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.users.scripted import create_scripted_user
+from evalgate.metrics.scoring import BoundMetric
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.base_branch import RuleFiles, open_anchor_store, open_baseline_store
 from evalgate.runner.plan_problems import (
+    add_agent_and_criteria_problems,
     check_judges,
-    collect_problems,
     describe_default_criteria,
     iter_plan_notices,
     iter_warnings,
+    load_plan_thresholds,
     resolve_control,
 )
 from evalgate.runner.suites import (
@@ -43,8 +45,8 @@ from evalgate.runner.suites import (
     GivenObjects,
     Suite,
     are_all_recorded,
+    build_suites,
     is_partial_selection,
-    plan_suites,
 )
 from evalgate.system.workspace import Workspace, list_socket_notices, resolve_workspace
 
@@ -130,6 +132,11 @@ class Plan:
         return replace(self, baseline_store=None, anchor_store=None, gate=gate)
 
     @property
+    def bound_metrics(self) -> tuple[BoundMetric, ...]:
+        """Return the metrics of every suite; suites with the same criteria repeat them."""
+        return tuple(bound for suite in self.suites for bound in suite.metrics)
+
+    @property
     def case_limits(self) -> Mapping[tuple[str, str], Mapping[str, float | None]]:
         """Return the score that a run must reach, by (eval set, case) and then by metric.
 
@@ -164,13 +171,10 @@ def build_plan(
         InvalidInputError: with every problem of the input that was found.
     """
     workspace = resolve_workspace(folder)
-    with (
-        RuleFiles(workspace.folder, environ, overrides.policy) as rule_files,
-        collect_problems(
-            lambda: objects.thresholds or rule_files.load_chosen_thresholds(thresholds_file), overrides
-        ) as thresholds,
-    ):
-        plan = _build_checked_plan(overrides, rule_files, thresholds, workspace, environ, objects)
+    with RuleFiles(workspace.folder, environ, overrides.policy) as rule_files:
+        thresholds = objects.thresholds or load_plan_thresholds(thresholds_file, rule_files, overrides)
+        with add_agent_and_criteria_problems(thresholds, overrides):
+            plan = _build_checked_plan(overrides, rule_files, thresholds, workspace, environ, objects)
     if not overrides.selection_options.words:
         return plan
     from evalgate.runner.case_selection import select_plan_cases
@@ -187,23 +191,21 @@ def _build_checked_plan(
     objects: GivenObjects,
 ) -> Plan:
     config = _choose_config(overrides, rule_files, thresholds, objects)
+    # Before the agent's env files are added, whose variables are not for judges.
     resolver = _build_judge_resolver(overrides, thresholds, config, environ)
     config, environ = add_env_files(config, environ, workspace.folder)
-    suites = plan_suites(thresholds, config, workspace, environ, resolver, rule_files, objects=objects)
+    suites = build_suites(thresholds, config, workspace, environ, resolver, rule_files, objects=objects)
     agent = _resolve_plan_agent(overrides, thresholds, config, suites, objects.agent)
-    suites, notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
+    suites, quarantine_notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
     create_user = _build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
     rule_files.note_local_plugins()
     check_judges(resolver, thresholds)
     check_executor(config.executor, thresholds)
-    told = iter_plan_notices(config, suites)
-    return Plan(
-        control_source=resolve_control(config, thresholds, overrides, rule_files, objects.agent),
+    plan = Plan(
         workspace=workspace,
         suites=suites,
         agent=agent,
         runs=config.runs,
-        runs_given=config.runs_given,
         gate=_limit_min_cases(config.gate, suites),
         baseline_store=open_baseline_store(config.gate.baseline, workspace, rule_files),
         environ=environ,
@@ -215,12 +217,16 @@ def _build_checked_plan(
         user_config=config.user,
         thresholds_file=thresholds.file,
         executor=config.executor,
-        notices=(*_describe_setup(agent, thresholds, rule_files, workspace), *notices, *told),
         recordings=tuple(thresholds.folder / each.source for each in list_recordings(config.tool_mocks)),
         masks=overrides.mask,
         needs_baseline=overrides.baseline is not None,
+        runs_given=config.runs_given,
         is_part=not thresholds.config.eval_sets or is_partial_selection(thresholds, config, workspace),
+        control_source=resolve_control(config, thresholds, overrides, rule_files, objects.agent),
     )
+    # Last, because each file that was read above may have added to `rule_files.notices`.
+    setup_notices = _describe_setup(agent, thresholds, rule_files, workspace)
+    return replace(plan, notices=(*setup_notices, *quarantine_notices, *iter_plan_notices(config, suites)))
 
 
 def _describe_setup(
@@ -314,7 +320,7 @@ def _build_plan_user_factory(
         for suite in suites
         if suite.thresholds is not thresholds
     }
-    eval_sets, locate = [suite.eval_set for suite in suites], rule_files.resolve_path
+    eval_sets, locate = [suite.eval_set for suite in suites], rule_files.choose_version
     return build_user_factory(thresholds, config, adjacent_thresholds, judge_resolver, eval_sets, locate)
 
 
@@ -337,8 +343,8 @@ def _read_judge_anchors(
     metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
     path = thresholds.folder / config.judge.anchors
     return read_judge_anchors(
-        rule_files.resolve_path(path),
-        rule_files.format_path(path),
+        rule_files.choose_version(path),
+        rule_files.format_relative_path(path),
         config.judge.floor.anchors,
         list(metrics.values()),
     )
@@ -354,7 +360,7 @@ def _check_labels(
     from evalgate.runner.judge_assessment import check_label_floors
 
     path = thresholds.folder / STORE_NAME
-    store = read_store(rule_files.resolve_path(path), rule_files.format_path(path))
+    store = read_store(rule_files.choose_version(path), rule_files.format_relative_path(path))
     return check_label_floors(store, floors, [bound for suite in suites for bound in suite.metrics])
 
 
@@ -370,7 +376,7 @@ def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
     config = apply_overrides(thresholds.config, overrides)
     resolver = _build_judge_resolver(overrides, thresholds, config, {})
     unscored = GivenObjects(scores=False)
-    return plan_suites(thresholds, config, workspace, {}, resolver, rule_files, objects=unscored)
+    return build_suites(thresholds, config, workspace, {}, resolver, rule_files, objects=unscored)
 
 
 def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> Iterator[str]:
@@ -381,14 +387,13 @@ def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
     """
     workspace = resolve_workspace(folder)
     rule_files = RuleFiles(workspace.folder, {})
-    with collect_problems(
-        lambda: rule_files.load_chosen_thresholds(thresholds_file), overrides
-    ) as thresholds:
+    thresholds = load_plan_thresholds(thresholds_file, rule_files, overrides)
+    with add_agent_and_criteria_problems(thresholds, overrides):
         config, _ = add_env_files(apply_overrides(thresholds.config, overrides), {}, workspace.folder)
         if config.agent is not None:
             resolve_agent(config.agent, overrides.agent_name, thresholds)
         resolver = _build_judge_resolver(overrides, thresholds, config, {})
-        suites = plan_suites(thresholds, config, workspace, {}, resolver, rule_files, needs_criteria=False)
+        suites = build_suites(thresholds, config, workspace, {}, resolver, rule_files, needs_criteria=False)
         suites, notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
         _build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
         _read_judge_anchors(config, thresholds, rule_files, suites)

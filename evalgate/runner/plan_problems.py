@@ -1,7 +1,7 @@
 """Problems of a plan: errors that its parts share, notices and warnings about eval sets and thresholds."""
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,30 +36,49 @@ LINTS: Mapping[str, str] = {
 """Checks that `evalgate validate` makes on readable eval sets."""
 
 
-@contextmanager
-def collect_problems(load: Callable[[], Thresholds], overrides: Overrides) -> Iterator[Thresholds]:
-    """Yield the thresholds file that `load` returns.
+def load_plan_thresholds(
+    thresholds_file: str | None, rule_files: RuleFiles, overrides: Overrides
+) -> Thresholds:
+    """Read the thresholds file of a plan, which `RuleFiles.load_chosen_thresholds` chooses.
 
-    If `load` or the block raises InvalidInputError, add the problems of the file's agent and criteria to the
-    error. So users can fix all of them in one go. Otherwise the first error would end the check, because each
+    Raises:
+        InvalidInputError: the file cannot be read; or with every problem of its keys, agent and criteria.
+    """
+    try:
+        return rule_files.load_chosen_thresholds(thresholds_file)
+    except InvalidThresholdsError as error:
+        raise _add_problems(error, error.rest, overrides) from None
+
+
+@contextmanager
+def add_agent_and_criteria_problems(thresholds: Thresholds, overrides: Overrides) -> Iterator[None]:
+    """Add the problems of the file's agent and criteria to an InvalidInputError that the block raises.
+
+    So users can fix all of them in one go. Otherwise the first error would end the check, because each
     section is checked by the code that uses the section.
     """
-    thresholds: Thresholds | None = None
     try:
-        thresholds = load()
-        yield thresholds
+        yield
     except InvalidInputError as error:
-        thresholds = error.rest if isinstance(error, InvalidThresholdsError) else thresholds
-        if thresholds is None or not (thresholds.file or thresholds.criteria):
-            raise
-        agent = apply_overrides(thresholds.config, overrides).agent
-        more = [
-            *find_agent_problems(agent, overrides.agent_name, thresholds),
-            *find_criterion_problems(thresholds),
-        ]
-        if not set(more) - set(error.problems):
-            raise
-        raise InvalidInputError(sorted({*error.problems, *more})) from None
+        # An error in the thresholds file of a suite brings the valid rest of that file.
+        wrong = error.rest if isinstance(error, InvalidThresholdsError) else thresholds
+        raise _add_problems(error, wrong, overrides) from None
+
+
+def _add_problems(
+    error: InvalidInputError, thresholds: Thresholds | None, overrides: Overrides
+) -> InvalidInputError:
+    """Return the error with the problems of the file's agent and criteria, the same one if there are none."""
+    if thresholds is None or not (thresholds.file or thresholds.criteria):
+        return error
+    agent = apply_overrides(thresholds.config, overrides).agent
+    more = [
+        *find_agent_problems(agent, overrides.agent_name, thresholds),
+        *find_criterion_problems(thresholds),
+    ]
+    if not set(more) - set(error.problems):
+        return error
+    return InvalidInputError(sorted({*error.problems, *more}))
 
 
 def resolve_control(
@@ -89,7 +108,7 @@ def resolve_control(
 def check_judges(judge_resolver: JudgeResolver, thresholds: Thresholds) -> None:
     """Raise InvalidInputError if a judge cannot be asked, before anything runs."""
     try:
-        judge_resolver.judges.check_reserved()
+        judge_resolver.models.check_reserved()
     except InvalidInputError as error:
         where = thresholds.find_position(("judge",)) if thresholds.config.judge else (0, 0)
         file = thresholds.file if thresholds.config.judge else ""

@@ -7,9 +7,10 @@ import os
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from itertools import filterfalse
 from pathlib import Path
@@ -52,22 +53,22 @@ def post_record(
     options: "PostOptions",
     comment: CommentReport,
     redact: Callable[[str], str],
+    on_notice: "Callable[[PostNotice], None]",
     *,
     environ: Mapping[str, str],
     folder: str = "",
     timeouts: "PostTimeouts | None" = None,
-) -> Iterator["PostNotice"]:
-    """Post what `options` ask for to the pull or merge request, and yield a notice about each post.
+) -> None:
+    """Post what `options` ask for to the pull or merge request, and call `on_notice` after each post.
 
-    Each post is sent while the notices are iterated, not before. `record`, `comment`, `redact` and `folder`
-    are those of `build_post_content`.
+    `record`, `comment`, `redact` and `folder` are those of `build_post_content`.
     """
     from evalgate.ci.github_pull_request import post_pull_request
     from evalgate.ci.gitlab import is_gitlab_ci, post_merge_request
 
     content = build_post_content(record, options, comment, redact, folder)
     post = post_merge_request if is_gitlab_ci(environ) else post_pull_request
-    return post(content, options, environ=environ, timeouts=timeouts)
+    post(content, options, on_notice, environ=environ, timeouts=timeouts)
 
 
 def build_post_content(
@@ -126,7 +127,7 @@ def build_empty_record() -> Record:
     )
 
 
-def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
+def set_outputs_without_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
     """Set the outputs of a GitHub Actions step if its command ended without a record.
 
     `verdict` is `error` and `exit-code` is `exit_code`; all other outputs are empty. Outside of GitHub
@@ -139,7 +140,7 @@ def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: Te
         set_outputs({name: known.get(name, "") for name in OUTPUTS}, environ=environ, stream=stream)
 
 
-def post_no_verdict(
+def post_error(
     error: Exception,
     options: "PostOptions",
     redact: Callable[[str], str],
@@ -152,8 +153,8 @@ def post_no_verdict(
 
     It replaces the post of an earlier run, which shows the verdict on another commit.
     """
-    for notice in post_record(_build_error_record(error), options, CommentReport(), redact, environ=environ):
-        show_post(notice, environ=environ, stdout=stdout, stderr=stderr)
+    show = partial(show_post, environ=environ, stdout=stdout, stderr=stderr)
+    post_record(_build_error_record(error), options, CommentReport(), redact, show, environ=environ)
 
 
 def _build_error_record(error: Exception) -> Record:
@@ -290,10 +291,8 @@ class Publisher:
             findings = list_annotated_findings(record)
             write_annotations(build_annotations(findings, folder), len(findings), self.stdout)
         if self.post_options is not None:
-            for notice in post_record(
-                record, self.post_options, comment, redact, environ=self.environ, folder=folder
-            ):
-                show_post(notice, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
+            show = partial(show_post, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
+            post_record(record, self.post_options, comment, redact, show, environ=self.environ, folder=folder)
         if self.destinations is not None:
             self._send_record(record, self.destinations)
         return record.verdict.exit_code

@@ -21,12 +21,12 @@ from evalgate.core.types import (
     Record,
     RecordedCriterion,
 )
-from evalgate.gating.comparison import RunComparison, ScoredRuns, compare_runs
+from evalgate.gating.comparison import ComparedRuns, ScoredRuns, compare_runs
 from evalgate.gating.verdict import decide_verdict
 from evalgate.llm.budget_guard import describe_budget_shortfall
 from evalgate.metrics.aggregation import compute_totals, describe_inconsistent_cases
 from evalgate.reporting.findings import count_passed_runs
-from evalgate.runner.eval_runner import Evaluation
+from evalgate.runner.evaluation import Evaluation
 from evalgate.runner.plan import Plan
 from evalgate.system.agent_environment import list_environment_notices, list_withheld_variables
 from evalgate.system.git import count_commits_since
@@ -56,15 +56,11 @@ def build_record(
 ) -> Record:
     """Build the record of runs that were made, here or elsewhere: score, compare, decide."""
     scored = score_counted_runs(plan, evaluation, statistics, baseline)
-    run_comparison = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
-    since = (
-        None
-        if anchor_baseline is None
-        else compare_run_with_anchor(
-            plan, scored, run_comparison, anchor_baseline, timing.created_at, control
-        )
+    compared_runs = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
+    anchor = compare_with_anchor_baseline(
+        plan, scored, compared_runs, anchor_baseline, timing.created_at, control
     )
-    evidence = replace(build_evidence(plan, evaluation, scored, run_comparison, control), anchor=since)
+    evidence = build_gate_input(plan, evaluation, scored, compared_runs, control, anchor)
     criteria = _list_criteria(plan)
     return Record(
         evalgate_version=__version__,
@@ -77,40 +73,42 @@ def build_record(
         cases=evidence.cases,
         totals=evidence.totals,
         comparison=evidence.comparison,
-        notices=tuple(_list_notices(plan, evaluation, run_comparison, evidence, baseline)),
-        effort=run_comparison.effort,
+        notices=tuple(_list_notices(plan, evaluation, compared_runs, evidence, baseline)),
+        effort=compared_runs.effort,
         judge=evaluation.judge_usage,
         criteria=criteria,
         selection=plan.selection,
         partial_sets=_list_partial_sets(plan),
         is_part=plan.is_part,
         failure_groups=_group_failures(evidence, criteria, baseline),
-        anchor=since,
+        anchor=anchor,
         control=control,
     )
 
 
-def build_evidence(
+def build_gate_input(
     plan: Plan,
     evaluation: Evaluation,
     scored: ScoredRuns,
-    run_comparison: RunComparison,
+    compared_runs: ComparedRuns,
     control: ControlComparison | None,
+    anchor: AnchorComparison | None,
 ) -> GateInput:
-    """Build the input of the gate's decision."""
+    """Build the input of `decide_verdict`; the `control` runs replace verdicts of the `compared_runs`."""
     if control is not None:
         from evalgate.gating.control import apply_control
 
-        run_comparison = apply_control(run_comparison, scored, control)
+        compared_runs = apply_control(compared_runs, scored, control)
     return GateInput(
-        run_comparison.metrics,
-        run_comparison.cases,
-        compute_totals(run_comparison.cases),
-        run_comparison.changes,
+        compared_runs.metrics,
+        compared_runs.cases,
+        compute_totals(compared_runs.cases),
+        compared_runs.baseline_comparison,
         evaluation.interrupted,
         evaluation.unreachable,
-        tuple(_describe_doubts(plan, evaluation, run_comparison.cases)),
+        tuple(_describe_doubts(plan, evaluation, compared_runs.cases)),
         not_selected=plan.selection.of - plan.selection.cases if plan.selection else 0,
+        anchor=anchor,
         control=control,
         criteria=scored.statistics.criteria if scored.statistics else {},
     )
@@ -123,15 +121,20 @@ def _list_partial_sets(plan: Plan) -> tuple[str, ...]:
     return tuple(suite.eval_set.eval_set_id for suite in plan.suites if not suite.eval_set.is_whole)
 
 
-def compare_run_with_anchor(
+def compare_with_anchor_baseline(
     plan: Plan,
     scored: ScoredRuns,
-    run_comparison: RunComparison,
-    anchor_baseline: Baseline,
+    compared_runs: ComparedRuns,
+    anchor_baseline: Baseline | None,
     created_at: str,
     control: ControlComparison | None,
-) -> AnchorComparison:
-    """Compare the averages of a run with the baseline of `gate.anchor`; `created_at` is ISO 8601."""
+) -> AnchorComparison | None:
+    """Compare the means of a run with the baseline of `gate.anchor`; return None if there is none.
+
+    `created_at` is the time of the run, ISO 8601 in UTC.
+    """
+    if anchor_baseline is None:
+        return None
     from evalgate.gating.anchor import AnchorContext, compare_with_anchor
     from evalgate.gating.score_tables import build_pool_name
     from evalgate.runner.run_strategy import choose_statistics
@@ -139,8 +142,9 @@ def compare_run_with_anchor(
     statistics = scored.statistics or choose_statistics(plan, anchor_baseline)
     commit = anchor_baseline.sources[-1].commit
     answered = control.metrics if control else ()
+    comparison = compared_runs.baseline_comparison
     context = AnchorContext(
-        base_branch=(run_comparison.changes.branch or "the baseline") if run_comparison.changes else "",
+        base_branch=(comparison.branch or "the baseline") if comparison else "",
         unmerged_change=describe_unmerged_change(plan.environ),
         created_at=created_at,
         commits=count_commits_since(plan.workspace.folder, commit) if commit else None,
@@ -150,7 +154,7 @@ def compare_run_with_anchor(
             if each.answer not in ("broke", None)
         },
     )
-    own = replace(scored, cases=run_comparison.cases, statistics=statistics)
+    own = replace(scored, cases=compared_runs.cases, statistics=statistics)
     return compare_with_anchor(own, anchor_baseline, plan.gate, context)
 
 
@@ -166,8 +170,7 @@ def _group_failures(
 
 def _list_criteria(plan: Plan) -> tuple[RecordedCriterion, ...]:
     """Return the criterion of every metric, once for each pair of name and fingerprint."""
-    bound = (metric for suite in plan.suites for metric in suite.metrics)
-    found = {(metric.name, metric.fingerprint): metric.criterion for metric in bound}
+    found = {(bound.name, bound.fingerprint): bound.criterion for bound in plan.bound_metrics}
     return tuple(
         RecordedCriterion(name, fingerprint, criterion.options, criterion.evaluator)
         for (name, fingerprint), criterion in found.items()
@@ -197,7 +200,7 @@ def score_counted_runs(
 
 def _describe_judges_and_budget(plan: Plan, evaluation: Evaluation) -> Iterator[str]:
     """Yield notices about the judges and the budget."""
-    yield from map(to_sentence, plan.judge_resolver.judges.notices)
+    yield from map(to_sentence, plan.judge_resolver.models.notices)
     if evaluation.judge_health is not None and evaluation.judge_health.is_reliable:
         yield to_sentence(evaluation.judge_health.sentence)
     if plan.label_check is not None:
@@ -244,13 +247,13 @@ def _describe_likely_causes(plan: Plan, evidence: GateInput) -> Iterator[str]:
 def _list_notices(
     plan: Plan,
     evaluation: Evaluation,
-    run_comparison: RunComparison,
+    compared_runs: ComparedRuns,
     evidence: GateInput,
     baseline: Baseline | None,
 ) -> Iterator[str]:
     """Yield what readers of the reports should know, the most important first."""
     yield from _describe_likely_causes(plan, evidence)
-    yield from run_comparison.notices
+    yield from compared_runs.notices
     if evidence.anchor is not None:
         from evalgate.gating.anchor import describe_anchor
 

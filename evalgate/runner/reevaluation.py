@@ -34,7 +34,7 @@ from evalgate.core.types import (
     Verdict,
 )
 from evalgate.gating.case_changes import describe_missing_checks, explain_missing_deltas
-from evalgate.gating.comparison import RunComparison, ScoredRuns, compare_runs
+from evalgate.gating.comparison import ComparedRuns, ScoredRuns, compare_runs
 from evalgate.gating.failure_groups import group_failures
 from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy
 from evalgate.gating.significance import decide_metrics
@@ -81,13 +81,13 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
         rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable
     )
     scored = score_stored_runs(record.cases, rules, statistics, baseline)
-    run_comparison = compare_runs(scored, baseline, rules.gate, whole_sets=_list_whole_sets(record))
-    cases, changes = run_comparison.cases, run_comparison.changes
+    compared_runs = compare_runs(scored, baseline, rules.gate, whole_sets=_list_whole_sets(record))
+    cases, comparison = compared_runs.cases, compared_runs.baseline_comparison
     evidence = GateInput(
-        run_comparison.metrics,
+        compared_runs.metrics,
         cases,
         compute_totals(cases),
-        changes,
+        comparison,
         record.verdict.exit_code == ExitCode.INTERRUPTED,
         doubts=find_stored_doubts(record),
         not_selected=count_unselected(record),
@@ -97,17 +97,17 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
         record,
         runs=scored.rounds,
         verdict=decide_verdict(evidence, rules.gate),
-        metrics=run_comparison.metrics,
+        metrics=compared_runs.metrics,
         cases=cases,
         totals=replace(evidence.totals, cost_usd=record.totals.cost_usd, known_usd=record.totals.known_usd),
-        comparison=changes,
+        comparison=comparison,
         notices=(
             *((_CONTROL_LEFT_OUT,) if record.control else ()),
-            *run_comparison.notices,
-            *(_describe_baseline(run_comparison, baseline) if baseline else ()),
+            *compared_runs.notices,
+            *(_describe_baseline(compared_runs, baseline) if baseline else ()),
         ),
-        effort=run_comparison.effort,
-        failure_groups=group_failures(cases, changes, record.criteria, baseline),
+        effort=compared_runs.effort,
+        failure_groups=group_failures(cases, comparison, record.criteria, baseline),
         control=None,
         anchor=None,  # only a run reads it: these rules and this baseline may have another one, or none
     )
@@ -139,15 +139,14 @@ def _list_whole_sets(record: Record) -> frozenset[str] | None:
     return None
 
 
-def _describe_baseline(run_comparison: RunComparison, baseline: Baseline) -> Iterator[str]:
+def _describe_baseline(compared_runs: ComparedRuns, baseline: Baseline) -> Iterator[str]:
     """Yield notices about checks and metrics that are not compared, and about cases that failed before."""
-    if missing := describe_missing_checks(run_comparison.cases, baseline):
+    if missing := describe_missing_checks(compared_runs.cases, baseline):
         yield missing
-    if run_comparison.changes and (
-        nothing := explain_missing_deltas(run_comparison.metrics, run_comparison.changes)
-    ):
+    comparison = compared_runs.baseline_comparison
+    if comparison and (nothing := explain_missing_deltas(compared_runs.metrics, comparison)):
         yield nothing
-    yield from describe_already_failing(run_comparison.cases, baseline)
+    yield from describe_already_failing(compared_runs.cases, baseline)
 
 
 def compare_with_baseline(record: Record, baseline: Baseline, thresholds: Thresholds, name: str) -> Record:

@@ -6,7 +6,7 @@ from itertools import takewhile
 
 from evalgate.core.formatting import pluralize
 from evalgate.core.types import CaseKey, CaseRun, EvalCase, Failure, Record, RunResult, UserMessage
-from evalgate.runner.eval_runner import Evaluation, RunScope
+from evalgate.runner.evaluation import Evaluation, RunScope
 from evalgate.runner.pipeline import SilentProgress
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import RunTiming, build_record

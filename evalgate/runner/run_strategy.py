@@ -24,20 +24,25 @@ RunSchedule: TypeAlias = Mapping[int, Sequence[int]]
 class RunStrategy(Protocol):
     """Strategy that plans the runs."""
 
-    def plan_first_runs(self, cases: int) -> RunSchedule:
-        """Return the runs of `cases` cases that are made before any result is known."""
+    @property
+    def plans_further_runs(self) -> bool:
+        """Return False if no run follows the first ones, so that no result is needed to plan."""
         ...
 
-    def plan_next_runs(self, cases: Sequence[CaseResult]) -> RunSchedule:
-        """Return the runs to make after those in `cases`, or an empty schedule if enough is known."""
+    def plan_first_runs(self, case_count: int) -> RunSchedule:
+        """Return the runs that are made before any result is known."""
+        ...
+
+    def plan_next_runs(self, results: Sequence[CaseResult]) -> RunSchedule:
+        """Return the runs to make after those in `results`, or an empty schedule if enough is known."""
         ...
 
 
 class _UniformSchedule(Mapping[int, Sequence[int]]):
     """Schedule with the same run numbers for every case, without an entry per case in memory."""
 
-    def __init__(self, cases: int, numbers: range) -> None:
-        self._cases, self._numbers = range(cases), numbers
+    def __init__(self, case_count: int, numbers: range) -> None:
+        self._cases, self._numbers = range(case_count), numbers
 
     def __getitem__(self, index: int) -> range:
         if index not in self._cases:
@@ -54,35 +59,39 @@ class _UniformSchedule(Mapping[int, Sequence[int]]):
 class FixedRuns:
     """Strategy without statistics: it runs every case the same number of times."""
 
+    plans_further_runs = False
+
     def __init__(self, runs: int) -> None:
         self._runs = runs
 
-    def plan_first_runs(self, cases: int) -> RunSchedule:
+    def plan_first_runs(self, case_count: int) -> RunSchedule:
         """Return all runs of every case."""
-        return _UniformSchedule(cases, range(1, self._runs + 1))
+        return _UniformSchedule(case_count, range(1, self._runs + 1))
 
-    def plan_next_runs(self, cases: Sequence[CaseResult]) -> RunSchedule:
+    def plan_next_runs(self, results: Sequence[CaseResult]) -> RunSchedule:
         """Return an empty schedule: no run follows the first ones."""
-        del cases
+        del results
         return {}
 
 
 @frozen
-class AdaptiveRuns:
-    """Strategy that plans the next runs from the results so far; it holds no state.
+class StatisticalRuns:
+    """Strategy that plans the next runs from the statistics of the results so far; it holds no state.
 
-    It is also used if `runs` is a number and there is a baseline. Then only single cases are run again.
+    With `runs: auto` it plans rounds of all cases. If `runs` is a number, only single cases are run again.
     """
+
+    plans_further_runs = True
 
     statistics: "StatisticalPolicy"
     baseline: Baseline | None
 
-    def plan_first_runs(self, cases: int) -> RunSchedule:
+    def plan_first_runs(self, case_count: int) -> RunSchedule:
         """Return the runs that every case gets before any result is known."""
         numbers = range(1, (self.statistics.parameters.runs or 1) + 1)
-        return dict.fromkeys(range(cases), numbers)
+        return dict.fromkeys(range(case_count), numbers)
 
-    def plan_next_runs(self, cases: Sequence[CaseResult]) -> RunSchedule:
+    def plan_next_runs(self, results: Sequence[CaseResult]) -> RunSchedule:
         """Return the runs to make after the first ones, or an empty schedule if enough is known."""
         from evalgate.gating.failure_reruns import build_classifier
         from evalgate.gating.score_tables import build_row_name, build_score_tables
@@ -90,34 +99,34 @@ class AdaptiveRuns:
         from evalgate.statistics.gate_decision import Decision
 
         tables = (
-            build_score_tables(cases, self.baseline, self.statistics) if self.statistics.follows_up else {}
+            build_score_tables(results, self.baseline, self.statistics) if self.statistics.follows_up else {}
         )
         step = plan_next_step(tables, self.statistics.parameters) if tables else None
         # A shard has cases without runs: its average is not that of the suite.
-        is_whole = all(case.runs for case in cases)
+        is_whole = all(case.runs for case in results)
         if is_whole and isinstance(step, Decision) and _has_failing_average(step):
             return {}
         # Suspects go first: if one broke, the gate closes, and another round of all cases would be wasted.
         classifier = build_classifier(self.baseline, self.statistics)
-        reruns = dict(classifier.plan_reruns(cases)) if classifier else {}
+        reruns = dict(classifier.plan_reruns(results)) if classifier else {}
         if step is None or isinstance(step, Decision) or (reruns and step.why == "round"):
             return reruns
-        if step.why == "round" and self._has_broken_case(cases):
+        if step.why == "round" and self._has_broken_case(results):
             return {}
-        index = {build_row_name(case): at for at, case in enumerate(cases)}
+        index = {build_row_name(case): at for at, case in enumerate(results)}
         # By count: a resumed run may lack a number in between, that of a run which says nothing.
         return {
-            at: _list_free_numbers(cases[at], len(numbers))
+            at: _list_free_numbers(results[at], len(numbers))
             for at, numbers in ((index[name], numbers) for name, numbers in step.runs.items())
         } | reruns
 
-    def _has_broken_case(self, cases: Sequence[CaseResult]) -> bool:
+    def _has_broken_case(self, results: Sequence[CaseResult]) -> bool:
         """Return True if a case broke; False if `fail_fast` is off."""
         from evalgate.gating.failure_reruns import classify_failures
 
         if not self.statistics.parameters.fail_fast:
             return False
-        classified = classify_failures(cases, self.baseline, self.statistics)
+        classified = classify_failures(results, self.baseline, self.statistics)
         return any(case.follow_up is not None and case.follow_up.outcome == "broke" for case in classified)
 
 
@@ -173,7 +182,7 @@ def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPoli
     Plain means are enough without a baseline, without `runs: auto`, and without a criterion that needs
     statistics.
     """
-    criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
+    criteria = [bound.criterion for bound in plan.bound_metrics]
     statistical = any(each.rule == "statistical" or each.options.get("p95") is not None for each in criteria)
     if baseline is None and not statistical and plan.runs != "auto":
         return None
@@ -192,5 +201,5 @@ def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPoli
 def choose_run_strategy(
     plan: Plan, statistics: "StatisticalPolicy | None", baseline: Baseline | None
 ) -> RunStrategy:
-    """Return the strategy that plans the runs: adaptive with statistics, else a fixed number."""
-    return FixedRuns(plan.first_runs) if statistics is None else AdaptiveRuns(statistics, baseline)
+    """Return the strategy that plans the runs: by the statistics if there are some, else a fixed number."""
+    return FixedRuns(plan.first_runs) if statistics is None else StatisticalRuns(statistics, baseline)

@@ -51,19 +51,17 @@ async def run_requests(
 ) -> Failure | None:
     """Run the requests in order, `concurrency` (1 or more) at once, with an agent that has been entered.
 
-    Return the reason why the agent could not be reached, or None if it could. May be called again with the
-    same agent if more runs are wanted.
+    Return None, or the reason why the agent could not be reached. Every request without an outcome is then
+    `not_run` with this failure. May be called again with the same agent if more runs are wanted.
 
-    `on_finished` is awaited exactly once per request, in the task that ran it, so it may take its time
-    while other cases go on.
+    `on_finished` is awaited exactly once for each request, in the task that ran it. Other cases go on
+    meanwhile.
 
-    `throttle` controls how fast cases are begun and how often they are retried. By default they are begun as
-    fast as possible, without retries. Pass the same throttle when calling again.
+    `throttle` controls how fast cases are begun and how often they are retried. None: as fast as possible,
+    and without retries. Pass the same throttle when calling again.
 
     `create_user` creates the user of each run, unless the agent provides users itself. `create_trace`
     creates the trace of each run; None: runs keep none.
-
-    If the agent is unreachable, every case without an outcome is `not_run` with that failure.
 
     `stop_reason` is asked before a case begins or is retried, and after each case that finished.
     `time_limit` is a number of seconds and the failure after them. As soon as `stop_reason` returns a
@@ -79,9 +77,11 @@ async def run_requests(
         Exception: as `on_finished` or the iterator of requests raised it, once everything else is stopped.
     """
     throttle = throttle or Throttle(ThrottleSettings(concurrency))
-    run = _CaseScheduler(agent, iter(requests), on_finished, create_user, stop_reason, throttle, create_trace)
-    with run.limit_time(time_limit):
-        return await run.run_all(concurrency)
+    scheduler = _CaseScheduler(
+        agent, iter(requests), on_finished, create_user, stop_reason, throttle, create_trace
+    )
+    with scheduler.limit_time(time_limit):
+        return await scheduler.run_all_requests(concurrency)
 
 
 class _CaseScheduler:
@@ -116,22 +116,22 @@ class _CaseScheduler:
         self._playing: set[asyncio.Task[None]] = set()
         """Tasks that are inside the agent, not inside `on_finished`."""
 
-    async def run_all(self, concurrency: int) -> Failure | None:
-        workers = [asyncio.create_task(self._process_requests()) for _ in range(max(1, concurrency))]
+    async def run_all_requests(self, concurrency: int) -> Failure | None:
+        tasks = [asyncio.create_task(self._take_requests()) for _ in range(max(1, concurrency))]
         try:
-            await _raise_first_error(workers)
+            await _raise_first_error(tasks)
         except asyncio.CancelledError:
             self._refusal = Failure("interrupted", "the run was interrupted before this case was over")
             self._cancel_cases(self._refusal)
-            # The workers go on until each remaining request has its `not_run`; none of them starts a case.
-            await _raise_first_error(workers)
+            # The tasks go on until each remaining request has its `not_run`; none of them starts a case.
+            await _raise_first_error(tasks)
             raise
         finally:
             # From here on a cancelled task raises: its cancellation no longer becomes an outcome.
             self._interruption = None
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         return self._refusal
 
     @contextmanager
@@ -159,7 +159,8 @@ class _CaseScheduler:
         for task in self._playing:
             task.cancel()
 
-    async def _process_requests(self) -> None:
+    async def _take_requests(self) -> None:
+        """Take the next request and run it, until no request is left."""
         for request in self._requests:
             await self._on_finished(request, await self._run_request(request))
             if self._interruption is None and (failure := self._stop_reason()) is not None:
@@ -191,11 +192,11 @@ class _CaseScheduler:
             self._playing.discard(task)
 
 
-async def _raise_first_error(workers: list[asyncio.Task[None]]) -> None:
-    """Wait until all workers are done or one has failed, and raise the error of a failed worker."""
-    done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
-    for worker in done:
-        worker.result()
+async def _raise_first_error(tasks: list[asyncio.Task[None]]) -> None:
+    """Wait until all tasks are done or one has failed, and raise the error of a failed task."""
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    for task in done:
+        task.result()
 
 
 def _build_not_run(request: RunRequest, failure: Failure) -> CaseRun:

@@ -34,7 +34,7 @@ from evalgate.metrics.aggregation import compute_totals, summarize_metrics
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.checkpoint.journal import FinishedRuns
 from evalgate.runner.checkpoint.plan_id import compute_plan_id
-from evalgate.runner.eval_runner import Evaluation
+from evalgate.runner.evaluation import Evaluation
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import RunTiming
 from evalgate.runner.suites import CaseIndex
@@ -201,7 +201,7 @@ def build_shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: R
         metrics=summarize_metrics(cases),
         cases=cases,
         totals=compute_totals(cases),
-        notices=plan.judge_resolver.judges.notices,
+        notices=plan.judge_resolver.models.notices,
         shard=shard,
         judge=evaluation.judge_usage,
         selection=plan.selection,

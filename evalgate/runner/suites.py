@@ -1,7 +1,7 @@
 """Build the suites of a run: eval sets with the metrics, tool mocks and case policies that apply to each."""
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, chain
@@ -13,12 +13,7 @@ from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import LlmJudged, MetricContext, MetricEnvironment
-from evalgate.core.types import (
-    CaseKey,
-    CasePolicy,
-    EvalCase,
-    EvalSet,
-)
+from evalgate.core.types import CaseKey, CasePolicy, EvalCase, EvalSet
 from evalgate.datasets.cases import fingerprint_cases
 from evalgate.datasets.loading import find_adjacent_thresholds_file, load_eval_sets
 from evalgate.llm.judge_resolver import JudgeResolver
@@ -159,7 +154,7 @@ def _add_tool_mocks(
     return add_tool_mocks(eval_sets, config, thresholds, rule_files, is_part=is_part)
 
 
-def plan_suites(
+def build_suites(
     thresholds: Thresholds,
     config: Config,
     workspace: Workspace,
@@ -180,28 +175,28 @@ def plan_suites(
     _check_runs(thresholds, config)
     eval_sets = _load_eval_sets(config, workspace, rule_files, objects)
     eval_sets = _complete_cases(eval_sets, thresholds, config, workspace, rule_files, is_part=is_part)
-    context = MetricContext(config.adk_release, judge_resolver, is_recording=config.is_replay)
-    context = replace(context, locate=rule_files.resolve_path, workspace=workspace.folder)
-    environment = _build_metric_environment(config, workspace, environ, rule_files)
     case_policies = _resolve_case_policies(thresholds, config, eval_sets, is_part=is_part)
     if not objects.scores:
         return tuple(Suite(eval_set, (), thresholds, case_policies) for eval_set in eval_sets)
+    context = MetricContext(config.adk_release, judge_resolver, is_recording=config.is_replay)
+    context = replace(context, locate=rule_files.choose_version, workspace=workspace.folder)
+    environment = _build_metric_environment(config, workspace, environ, rule_files)
     metrics = bind_metrics(thresholds, context, environment)
-    if thresholds.companions:
+    if thresholds.checks_and_budgets:
         from evalgate.runner.check_scopes import limit_checks
 
         metrics = limit_checks(metrics, thresholds, eval_sets, case_policies, is_part=is_part)
-    suites: Iterable[Suite]
-    if len(thresholds.criteria) > len(thresholds.companions):
-        suites = [Suite(eval_set, metrics, thresholds, case_policies) for eval_set in eval_sets]
+    if thresholds.has_own_criteria:
+        suites = tuple(Suite(eval_set, metrics, thresholds, case_policies) for eval_set in eval_sets)
     else:
-        suites = _build_suites_with_own_thresholds(
-            eval_sets, context, rule_files, environment, thresholds, needs_criteria=needs_criteria
+        suites = tuple(
+            replace(suite, metrics=(*suite.metrics, *metrics), case_policies=case_policies)
+            for suite in _build_suites_with_own_thresholds(
+                eval_sets, context, rule_files, environment, thresholds, needs_criteria=needs_criteria
+            )
         )
-        suites = (
-            replace(each, metrics=(*each.metrics, *metrics), case_policies=case_policies) for each in suites
-        )
-    return _complete_suites(_add_case_checks(suites, thresholds, config, context, environment))
+    suites = _add_case_checks(suites, thresholds, config, context, environment)
+    return _complete_suites(suites)
 
 
 def _complete_cases(
@@ -237,14 +232,13 @@ def _resolve_case_policies(
 
 
 def _add_case_checks(
-    suites: Iterable[Suite],
+    suites: tuple[Suite, ...],
     thresholds: Thresholds,
     config: Config,
     context: MetricContext,
     environment: MetricEnvironment,
 ) -> tuple[Suite, ...]:
     """Return the suites with the checks of their case notes."""
-    suites = tuple(suites)
     if not any(suite.eval_set.checks for suite in suites):
         return suites
     from evalgate.runner.case_checks import add_case_checks
@@ -255,8 +249,8 @@ def _add_case_checks(
     return suites
 
 
-def _complete_suites(suites: Iterable[Suite]) -> tuple[Suite, ...]:
-    """Return the suites with the metrics that each needs; raise InvalidInputError for problems of suites."""
+def _complete_suites(suites: Sequence[Suite]) -> tuple[Suite, ...]:
+    """Return each suite with exactly the metrics that it needs; raise InvalidInputError for its problems."""
     found = tuple(_add_final_state(suite.drop_other_sets_metrics()) for suite in suites)
     if problems := list(_find_suite_problems(found)):
         raise InvalidInputError(sorted(problems))
@@ -393,6 +387,7 @@ def _build_suites_with_own_thresholds(
     *,
     needs_criteria: bool,
 ) -> Iterator[Suite]:
+    joins_checks = bool(thresholds.checks_and_budgets)
     loaded: dict[Path, Thresholds] = {}
     metrics_by_file: dict[int, tuple[BoundMetric, ...]] = {}
     for eval_set in eval_sets:
@@ -401,16 +396,16 @@ def _build_suites_with_own_thresholds(
         if path is not None:
             if path not in loaded:
                 loaded[path] = adopt_custom_metrics(
-                    rule_files.load_thresholds(path, rule_files.format_path(path)), thresholds
+                    rule_files.load_version(path, rule_files.format_relative_path(path)), thresholds
                 )
             set_thresholds = loaded[path]
-        elif thresholds.companions:  # criteria enough, so the defaults of the format's tool do not apply
+        elif joins_checks:  # criteria enough, so the defaults of the format's tool do not apply
             set_thresholds = None
         else:
             from evalgate.runner.default_criteria import find_default_thresholds
 
             set_thresholds = find_default_thresholds(eval_set)
-        if set_thresholds is None and needs_criteria and not (thresholds.companions or eval_set.checks):
+        if set_thresholds is None and needs_criteria and not (joins_checks or eval_set.checks):
             raise InvalidInputError(
                 f"{eval_set.path}: no thresholds. Write `criteria` into {thresholds.file or _OWN_FILE}, "
                 "give --thresholds FILE, or put the set's own .metrics.json next to it."

@@ -137,8 +137,8 @@ def _add_recording(
     is_part: bool,
 ) -> tuple[EvalSet, ...]:
     path = thresholds.folder / config.source
-    shown_as = rule_files.format_path(path)
-    if not rule_files.resolve_path(path).exists():
+    shown_as = rule_files.format_relative_path(path)
+    if not rule_files.choose_version(path).exists():
         raise InvalidInputError(
             [
                 Problem(
@@ -149,7 +149,7 @@ def _add_recording(
                 )
             ]
         )
-    recorded = RecordedCases(read_recording(rule_files.resolve_path(path), shown_as))
+    recorded = RecordedCases(read_recording(rule_files.choose_version(path), shown_as))
     found = []
     for each in eval_sets:
         add_calls = partial(_add_recorded_calls, each, config, recorded, shown_as)

@@ -98,12 +98,12 @@ def _build_simulated_user_factory(
         raise InvalidInputError(
             [Problem(thresholds.file, *position, f"`user` names no model: {HOW_TO_CONFIGURE}")]
         )
-    judges = judge_resolver.judges
+    models = judge_resolver.models
 
     def compute_cost(answer: "ModelAnswer") -> float | None:
-        return judges.compute_cost(config, answer)
+        return models.compute_cost(config, answer)
 
-    client = judges.reserve_model(config, "user")
+    client = models.reserve_model(config, "user")
     model = UserModel(client, _read_prompt(own, thresholds, locate), compute_cost, own.include_function_calls)
     personas = BUILT_IN
     if own.personas:

@@ -16,8 +16,9 @@ from evalgate.core.types import NON_AGENT_OUTCOMES, CaseRun, ModelUsage, Record,
 from evalgate.llm.budget_guard import was_stopped_by_budget
 from evalgate.llm.usage import RunUsage
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
-from evalgate.runner.eval_runner import Evaluation, RunScope, close_metrics
-from evalgate.runner.pipeline import WHOLE, RunOptions
+from evalgate.runner.evaluation import Evaluation, RunScope
+from evalgate.runner.metric_binding import close_metrics
+from evalgate.runner.pipeline import NO_OPTIONS, RunOptions
 from evalgate.runner.record_builder import RunTiming, build_record
 from evalgate.runner.run_strategy import FixedRuns, choose_statistics
 from evalgate.runner.scheduler import RunRequest, run_requests
@@ -48,8 +49,8 @@ ChooseWinner = Callable[[MeasuredVariants], Variant | None]
 
 
 @frozen
-class _VariantStore:
-    """Store of one variant's runs. The usage of all variants is stored in the first variant's checkpoint."""
+class _VariantJournal:
+    """Journal of one variant's runs. The usage of all variants goes to the first variant's journal."""
 
     checkpoint: Checkpoint | None
     """None: runs are not kept, as in a confirmation, which is made afresh after an interruption."""
@@ -230,7 +231,7 @@ def measure_variants(
     progress: ProgressListener,
     begin: Callable[[], None],
     choose_winner: ChooseWinner = lambda _: None,
-    run_options: RunOptions = WHOLE,
+    run_options: RunOptions = NO_OPTIONS,
 ) -> tuple[MeasuredVariants, MeasuredVariants | None]:
     """Run every case with every variant; if there is a winner, again with the winner and the reference.
 
@@ -249,9 +250,8 @@ def measure_variants(
         checkpoints = []
         for each in variants:
             folder = None if run_options.journal_folder is None else run_options.journal_folder / each.folder
-            checkpoint = Checkpoint(
-                each.plan, folder, resume=run_options.resume, redactor=run_options.redactor
-            )
+            resume, redactor = run_options.resume, run_options.redactor
+            checkpoint = Checkpoint(each.plan, folder, resume=resume, redactor=redactor)
             checkpoints.append((run_options.until_published or stack).enter_context(checkpoint))
         scopes = _build_scopes(checkpoints)
         agents = [
@@ -265,8 +265,9 @@ def measure_variants(
                 return await _make_all_runs(stage, checkpoints, begin, choose_winner)
 
         again = asyncio.run(make_runs())
-        for checkpoint in checkpoints:
-            checkpoint.is_over = stage.is_complete and (again is None or again.is_complete)
+        if stage.is_complete and (again is None or again.is_complete):
+            for checkpoint in checkpoints:
+                checkpoint.mark_over()
         notices = dict.fromkeys(notice for checkpoint in checkpoints for notice in checkpoint.notices)
         measured = replace(stage.build_result(), notices=tuple(notices))
         return measured, None if again is None else again.build_result()
@@ -277,7 +278,7 @@ def _build_scopes(checkpoints: Sequence[Checkpoint]) -> list[RunScope]:
     first = checkpoints[0]
     used = [first.used, *(RunUsage(first.used.judge_usage) for _ in checkpoints[1:])]
     return [
-        RunScope(checkpoint.finished, None, _VariantStore(checkpoint, first), own)
+        RunScope(checkpoint.finished, journal=_VariantJournal(checkpoint, first), used=own)
         for checkpoint, own in zip(checkpoints, used, strict=True)
     ]
 
@@ -317,7 +318,7 @@ def _build_second_stage(stage: _Stage, winner: Variant, first: Checkpoint) -> _S
     """Return a stage of fresh runs of the reference and the winner; no journal keeps them."""
     at = list(stage.variants).index(winner)
     both = [replace(each, folder=f"{each.folder}/confirmation") for each in (stage.variants[0], winner)]
-    scope = RunScope(store=_VariantStore(None, first), used=stage.evaluations[0].earlier_judging)
+    scope = RunScope(journal=_VariantJournal(None, first), used=stage.evaluations[0].earlier_judging)
     return _Stage(both, (stage.agents[0], stage.agents[at]), stage.progress, (scope, scope))
 
 
@@ -328,8 +329,8 @@ async def _start_agents(stack: AsyncExitStack, variants: Sequence[Variant], agen
         InvalidInputError: there is no such agent; the message names the variant.
     """
     plan = variants[0].plan
-    await stack.enter_async_context(plan.judge_resolver.judges)
-    await stack.enter_async_context(close_metrics(plan))
+    await stack.enter_async_context(plan.judge_resolver.models)
+    await stack.enter_async_context(close_metrics(plan.bound_metrics))
     for agent in agents:
         await stack.enter_async_context(agent)
     for variant, agent in zip(variants, agents, strict=True):

@@ -225,7 +225,7 @@ def describe_expected_cost(plan: Plan, variants: int) -> Iterator[str]:
     if found is None:
         yield "No estimate of the cost: there is no baseline with these cases."
         return
-    estimate = tuple(describe_estimate(found, plan.judge_resolver.judges.meter.budget))
+    estimate = tuple(describe_estimate(found, plan.judge_resolver.models.meter.budget))
     if estimate:
         yield from estimate
         yield "The estimate is for the agent of the baseline; variants may cost more or less."

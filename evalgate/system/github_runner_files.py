@@ -88,11 +88,11 @@ class _HeldFiles:
 _HELD = _HeldFiles()
 
 
-def hold_runner_files(environ: Mapping[str, str]) -> None:
+def hold_command_files(environ: Mapping[str, str]) -> None:
     """Read the event and open the command files. Call this before anything of the agent runs.
 
     Do nothing outside GitHub Actions. If the gate is root and the runner's user is not, the command files
-    belong to root until `release_runner_files`. A file that cannot be opened and read is skipped.
+    belong to root until `release_command_files`. A file that cannot be opened and read is skipped.
     """
     if not is_github_actions(environ):
         return
@@ -106,7 +106,7 @@ def hold_runner_files(environ: Mapping[str, str]) -> None:
 
 
 def read_event(environ: Mapping[str, str]) -> bytes | None:
-    """Return the event's payload that `hold_runner_files` read, else that of the current file.
+    """Return the event's payload that `hold_command_files` read, else that of the current file.
 
     Return None if there is no such file, or it could not be read.
     """
@@ -117,7 +117,7 @@ def read_event(environ: Mapping[str, str]) -> bytes | None:
 
 
 def append_to_command_file(path: str, data: bytes) -> None:
-    """Append to a command file, through the descriptor of `hold_runner_files` if there is one.
+    """Append to a command file, through the descriptor of `hold_command_files` if there is one.
 
     Raises:
         OSError: the file cannot be written, or is no regular file.
@@ -142,7 +142,7 @@ def measure_command_file(path: str) -> int:
         return 0
 
 
-def release_runner_files() -> list[str]:
+def release_command_files() -> list[str]:
     """Restore the command files and close them.
 
     Process 1 of a container first kills all other processes, if any command file was opened. A file that

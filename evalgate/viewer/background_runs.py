@@ -17,7 +17,8 @@ from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.results_history import DEFAULT_KEPT, build_result_id, list_results
 from evalgate.reporting.summary_lines import describe_verdict
-from evalgate.runner.pipeline import GateRun, RunOptions, prepare_run
+from evalgate.runner.evaluation import RunHooks
+from evalgate.runner.pipeline import PreparedRun, RunOptions, prepare_run
 from evalgate.runner.plan import Plan, build_plan
 from evalgate.runner.publish import Publisher
 
@@ -225,9 +226,10 @@ class BackgroundRun:
             options = RunOptions(
                 journal_folder=folder / OUT, redactor=self._redactor, until_published=until_published
             )
-            with prepare_run(self._plan, self, options) as gate_run:
-                asyncio.run(self._make_runs(gate_run, publisher))
-                record = replace(gate_run.build_record(), options=self._options)
+            hooks = RunHooks(on_begin=publisher.clear_previous_reports)
+            with prepare_run(self._plan, self, options, hooks) as prepared_run:
+                asyncio.run(self._make_runs(prepared_run))
+                record = replace(prepared_run.build_record(), options=self._options)
             publisher.publish(record)
             if not publisher.has_record:
                 until_published.pop_all()  # the journal stays, as nothing else holds the runs
@@ -237,13 +239,13 @@ class BackgroundRun:
             self._record = record
             self._record_id = next((each for each in kept if each.startswith(wanted)), "")
 
-    async def _make_runs(self, gate_run: GateRun, publisher: Publisher) -> None:
+    async def _make_runs(self, prepared_run: PreparedRun) -> None:
         with self._lock:
             self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
             cancelled = self._cancelled
         if cancelled and self._task is not None:
             self._task.cancel()
-        await gate_run.make_runs(begin=publisher.clear_previous_reports)
+        await prepared_run.make_runs()
 
 
 class BackgroundRuns:

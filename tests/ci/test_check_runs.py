@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from evalgate.ci.check_runs import Check, build_outputs
 from evalgate.ci.github_pull_request import post_check, post_pull_request
-from evalgate.ci.posting import Annotation, PostContent, PostOptions, PostResult
+from evalgate.ci.posting import Annotation, PostContent, PostNotice, PostOptions, PostResult
 from tests.ci.conftest import account_on
 from tests.ci.hosts import QUICK
 from tests.github.faults import Fault
@@ -73,7 +73,9 @@ def test_only_the_check_run_of_an_app_has_a_button(
     }
     content = PostContent("fail", "1 case got worse", lambda limit: "# Report"[:limit])
     options = PostOptions(check=True, author=author)
-    (notice,) = post_pull_request(content, options, environ=environ, timeouts=QUICK)
+    notices: list[PostNotice] = []
+    post_pull_request(content, options, notices.append, environ=environ, timeouts=QUICK)
+    (notice,) = notices
     (run,) = github.world.check_runs.values()
     assert notice.sentence.startswith("The check run is posted")
     assert [each["identifier"] for each in run.get("actions", [])] == buttons

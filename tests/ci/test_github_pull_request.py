@@ -45,9 +45,11 @@ def environ_of(github: FakeGitHub, folder: Path, **more: str) -> dict[str, str]:
 def post_report(
     record: Record, options: PostOptions, environ: Mapping[str, str], folder: str = ""
 ) -> list[PostNotice]:
-    return list(
-        post_record(record, options, CommentReport(), str, environ=environ, folder=folder, timeouts=QUICK)
+    notices: list[PostNotice] = []
+    post_record(
+        record, options, CommentReport(), str, notices.append, environ=environ, folder=folder, timeouts=QUICK
     )
+    return notices
 
 
 def test_the_comment_contains_the_report(github: FakeGitHub, tmp_path: Path) -> None:
@@ -153,7 +155,11 @@ def test_the_check_run_has_an_annotation_on_the_line_of_each_failing_case(
 def test_a_stored_record_is_posted_as_untrusted(github: FakeGitHub, tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text(dump_record(hostile()), "utf-8")
     posting, environ = PostOptions(comment=True), environ_of(github, tmp_path)
-    (notice,) = post_stored_record("results.json", posting, folder=tmp_path, environ=environ, timeouts=QUICK)
+    notices: list[PostNotice] = []
+    post_stored_record(
+        "results.json", posting, notices.append, folder=tmp_path, environ=environ, timeouts=QUICK
+    )
+    (notice,) = notices
     assert notice.level == "info"
     (body,) = github.world.comment_bodies()
     assert list(read_sections(body)) == [""]
@@ -175,7 +181,7 @@ def test_a_heading_names_the_gate_and_the_section(
 ) -> None:
     (tmp_path / "results.json").write_text(dump_record(green()), "utf-8")
     environ = environ_of(github, tmp_path)
-    list(post_stored_record("results.json", posting, folder=tmp_path, environ=environ, timeouts=QUICK))
+    post_stored_record("results.json", posting, print, folder=tmp_path, environ=environ, timeouts=QUICK)
     (body,) = github.world.comment_bodies()
     (section,) = read_sections(body).values()
     assert section.text.startswith(f"{heading}### ✅ Gate open")
@@ -193,7 +199,7 @@ def test_an_invalid_record_is_not_posted(github: FakeGitHub, tmp_path: Path, tex
     (tmp_path / "results.json").write_text(text, "utf-8")
     environ = environ_of(github, tmp_path)
     with pytest.raises(InvalidInputError, match=problem):
-        list(post_stored_record("results.json", PostOptions(comment=True), folder=tmp_path, environ=environ))
+        post_stored_record("results.json", PostOptions(comment=True), print, folder=tmp_path, environ=environ)
     assert github.count("POST") == 0
 
 
@@ -227,14 +233,14 @@ def test_links_and_pipes_in_an_artifact_are_not_read(
     (tmp_path / "work").mkdir()
     plant(tmp_path)
     with pytest.raises(InvalidInputError, match=problem):
-        list(post_stored_record(results, PostOptions(comment=True), folder=tmp_path / "work", environ={}))
+        post_stored_record(results, PostOptions(comment=True), print, folder=tmp_path / "work", environ={})
 
 
 def test_a_record_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evalgate.cli.comment.LARGEST_RECORD", 10)
     (tmp_path / "results.json").write_text(dump_record(green()), "utf-8")
     with pytest.raises(InvalidInputError, match="larger than 10 bytes"):
-        list(post_stored_record("results.json", PostOptions(comment=True), folder=tmp_path, environ={}))
+        post_stored_record("results.json", PostOptions(comment=True), print, folder=tmp_path, environ={})
 
 
 def test_the_command_posts_and_never_fails_for_it(github: FakeGitHub, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range
 from evalgate.core.types import Baseline, BaselineSource, Failure, Record, RunMetric, RunResult, TurnResult
 from evalgate.metrics.scoring import BoundMetric
-from evalgate.runner.eval_runner import Evaluation, RunScope
+from evalgate.runner.evaluation import Evaluation, RunScope
 from evalgate.runner.pipeline import SilentProgress
 from evalgate.runner.plan import Plan, build_plan
 from evalgate.runner.record_builder import RunTiming, build_record

@@ -16,7 +16,7 @@ from evalgate.core.types import (
     Criterion,
     RunMetric,
 )
-from evalgate.gating.comparison import RunComparison, ScoredRuns, compare_runs
+from evalgate.gating.comparison import ComparedRuns, ScoredRuns, compare_runs
 from evalgate.gating.control import apply_control, build_control_comparison
 from evalgate.gating.control_suspects import ControlSuspects
 from evalgate.gating.score_tables import StatisticalPolicy
@@ -42,7 +42,7 @@ def a_budgeted_case(name: str, tokens: float) -> CaseResult:
     return a_case_result(name, metrics=metrics, runs=made)
 
 
-def compare_tokens(limits: BudgetLimits, tokens: float) -> tuple[RunComparison, ScoredRuns]:
+def compare_tokens(limits: BudgetLimits, tokens: float) -> tuple[ComparedRuns, ScoredRuns]:
     """Compare cases that used 100 tokens in every stored run."""
     run = BaselineRun(0, "answered", {TOKENS: 100.0, "m": 1.0}, 1.0)
     names = [f"case_{at}" for at in range(CASES)]

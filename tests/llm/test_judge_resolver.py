@@ -81,17 +81,17 @@ async def test_a_judge_is_opened_when_it_is_asked_and_checked_before() -> None:
     bench = a_bench(OWN)
     bench.resolve_judge()
     with pytest.raises(InvalidInputError, match=r"`judge\.api_key` names `MY_KEY`, which is not set"):
-        bench.judges.check_reserved()
+        bench.models.check_reserved()
     with OpenAIServer(Completion("yes")) as server:
         config = OWN.apply_changes(base_url=server.url, cache={"mode": "off"})
         bench = a_bench(config, MY_KEY="a-planted-key")
         judge = bench.resolve_judge()
-        bench.judges.check_reserved()
-        async with bench.judges:
+        bench.models.check_reserved()
+        async with bench.models:
             assert (await judge.client.ask(build_model_request("?"))).text == "yes"
 
-    assert bench.judges.judge_usage.calls == 1
-    assert bench.judges.get_usage("user").calls == 0
+    assert bench.models.judge_usage.calls == 1
+    assert bench.models.get_usage("user").calls == 0
 
 
 @pytest.mark.parametrize(

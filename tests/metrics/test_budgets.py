@@ -161,7 +161,7 @@ def test_budgets_alone_join_the_criteria_next_to_an_eval_set() -> None:
     rules = parse_thresholds(
         {"criteria": {"budget/turns": 3}, "checks": {"a": {"response": {"max_words": 9}}}}, Path()
     )
-    assert [each.metric for each in rules.companions] == ["budget/turns", "check/a"]
+    assert [each.metric for each in rules.checks_and_budgets] == ["budget/turns", "check/a"]
 
 
 def test_a_percentile_of_turns_is_an_error() -> None:

@@ -16,9 +16,9 @@ from evalgate.system.github_runner_files import (
     NOT_WRITTEN,
     WRITTEN,
     append_to_command_file,
-    hold_runner_files,
+    hold_command_files,
     open_regular,
-    release_runner_files,
+    release_command_files,
 )
 from tests.cli.test_cli import ROOT, eval_set
 
@@ -44,7 +44,7 @@ def files(tmp_path: Path) -> Iterator[dict[str, str]]:
         for path in (folder, *folder.iterdir()):
             os.chown(path, RUNNER, RUNNER)
     yield environ
-    release_runner_files()
+    release_command_files()
 
 
 def remove(path: Path) -> None:
@@ -90,11 +90,11 @@ def test_the_gate_alone_writes_command_files(
         pytest.skip("where the gate is not root, others of its user may write there, too")
     path = Path(files[name])
     before = path.stat()
-    hold_runner_files(files)
+    hold_command_files(files)
     attack(path)
     if name in WRITTEN:
         append_to_command_file(files[name], b"verdict=fail\n")
-    assert release_runner_files() == [UNDONE.format(name)]
+    assert release_command_files() == [UNDONE.format(name)]
     after = path.lstat()
     assert stat.S_ISREG(after.st_mode)
     assert path.read_text() == ("before\nverdict=fail\n" if name in WRITTEN else "before\n")
@@ -105,11 +105,11 @@ def test_the_gate_alone_writes_command_files(
 
 def test_files_that_nobody_touched_are_as_they_were(files: dict[str, str]) -> None:
     before = {name: Path(files[name]).stat() for name in (*WRITTEN, *NOT_WRITTEN)}
-    hold_runner_files(files)
+    hold_command_files(files)
     if os.geteuid() == 0:
         held = [Path(files[name]).stat() for name in before]
         assert {(each.st_uid, stat.S_IMODE(each.st_mode)) for each in held} == {(0, 0o600)}
-    assert release_runner_files() == []
+    assert release_command_files() == []
     after = {name: Path(files[name]).stat() for name in before}
     assert [(each.st_ino, each.st_uid, each.st_mode) for each in after.values()] == [
         (each.st_ino, each.st_uid, each.st_mode) for each in before.values()
@@ -117,7 +117,7 @@ def test_files_that_nobody_touched_are_as_they_were(files: dict[str, str]) -> No
 
 
 def test_the_event_is_what_it_was_before_the_agent(files: dict[str, str]) -> None:
-    hold_runner_files(files)
+    hold_command_files(files)
     Path(files["GITHUB_EVENT_PATH"]).write_text(json.dumps({"pull_request": {"number": 666}}))
     assert find_subject(files) == PullRequest(7)
 

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from evalgate.agents.workers.agent_thread import run_in_gate_loop
 from evalgate.core.errors import NoVerdictError
 from evalgate.core.types import CaseKey, CaseResult, RunResult
-from evalgate.runner.pipeline import GateRun, prepare_run
+from evalgate.runner.pipeline import PreparedRun, prepare_run
 from evalgate.runner.plan import Plan
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ class BackgroundEvaluation(Generic[T]):
     methods are called in the thread of the evaluation.
     """
 
-    def __init__(self, plan: Plan, conclude: Callable[[GateRun], T], *, all_at_once: bool) -> None:
+    def __init__(self, plan: Plan, conclude: Callable[[PreparedRun], T], *, all_at_once: bool) -> None:
         """Start a thread that starts the agent and runs the cases; do not wait for the thread.
 
         Args:
@@ -44,7 +44,7 @@ class BackgroundEvaluation(Generic[T]):
         self._results: dict[CaseKey, Future[CaseResult]] = {key: Future() for key in keys}
         self._made: dict[CaseKey, int] = {}
         self._requested: set[CaseKey] = set()
-        self._gate_run: GateRun | None = None
+        self._gate_run: PreparedRun | None = None
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]] = Future()
         self._requests: asyncio.Queue[CaseKey | None] = asyncio.Queue()
         self._done: Future[T] = Future()
@@ -113,10 +113,10 @@ class BackgroundEvaluation(Generic[T]):
     def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
         """Set the result of the case if the number of runs is fixed and this was its last run."""
         del result
-        key, gate_run = (eval_set_id, eval_id), self._gate_run
+        key, prepared_run = (eval_set_id, eval_id), self._gate_run
         made = self._made[key] = self._made.get(key, 0) + 1
         # With `runs: auto`, no run can be told to be the last: `_evaluate` sets the result at the end.
-        if gate_run is not None and gate_run.plan.runs == made:
+        if prepared_run is not None and prepared_run.plan.runs == made:
             self._settle(key, self._results[key])
 
     def _settle(self, key: CaseKey, result: Future[CaseResult]) -> None:
@@ -149,9 +149,9 @@ class BackgroundEvaluation(Generic[T]):
         return await task
 
     async def _evaluate(self) -> T:
-        with prepare_run(self._plan, self) as gate_run:
-            self._gate_run = gate_run
-            evaluation, agent, strategy = gate_run.evaluation, gate_run.agent, gate_run.strategy
+        with prepare_run(self._plan, self) as prepared_run:
+            self._gate_run = prepared_run
+            evaluation, agent, strategy = prepared_run.evaluation, prepared_run.agent, prepared_run.strategy
             async with evaluation.start_agent(agent):
                 if self._all_at_once:
                     first = dict(self._results)  # a case that is repeated meanwhile gets another result
@@ -161,4 +161,4 @@ class BackgroundEvaluation(Generic[T]):
                 while (asked := await self._requests.get()) is not None:
                     await evaluation.make_case_runs(agent, strategy, self._indices[asked])
                     self._settle(asked, self._results[asked])
-            return self._conclude(gate_run)
+            return self._conclude(prepared_run)

@@ -28,7 +28,7 @@ from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.repro_command import build_accept_command, build_repro_command
 from evalgate.runner.checkpoint.row_codec import dump_run, load_run
-from evalgate.runner.pipeline import GateRun, build_record_from_runs
+from evalgate.runner.pipeline import PreparedRun, build_record_from_runs
 from evalgate.runner.plan import Plan
 from evalgate.runner.reevaluation import EMPTY_RECORD
 
@@ -173,19 +173,19 @@ class CaseGroup:
         return build_accept_command(replace(EMPTY_RECORD, options=options), case)
 
 
-def build_redacted_record(gate_run: GateRun) -> Record:
+def build_redacted_record(prepared_run: PreparedRun) -> Record:
     """Return the record of finished runs, without secrets."""
-    return redact_record(gate_run.build_record())
+    return redact_record(prepared_run.build_record())
 
 
-def export_runs(gate_run: GateRun) -> MadeRuns:
+def export_runs(prepared_run: PreparedRun) -> MadeRuns:
     """Return the encoded runs that a worker made, without cases that have no run."""
     keys = [
         (suite.eval_set.eval_set_id, case.eval_id)
-        for suite in gate_run.plan.suites
+        for suite in prepared_run.plan.suites
         for case in suite.eval_set.cases
     ]
-    made = {key: gate_run.evaluation.get_runs(index) for index, key in enumerate(keys)}
+    made = {key: prepared_run.evaluation.get_runs(index) for index, key in enumerate(keys)}
     return {key: [dump_run(run) for run in runs] for key, runs in made.items() if runs}
 
 

@@ -250,9 +250,14 @@ class Thresholds:
         return tuple(each for each in self.criteria if each.evaluator == CHECK)
 
     @property
-    def companions(self) -> tuple[Criterion, ...]:
+    def checks_and_budgets(self) -> tuple[Criterion, ...]:
         """Return the checks and budgets, which are scored together with the criteria next to an eval set."""
         return tuple(each for each in self.criteria if each.evaluator == CHECK or is_budget(each.metric))
+
+    @property
+    def has_own_criteria(self) -> bool:
+        """Return True if a criterion is neither check nor budget, so that files next to sets are not read."""
+        return len(self.criteria) > len(self.checks_and_budgets)
 
     def find_check(self, criterion: Criterion) -> CheckConfig | None:
         """Return the section of a check; None for a criterion that is no check."""

@@ -209,7 +209,8 @@ class Verdict:
 
     status: VerdictStatus
     exit_code: int
-    """0 open, 1 closed, 3 no trustworthy verdict, 4 inconclusive, 130 interrupted."""
+    """0 open, 1 closed, 2 a report could not be written, 3 no trustworthy verdict, 4 inconclusive, 130
+    interrupted."""
     reasons: tuple[str, ...] = ()
     """Whole sentences, the weightiest first."""
     gating_exit_code: int | None = None

@@ -94,6 +94,11 @@ class Criterion:
     gates: bool = True
     """False: the metric is scored and reported, and decides nothing."""
 
+    @property
+    def implementation(self) -> str:
+        """Return the name of the metric in the registry or in `custom_metrics`."""
+        return self.evaluator or self.metric
+
 
 @frozen
 class TurnScore:

@@ -18,9 +18,9 @@ from evalgate.runner.plan import Plan
 class Checkpoint:
     """Context manager that locks the folder of a run and keeps the run's journal.
 
-    `begin_run` opens the journal. The end of the context deletes the journal if `is_over` is set and there is
-    no exception. Otherwise the journal may be the only copy of the runs. A run that never begins leaves the
-    journal of an earlier run as it was.
+    `begin_run` opens the journal. The end of the context deletes the journal if `mark_over` was called and
+    there is no exception. Otherwise the journal may be the only copy of the runs. A run that never begins
+    leaves the journal of an earlier run as it was.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Checkpoint:
         """Runs that an earlier run of the same plan made."""
         self.used = RunUsage()
         """Usage of the earlier run, then of both runs together."""
-        self.is_over = False
+        self._is_over = False
         self._fault = ""
         if resume and folder is not None:
             shown_as = plan.workspace.format_path(folder / FILE_NAME)
@@ -64,6 +64,10 @@ class Checkpoint:
             )
         except OSError as error:
             self._fault = error.strerror or str(error)
+
+    def mark_over(self) -> None:
+        """Note that every wanted run was made, so that the end of the context deletes the journal."""
+        self._is_over = True
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -113,4 +117,4 @@ class Checkpoint:
         if self._lock is not None and self._folder is not None:
             unlock_journal(self._folder, self._lock)
         if self._journal is not None:
-            self._journal.close(is_over=self.is_over and error is None)
+            self._journal.close(is_over=self._is_over and error is None)

@@ -103,7 +103,7 @@ async def build_control_in_thread(
     Raises:
         ControlUnavailableError: the control cannot be built, or not within SETUP_MINUTES and the budget.
     """
-    meter = plan.judge_resolver.judges.meter
+    meter = plan.judge_resolver.models.meter
     left = meter.get_seconds_left()
     stop = threading.Event()
     before = STOP.set(stop)

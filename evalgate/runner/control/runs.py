@@ -3,14 +3,14 @@
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from evalgate.config.schema.gate import DEFAULT_BASELINE
 from evalgate.core.errors import EvalgateError
 from evalgate.core.formatting import pluralize, to_sentence
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import Agent, ChecksEntry, ProgressListener
+from evalgate.core.protocols import Agent, ChecksEntry
 from evalgate.core.types import Baseline, CaseKey, CaseResult, ControlComparison, RunResult
 from evalgate.gating.comparison import compare_runs
 from evalgate.gating.control import build_best_case, build_control_comparison
@@ -25,9 +25,9 @@ from evalgate.gating.verdict import decide_verdict
 from evalgate.llm.usage import RunUsage
 from evalgate.runner.control.agent import AlternatingAgent, ControlAgent, build_control_in_thread
 from evalgate.runner.control.base_commit import ControlSource, ControlUnavailableError
-from evalgate.runner.eval_runner import Evaluation, RunScope, RunStore
+from evalgate.runner.evaluation import Evaluation, RunJournal, RunScope
 from evalgate.runner.plan import Plan
-from evalgate.runner.record_builder import build_evidence, compare_run_with_anchor, score_counted_runs
+from evalgate.runner.record_builder import build_gate_input, compare_with_anchor_baseline, score_counted_runs
 from evalgate.runner.run_strategy import RunSchedule
 from evalgate.statistics.control_runs import ControlDecision, decide_control_runs, plan_control_runs
 from evalgate.system import git
@@ -46,20 +46,20 @@ class ControlResult:
 
 
 @dataclass
-class _UsageStore:
-    """Store of the control runs' usage. The runs are not kept, because they must be made afresh."""
+class _UsageJournal:
+    """Journal of the control runs' usage. The runs are not kept, because they must be made afresh."""
 
-    checkpoint: RunStore
+    journal: RunJournal
 
     def begin_run(self) -> None:
-        """Return at once, as the checkpoint has begun already."""
+        """Return at once, as the journal has begun already."""
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
         """Forget the runs: after an interruption both sides are run again, in the same minutes."""
 
     def record_usage(self, used: RunUsage) -> None:
         """Store the usage until now."""
-        self.checkpoint.record_usage(used)
+        self.journal.record_usage(used)
 
 
 @dataclass
@@ -79,18 +79,23 @@ class ControlStrategy:
     decision: ControlDecision | None = None
     """None: more runs are wanted."""
 
-    def plan_first_runs(self, cases: int) -> RunSchedule:
+    @property
+    def plans_further_runs(self) -> bool:
+        """Return True: pairs are added until there is a decision."""
+        return True
+
+    def plan_first_runs(self, case_count: int) -> RunSchedule:
         """Return the first pairs of every suspect."""
-        del cases
+        del case_count
         return self._plan_pairs()
 
-    def plan_next_runs(self, cases: Sequence[CaseResult]) -> RunSchedule:
+    def plan_next_runs(self, results: Sequence[CaseResult]) -> RunSchedule:
         """Return further pairs, then the runs of witnesses, or an empty schedule if enough is known.
 
-        `fresh` and `decision` are updated from the runs in `cases`.
+        `fresh` and `decision` are updated from `results`.
         """
         first = {case.key: case for case in self.suspects.cases}
-        self.fresh = {case.key: split_fresh_runs(first[case.key], case) for case in cases if case.runs}
+        self.fresh = {case.key: split_fresh_runs(first[case.key], case) for case in results if case.runs}
         if schedule := self._plan_pairs():
             return schedule
         asked = any(key in self.fresh for key in self.witnesses)
@@ -145,8 +150,7 @@ async def compare_with_control(
     anchor_baseline: Baseline | None = None,
     *,
     control_source: ControlSource,
-    progress: ProgressListener,
-    checkpoint: RunStore | None = None,
+    journal: RunJournal | None = None,
 ) -> ControlResult:
     """Run the base commit's agent if the baseline would close the gate and control runs may open it.
 
@@ -158,8 +162,7 @@ async def compare_with_control(
         baseline: Stored runs.
         anchor_baseline: Stored runs of `gate.anchor`, if it is set.
         control_source: Source of the control.
-        progress: Listener of all runs.
-        checkpoint: Store of the usage of the control runs.
+        journal: Journal that gets the usage of the control runs.
 
     If control runs are not possible, the comparison with the baseline decides, and a notice says why.
     """
@@ -170,9 +173,7 @@ async def compare_with_control(
         async with AsyncExitStack() as stack:
             control_agent = await build_control_in_thread(stack, plan, control_source)
             await _start_control(stack, control_agent)
-            strategy = await _make_runs(
-                plan, evaluation, agent, control_agent, suspects, progress, checkpoint
-            )
+            strategy = await _make_runs(plan, evaluation, agent, control_agent, suspects, journal)
             control_agent.check_files()
             is_base_changed = _is_base_changed(plan, control_agent.commit, suspects.baseline)
             base_name = control_source.describe_base(plan.environ)
@@ -193,17 +194,15 @@ def _find_suspects(
 ) -> ControlSuspects | None:
     """Return the suspects; None if the gate would not be closed, or if control runs cannot open it."""
     scored = score_counted_runs(plan, evaluation, statistics, baseline)
-    run_comparison = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
-    suspects = find_suspects(scored, run_comparison.cases, baseline, control_source.mode)
+    compared_runs = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
+    suspects = find_suspects(scored, compared_runs.cases, baseline, control_source.mode)
     if suspects is None:
         return None
 
     def decide_with(control: ControlComparison | None) -> str:
-        evidence = build_evidence(plan, evaluation, scored, run_comparison, control)
-        if anchor_baseline is not None:
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            since = compare_run_with_anchor(plan, scored, run_comparison, anchor_baseline, now, control)
-            evidence = replace(evidence, anchor=since)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        anchor = compare_with_anchor_baseline(plan, scored, compared_runs, anchor_baseline, now, control)
+        evidence = build_gate_input(plan, evaluation, scored, compared_runs, control, anchor)
         return decide_verdict(evidence, plan.gate).status
 
     today, at_best = decide_with(None), decide_with(build_best_case(suspects))
@@ -225,8 +224,7 @@ async def _make_runs(
     agent: Agent,
     control_agent: ControlAgent,
     suspects: ControlSuspects,
-    progress: ProgressListener,
-    checkpoint: RunStore | None,
+    journal: RunJournal | None,
 ) -> ControlStrategy:
     """Run suspects with both agents until there is a decision or the runs end early, as by a budget.
 
@@ -244,8 +242,9 @@ async def _make_runs(
         (suite.eval_set.eval_set_id, case.eval_id) for suite in chosen.suites for case in suite.eval_set.cases
     ]
     strategy = ControlStrategy(suspects, witnesses, keys)
-    store = _UsageStore(checkpoint) if checkpoint is not None else None
-    runs = Evaluation(chosen, progress, RunScope(store=store, used=evaluation.earlier_judging))
+    usage_journal = _UsageJournal(journal) if journal is not None else None
+    run_scope = RunScope(journal=usage_journal, used=evaluation.earlier_judging)
+    runs = Evaluation(chosen, evaluation.progress, run_scope)
     runs.judge_health = evaluation.judge_health
     await runs.make_runs(AlternatingAgent(agent, control_agent.agent), strategy)
     strategy.plan_next_runs(runs.collect_results())

@@ -14,18 +14,18 @@ from evalgate.api.testing import background
 from evalgate.api.testing.background import BackgroundEvaluation
 from evalgate.core.errors import NoVerdictError
 from evalgate.core.types import EvalSet
-from evalgate.runner.pipeline import GateRun
+from evalgate.runner.pipeline import PreparedRun
 from tests.builders import a_case, a_reply, a_turn
 
 PAUSE_S = 0.1
 """Time in which the other thread certainly does what it can do."""
 
 
-def start(agent: Callable[[str], str], *, all_at_once: bool = False) -> BackgroundEvaluation[GateRun]:
+def start(agent: Callable[[str], str], *, all_at_once: bool = False) -> BackgroundEvaluation[PreparedRun]:
     cases = [a_case(name, a_turn(name, a_reply("1"))) for name in ("a", "b")]
     options = EvaluationOptions(criteria={"response_match_score": 1.0}, runs=1)
     plan = build_evaluation_plan(EvalSet("s", tuple(cases)), agent, options)
-    return BackgroundEvaluation(plan, lambda gate_run: gate_run, all_at_once=all_at_once)
+    return BackgroundEvaluation(plan, lambda prepared_run: prepared_run, all_at_once=all_at_once)
 
 
 @pytest.fixture

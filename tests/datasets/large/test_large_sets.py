@@ -19,7 +19,7 @@ from evalgate.datasets.large.large_json import read_large_json
 from evalgate.datasets.large.stored_cases import StoredCases
 from evalgate.datasets.results_io import dump_record
 from evalgate.integrations.adk import cases
-from evalgate.runner.pipeline import WHOLE, RunOptions, run_gate
+from evalgate.runner.pipeline import NO_OPTIONS, RunOptions, run_gate
 from evalgate.runner.plan import build_plan, check_files
 
 AGENT = """
@@ -115,7 +115,7 @@ def project(folder: Path, content: Any, **more: Any) -> Path:
     return folder
 
 
-def gated(folder: Path, *eval_sets: str, options: RunOptions = WHOLE) -> Record:
+def gated(folder: Path, *eval_sets: str, options: RunOptions = NO_OPTIONS) -> Record:
     said = Overrides(eval_sets=eval_sets, concurrency=3)
     return run_gate(
         build_plan(said, thresholds_file=None, folder=folder, environ=ENVIRON), Nobody(), run_options=options

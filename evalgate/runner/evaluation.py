@@ -1,22 +1,34 @@
-"""Run cases and score them, interleaved: a case is scored while others still run."""
+"""Run cases and score them, interleaved: a case is scored while others still run.
+
+The calls from the gate down to one turn of the agent:
+
+- `pipeline.run_gate`: one run of the gate;
+- `PreparedRun.make_runs`, `Evaluation.start_and_make_runs`: all runs, with the start of the agent;
+- `Evaluation.make_runs`, `_make_rounds`: all runs, round by round as the strategy plans them;
+- `Evaluation._make_round`, `scheduler.run_requests`: one round, several runs at once;
+- `CaseRunner.make_run`: one run of one case, with its retries;
+- `CaseRunner._make_attempt`, `_attempt_conversation`: one attempt at a run;
+- `_ConversationDriver.run_conversation`: the turns of an attempt;
+- `AgentSession.run_turn`: one turn.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import field, replace
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import Agent, AsyncCloseable, ChecksEntry, ProgressListener
+from evalgate.core.protocols import Agent, ChecksEntry, ProgressListener
 from evalgate.core.types import NON_AGENT_OUTCOMES, CaseResult, CaseRun, EvalCase, ModelUsage, RunResult
 from evalgate.llm.budget_guard import BudgetGuard, was_stopped_by_budget
 from evalgate.llm.usage import MeteredUsage, RunUsage
 from evalgate.metrics.scoring import score_case, score_run
+from evalgate.runner.metric_binding import close_metrics
 from evalgate.runner.plan import Plan
-from evalgate.runner.run_strategy import FixedRuns, RunSchedule, RunStrategy
+from evalgate.runner.run_strategy import RunSchedule, RunStrategy
 from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.runner.suites import CaseIndex, Suite
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
@@ -29,8 +41,8 @@ _KEPT_AT_ONCE = 64
 """The most runs that finish at the same moment and are lost if the gate is killed at that moment."""
 
 
-class RunStore(Protocol):
-    """Store that keeps finished runs."""
+class RunJournal(Protocol):
+    """Journal of finished runs, from which a killed run is continued; `Checkpoint` keeps one."""
 
     def begin_run(self) -> None:
         """Replace the stored runs of an earlier run. Must not raise."""
@@ -53,18 +65,38 @@ class RunScope:
     """Runs that exist already, by the index of their case."""
     share: frozenset[int] | None = None
     """Indices of the cases that are run here; None: all."""
-    store: RunStore | None = None
-    """Store that keeps the finished runs; None: they are not kept."""
+    journal: RunJournal | None = None
+    """Journal of the finished runs; None: none is kept."""
     used: RunUsage = field(default_factory=RunUsage)
     """Usage so far, by an earlier start or on other machines."""
 
 
+@frozen
+class RunHooks:
+    """Functions of the caller that a run calls; by default they do nothing.
+
+    A run goes in this order: `tell`, the agent's processes start, `while_starting`, it becomes certain that
+    the agent exists, the journal begins, `on_begin`, the agent's first turn.
+    """
+
+    tell: Callable[[str], object] = lambda _: None
+    """Gets notices about expected usage, while the user can still stop and nothing has been spent."""
+    while_starting: Callable[[], None] = lambda: None
+    """Called once, while the agent starts: its work then costs no extra time."""
+    on_begin: Callable[[], None] = lambda: None
+    """Called once, unless there is no such agent: from then on there will be a record, so reports of an
+    earlier run may be removed."""
+
+
+NO_HOOKS = RunHooks()
+
+
 class Evaluation:
-    """One run of a plan: makes the runs, scores them and holds the results."""
+    """Runs of a plan, made and scored here. No other object holds the results of a run in progress."""
 
     def __init__(self, plan: Plan, progress: ProgressListener, run_scope: RunScope) -> None:
         self._plan = plan
-        self._progress = progress
+        self.progress = progress
         self._run_scope = run_scope
         self._case_index = CaseIndex(plan.suites)
         self._results = [tuple(run_scope.finished.get(index, ())) for index in range(len(self._case_index))]
@@ -79,9 +111,9 @@ class Evaluation:
         self.more_wanted = False
         """True if the budget was spent before every wanted run was begun."""
         # A resumed run, or a merge of shards, has spent a part of the budget already.
-        plan.judge_resolver.judges.meter.add_usage(run_scope.used.spent)
-        plan.judge_resolver.judges.meter.on_call = self._record_usage
-        self.spending = BudgetGuard(plan.judge_resolver.judges.meter)
+        plan.judge_resolver.models.meter.add_usage(run_scope.used.spent)
+        plan.judge_resolver.models.meter.on_call = self._record_usage
+        self.spending = BudgetGuard(plan.judge_resolver.models.meter)
         self.judge_health: JudgeAnchorVerdict | None = None
         """Verdict of the judge's anchors; None without `judge.anchors`."""
         agent = plan.agent.settings
@@ -99,12 +131,11 @@ class Evaluation:
         named = ((suite.eval_set.eval_set_id, case.eval_id) for suite, case in self._case_index.iter_cases())
         return {name: len(schedule[index]) for index, name in enumerate(named) if index in schedule}
 
-    async def run(
+    async def start_and_make_runs(
         self,
         agent: Agent,
         strategy: RunStrategy,
-        while_starting: Callable[[], None],
-        begin: Callable[[], None] = lambda: None,
+        hooks: RunHooks = NO_HOOKS,
         after_runs: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Start the agent and make every missing run that the strategy wants.
@@ -112,21 +143,15 @@ class Evaluation:
         Fewer runs are made if a judge is unreliable, the agent cannot be reached or the budget is spent. A
         cancellation is not raised: `interrupted` is True then.
 
-        Args:
-            agent: The agent, not entered.
-            strategy: The strategy that plans the runs.
-            while_starting: Function that is called while the agent starts.
-            begin: Function that is called before the agent's first turn, once it is certain that the agent
-                exists.
-            after_runs: Function that is awaited after the last run, while the agent still runs.
+        `agent` must not be entered yet. `after_runs` is awaited after the last run, while the agent still
+        runs.
 
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.
         """
-        schedule = self._plan_missing_runs(strategy)
         try:
-            async with self.start_agent(agent, while_starting, begin):
-                await self._make_scheduled_runs(agent, strategy, schedule)
+            async with self.start_agent(agent, hooks):
+                await self.make_runs(agent, strategy)
                 if after_runs is not None:
                     await after_runs()
         # Not raised again: what was measured until Ctrl-C is still reported.
@@ -144,7 +169,7 @@ class Evaluation:
         Nothing is scored if a judge is unreliable. `hide` redacts the secrets of a case, as they are
         redacted in the runs.
         """
-        async with self._plan.judge_resolver.judges, close_metrics(self._plan):
+        async with self._plan.judge_resolver.models, close_metrics(self._plan.bound_metrics):
             if not await self.check_judge():
                 return
             slots = asyncio.Semaphore(self._plan.agent.settings.concurrency)
@@ -160,59 +185,68 @@ class Evaluation:
                         group.create_task(score_in_slot(index, run))
 
     @asynccontextmanager
-    async def start_agent(
-        self,
-        agent: Agent,
-        while_starting: Callable[[], None] = lambda: None,
-        begin: Callable[[], None] = lambda: None,
-    ) -> AsyncIterator[None]:
-        """Run the agent and open the judges within the block.
-
-        `while_starting` and `begin` are called as by `run`.
+    async def start_agent(self, agent: Agent, hooks: RunHooks = NO_HOOKS) -> AsyncIterator[None]:
+        """Run the agent and open the judges within the block; call the hooks in the order of `RunHooks`.
 
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.
         """
-        async with agent, self._plan.judge_resolver.judges, close_metrics(self._plan):
+        async with agent, self._plan.judge_resolver.models, close_metrics(self._plan.bound_metrics):
             await asyncio.sleep(0)  # the agent's processes start
-            while_starting()
-            await _check_entry_and_begin(agent, partial(self._begin_run, begin))
+            hooks.while_starting()
+            await self._check_entry_and_begin(agent, hooks)
             yield
+
+    async def _check_entry_and_begin(self, agent: Agent, hooks: RunHooks) -> None:
+        """Wait until it is certain that the agent exists, then begin, also if the wait is interrupted.
+
+        Raises:
+            InvalidInputError: there is no such agent. Nothing has begun then.
+        """
+        try:
+            if isinstance(agent, ChecksEntry):
+                await agent.check_entry()
+        except InvalidInputError:
+            raise
+        except BaseException:  # a run that is interrupted has a record, too
+            self._begin_run(hooks)
+            raise
+        self._begin_run(hooks)
+
+    def _begin_run(self, hooks: RunHooks) -> None:
+        # The journal first: until this run has its own, nothing of an earlier one may be touched.
+        if self._run_scope.journal is not None:
+            self._run_scope.journal.begin_run()
+        hooks.on_begin()
 
     async def make_case_runs(self, agent: Agent, strategy: RunStrategy, index: int) -> None:
         """Make all runs of one case with an agent that was started; runs that exist are made anew."""
         self._results[index] = ()
         self._cached_results.clear()
-        await self._make_scheduled_runs(agent, strategy, self._plan_missing_runs(strategy, index), index)
+        await self._make_rounds(agent, strategy, self._plan_missing_runs(strategy, index), index)
 
     async def make_runs(self, agent: Agent, strategy: RunStrategy) -> None:
         """Make every missing run that the strategy wants, with an agent that was started."""
-        await self._make_scheduled_runs(agent, strategy, self._plan_missing_runs(strategy))
+        await self._make_rounds(agent, strategy, self._plan_missing_runs(strategy))
 
-    async def _make_scheduled_runs(
+    async def _make_rounds(
         self, agent: Agent, strategy: RunStrategy, schedule: RunSchedule, index: int | None = None
     ) -> None:
-        """Make the wanted runs, then the further runs that the strategy plans.
+        """Make the scheduled runs, then round by round the further runs that the strategy plans.
 
         `index`: the case that gets further runs; None: all cases.
         """
         if schedule and not await self.check_judge():
             return
         while schedule and not self.unreachable and not self.more_wanted:
-            await self._run_schedule(agent, schedule)
+            await self._make_round(agent, schedule)
             schedule = self._plan_further_runs(strategy, index)
             self.more_wanted = bool(schedule) and self.spending.stop_reason() is not None
-
-    def _begin_run(self, begin: Callable[[], None]) -> None:
-        # The journal first: until this run has its own, nothing of an earlier one may be touched.
-        if self._run_scope.store is not None:
-            self._run_scope.store.begin_run()
-        begin()
 
     @property
     def judge_usage(self) -> ModelUsage | None:
         """Return the usage of the judges, with that of earlier starts; None if no judge was asked."""
-        whole = self._run_scope.used.judge_usage + self._plan.judge_resolver.judges.judge_usage
+        whole = self._run_scope.used.judge_usage + self._plan.judge_resolver.models.judge_usage
         return whole if whole.calls or whole.spared else None
 
     @property
@@ -253,8 +287,8 @@ class Evaluation:
         return self._select_missing_runs(first) or self._plan_further_runs(strategy, index)
 
     def _plan_further_runs(self, strategy: RunStrategy, index: int | None = None) -> RunSchedule:
-        if index is not None and isinstance(strategy, FixedRuns):
-            return {}  # and no result of any other case is needed
+        if index is not None and not strategy.plans_further_runs:
+            return {}  # without the results of all cases, which nothing else needs here
         schedule = self._select_missing_runs(strategy.plan_next_runs(self.collect_results()))
         return schedule if index is None else {at: runs for at, runs in schedule.items() if at == index}
 
@@ -270,8 +304,8 @@ class Evaluation:
                 missing[index] = unmade
         return missing
 
-    async def _run_schedule(self, agent: Agent, schedule: RunSchedule) -> None:
-        self._progress.on_runs_planned(sum(map(len, schedule.values())))
+    async def _make_round(self, agent: Agent, schedule: RunSchedule) -> None:
+        self.progress.on_runs_planned(sum(map(len, schedule.values())))
         refusal = await run_requests(
             agent,
             self.iter_requests(schedule),
@@ -291,7 +325,7 @@ class Evaluation:
             return None
         from evalgate.agents.tracing.span_prices import TraceFactory
 
-        return TraceFactory(self._plan.judge_resolver.judges.prices)
+        return TraceFactory(self._plan.judge_resolver.models.prices)
 
     def iter_requests(self, schedule: RunSchedule) -> Iterator[RunRequest]:
         """Yield the requests run by run, so that every case is run once before any is run again."""
@@ -313,9 +347,9 @@ class Evaluation:
             result = _reuse_expectations(result, earlier[0])
         self._results[request.index] = (*earlier, result)
         self._cached_results.clear()
-        if self._run_scope.store is not None and _is_final(result):
+        if self._run_scope.journal is not None and _is_final(result):
             self._schedule_flush(request.index, result)
-        self._progress.on_run_finished(suite.eval_set.eval_set_id, case.eval_id, result)
+        self.progress.on_run_finished(suite.eval_set.eval_set_id, case.eval_id, result)
 
     def _schedule_flush(self, index: int, result: RunResult) -> None:
         """Add a run to the journal, together with all others of this round of the event loop."""
@@ -328,8 +362,8 @@ class Evaluation:
     def _flush_runs(self) -> None:
         self._record_usage()
         unkept, self._unkept = self._unkept, []
-        if unkept and self._run_scope.store is not None:
-            self._run_scope.store.add_runs(unkept)
+        if unkept and self._run_scope.journal is not None:
+            self._run_scope.journal.add_runs(unkept)
 
     def _record_usage(self) -> None:
         """Write the usage to the journal before the runs that caused it, because these runs may never end.
@@ -337,16 +371,13 @@ class Evaluation:
         Model calls in progress count with an unknown cost: if the gate is killed, the provider may still
         charge for them. The next usage line replaces this line.
         """
-        if self._run_scope.store is not None:
-            judges = self._plan.judge_resolver.judges
-            judge_calls, all_calls = judges.under_way["judge"], sum(judges.under_way.values())
-            self._run_scope.store.record_usage(
-                RunUsage(
-                    (self.judge_usage or ModelUsage()) + ModelUsage(calls=judge_calls, unpriced=judge_calls),
-                    judges.meter.spent
-                    + MeteredUsage(calls=all_calls, unpriced=all_calls, unmetered=all_calls),
-                )
-            )
+        if self._run_scope.journal is not None:
+            models = self._plan.judge_resolver.models
+            judge_calls, all_calls = models.under_way["judge"], sum(models.under_way.values())
+            unfinished = ModelUsage(calls=judge_calls, unpriced=judge_calls)
+            unmetered = MeteredUsage(calls=all_calls, unpriced=all_calls, unmetered=all_calls)
+            used = RunUsage((self.judge_usage or ModelUsage()) + unfinished, models.meter.spent + unmetered)
+            self._run_scope.journal.record_usage(used)
 
     def collect_results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
         """Return the result of every case, in the order of the plan.
@@ -391,23 +422,6 @@ class Evaluation:
         )
 
 
-async def _check_entry_and_begin(agent: Agent, begin: Callable[[], None]) -> None:
-    """Wait until it is certain that the agent exists, then call `begin`; also if the wait is interrupted.
-
-    Raises:
-        InvalidInputError: there is no such agent; `begin` was not called.
-    """
-    try:
-        if isinstance(agent, ChecksEntry):
-            await agent.check_entry()
-    except InvalidInputError:
-        raise
-    except BaseException:  # a run that is interrupted has a record, too
-        begin()
-        raise
-    begin()
-
-
 def _is_final(run: RunResult) -> bool:
     """Return True if a resumed run need not repeat this one."""
     return run.outcome not in NON_AGENT_OUTCOMES and not was_stopped_by_budget(run)
@@ -434,14 +448,3 @@ def _sort_runs(runs: tuple[RunResult, ...]) -> tuple[RunResult, ...]:
     if numbers == sorted(numbers):
         return runs
     return tuple(sorted(runs, key=lambda run: run.run))
-
-
-@asynccontextmanager
-async def close_metrics(plan: Plan) -> AsyncIterator[None]:
-    """Close the metrics that hold resources when the block ends."""
-    metrics = {id(bound.metric): bound.metric for suite in plan.suites for bound in suite.metrics}
-    async with AsyncExitStack() as stack:
-        for metric in metrics.values():
-            if isinstance(metric, AsyncCloseable):
-                stack.push_async_callback(metric.aclose)
-        yield

@@ -24,7 +24,7 @@ from evalgate.runner.cost_estimate import (
 )
 from evalgate.runner.run_strategy import MEASURED_RUNS
 from evalgate.runner.stored_results import BaselineTarget, resolve_target
-from evalgate.statistics.run_planning import (
+from evalgate.statistics.power_planning import (
     MOST_CASES,
     CaseNoise,
     DropModel,
@@ -97,7 +97,7 @@ class DesignCost:
 
 
 @frozen
-class GatePlan:
+class PowerPlan:
     """The number of cases and runs that show a drop."""
 
     source: str
@@ -117,7 +117,7 @@ class GatePlan:
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
 
-def build_gate_plan(request: PlanRequest, folder: Path) -> GatePlan:
+def build_power_plan(request: PlanRequest, folder: Path) -> PowerPlan:
     """Plan from the baseline, or from assumptions if there is none.
 
     Raises:
@@ -141,7 +141,7 @@ def build_gate_plan(request: PlanRequest, folder: Path) -> GatePlan:
     concurrency = (
         target.config.agent.concurrency if target.config.agent else None
     ) or option_defaults.CONCURRENCY
-    return GatePlan(
+    return PowerPlan(
         target.target if baseline else "",
         size,
         (min(counts), max(counts)) if counts else None,
@@ -361,12 +361,12 @@ def _find_needed(metrics: Sequence[MetricPower], label: str) -> int | None:
 # --- text ---------------------------------------------------------------------------------------------------
 
 
-def format_gate_plan(plan: GatePlan) -> str:
+def format_power_plan(plan: PowerPlan) -> str:
     """Format the plan as text for the terminal, ending in a newline."""
     return "".join(f"{line}\n" for line in _iter_lines(plan))
 
 
-def _iter_lines(plan: GatePlan) -> Iterator[str]:
+def _iter_lines(plan: PowerPlan) -> Iterator[str]:
     if plan.stored_runs is not None:
         low, high = plan.stored_runs
         runs = f"{low} to {pluralize(high, 'stored run')}" if low != high else pluralize(low, "stored run")

@@ -7,7 +7,7 @@ import pytest
 
 from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.power import simulate_trials
-from evalgate.statistics.run_planning import CaseNoise, DropModel, RunDesign, measure_case_noise
+from evalgate.statistics.power_planning import CaseNoise, DropModel, RunDesign, measure_case_noise
 
 MAX_DROP = 0.05
 
