@@ -1,4 +1,4 @@
-"""The facts of a run that every report shows: its failing cases, their faults, and what changed.
+"""The facts of a run that every report shows: its failing cases, their faults, its counts and its cost.
 
 All reports for people use these functions, so that they show the same facts in the same order.
 """
@@ -7,30 +7,20 @@ import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from evalgate.core.formatting import format_figure, format_limit, pluralize
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.score_ranges import UNLIMITED
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
     NON_AGENT_OUTCOMES,
-    CaseChange,
     CaseMetric,
     CaseResult,
-    Change,
-    Comparison,
-    MetricSummary,
     Outcome,
     Record,
     Reply,
     RunResult,
-    Status,
     Totals,
     TurnResult,
 )
-
-_LEAST_SHARE = 0.2
-_LEAST_SECONDS = 0.1
-"""The smallest changes that are shown: a share of time, tokens or cost, and seconds. Less is noise."""
 
 _MOST_REASONS = 10
 """The most reasons of a verdict that reports show in full."""
@@ -142,16 +132,6 @@ def _build_cause_key(finding: Finding) -> tuple[object, ...]:
     return finding.is_new, *((metric.name, metric.score, _NUMBER.sub("", metric.reason)) for metric in bad)
 
 
-def find_still_failing(record: Record) -> list[CaseResult]:
-    """Return the gating cases that fail and failed in the baseline; none if there is no baseline."""
-    if record.comparison is None:
-        return []
-    other = {change.key for change in record.comparison.changes}
-    gating = (case for case in record.cases if case.gates)
-    bad = (case for case in gating if case.is_conclusive and case.status != "passed")
-    return [case for case in bad if case.key not in other]
-
-
 def find_flaky_cases(record: Record) -> list[tuple[CaseResult, int, int]]:
     """Return the gating cases with both passed and failed runs, as (case, passed runs, conclusive runs)."""
     gating = (case for case in record.cases if len(case.runs) > 1 and case.gates)
@@ -180,6 +160,16 @@ def _is_conclusive(run: RunResult) -> bool:
 def format_case_name(case: CaseResult) -> str:
     """Return the name of a case in reports: `eval_set/eval_id`."""
     return f"{case.eval_set_id}/{case.eval_id}"
+
+
+@frozen
+class NamedCases:
+    """Names of cases with a common description."""
+
+    what: str
+    names: tuple[str, ...]
+    more: int
+    """The number of cases that are not named."""
 
 
 def resolve_from_root(folder: str, path: str) -> str:
@@ -219,11 +209,6 @@ def format_score_and_threshold(metric: CaseMetric) -> str:
     return f"{score} {sign} {threshold}"
 
 
-def get_effective_status(metric: MetricSummary) -> Status:
-    """Return the status for the metric table: `failed` for a metric that passed but regressed."""
-    return "failed" if metric.regressed and metric.status == "passed" else metric.status
-
-
 def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
     """Yield (label, sentence) of statistical findings that the verdict's shown reasons do not contain.
 
@@ -257,110 +242,6 @@ def format_run_counts(record: Record) -> str:
     saved = f"{record.effort.saved:,} saved by `runs: auto`" if record.effort.saved else ""
     followed = f"{further:,} of them to follow up" if further else ""
     return ", ".join(filter(None, (pluralize(record.effort.spent, "run"), followed, saved)))
-
-
-def format_mean(metric: MetricSummary) -> str:
-    """Return the mean; it compares with the minimum and with the baseline as the numbers do."""
-    return _format_beside_others(metric, metric.score)
-
-
-def format_baseline(metric: MetricSummary) -> str:
-    """Return the mean in the baseline; without a change it may look like the mean."""
-    if metric.delta or metric.baseline == metric.score:
-        return _format_beside_others(metric, metric.baseline)
-    return metric.range.format(metric.baseline)
-
-
-def format_minimum(metric: MetricSummary) -> str:
-    """Return the minimum of the mean, of each case (`0.50 a case`) or of both, or the limits of a budget."""
-    own = _format_beside_others(metric, metric.threshold)
-    if metric.range.lower_is_better:
-        return _format_limits(metric, own)
-    each = f"{own} a case"
-    if metric.mean_judged_by == "baseline":
-        return each
-    return own if metric.min_mean is None else f"{_format_beside_others(metric, metric.min_mean)} ({each})"
-
-
-def _format_beside_others(metric: MetricSummary, number: float | None) -> str:
-    """Format one of the numbers that a table shows of a metric, so that they compare as they are."""
-    limits = (metric.minimum, metric.threshold)
-    printed = (metric.score, metric.baseline if metric.delta else None, *limits)
-    if number is not None and number in limits:
-        return metric.range.format_limit(number, beside=printed)
-    return metric.range.format(number, beside=printed)
-
-
-def _format_limits(metric: MetricSummary, own: str) -> str:
-    """Return the limits of a budget, as `6,000, × 1.15, p95 9,000`; "–" if none is known."""
-    ratio = metric.judgement.ratio if metric.judgement else None
-    percentile = metric.judgement.percentile if metric.judgement else None
-    limits = (
-        own if metric.threshold < UNLIMITED else "",
-        f"× {format_limit(ratio.max)}" if ratio else "",
-        f"p95 {format_figure(percentile.minimum, beside=percentile.value)}" if percentile else "",
-    )
-    return ", ".join(filter(None, limits)) or own
-
-
-CHANGES: dict[Change, str] = {
-    "newly_failing": "newly failing",
-    "flaky": "failing now and then",
-    "newly_passing": "newly passing",
-    "changed": "changed",
-    "new": "new",
-    "removed": "removed",
-}
-"""The name of each kind of change in reports, the most important first."""
-
-
-def group_changes(record: Record, comparison: Comparison) -> dict[Change, list[CaseChange]]:
-    """Return the changes of gating cases by kind, in the order of `CHANGES`, without empty kinds."""
-    exempt = {case.key for case in record.cases if not case.gates}
-    groups: dict[Change, list[CaseChange]] = {change: [] for change in CHANGES}
-    for change in comparison.changes:
-        if change.key not in exempt:
-            groups[change.change].append(change)
-    return {change: found for change, found in groups.items() if found}
-
-
-def format_change_counts(record: Record, comparison: Comparison) -> str:
-    """Return `1 newly failing, 2 new, 5 unchanged, 1 quarantined, 3 not part of this run`."""
-    groups = group_changes(record, comparison)
-    counts = [f"{len(found):,} {CHANGES[change]}" for change, found in groups.items()]
-    exempt = [case for case in record.cases if not case.gates]
-    quarantined = sum(case.quarantine is not None for case in exempt)
-    changed = {change.key for change in comparison.changes}
-    # The comparison counts cases that do not gate as unchanged too; here they have counts of their own.
-    unchanged_exempt = sum(case.is_conclusive and case.key not in changed for case in exempt)
-    unchanged = max(0, comparison.unchanged - unchanged_exempt)
-    others = {
-        "quarantined": quarantined,
-        "observed": len(exempt) - quarantined,
-        "not part of this run": comparison.left_out,
-    }
-    return ", ".join(
-        [*counts, f"{unchanged:,} unchanged", *(f"{many:,} {what}" for what, many in others.items() if many)]
-    )
-
-
-def count_compared_cases(record: Record) -> int:
-    """Return the number of compared cases if a metric has cases that cannot be compared; else 0.
-
-    Of several such metrics the largest number counts. Budgets are left out: other sentences describe them.
-    """
-    scores = [each for each in record.metrics if not each.range.lower_is_better]
-    return max((each.compared for each in scores if 0 < each.compared < each.n), default=0)
-
-
-def explain_delta(record: Record) -> Iterator[str]:
-    """Yield the reasons why Δ is not simply the score minus the baseline."""
-    if compared := count_compared_cases(record):
-        yield f"Δ is over the {pluralize(compared, 'case')} that can be compared."
-    scores = [metric for metric in record.metrics if not metric.range.lower_is_better]
-    if any(metric.errors and metric.compared_score != metric.score for metric in scores):
-        which = "" if len(scores) == len(record.metrics) else " of scores"
-        yield f"The baseline and Δ{which} count a run without an answer as 0; the score is over the answers."
 
 
 def describe_missing_baseline(record: Record) -> str:
@@ -400,35 +281,6 @@ def format_total_cost(record: Record) -> str:
         unknown += any(usage is not None and usage.cost_usd is None for usage in usages)
     blind = f"the cost of {pluralize(unknown, 'run') if unknown else 'some runs'} is not known"
     return f"at least {totals.known_usd:,.4f} USD: {blind}" if totals.known_usd else blind
-
-
-def describe_run_costs(comparison: Comparison) -> str:
-    """Return `a run takes 1.20 s (+0.40 s), 350 tokens (−112), on average over 12 cases`.
-
-    The changes are those since the baseline. Only a figure that changed by a fifth or more is named, and the
-    time only if it changed by 0.1 seconds or more. Return "" if there is no such figure.
-    """
-    then, now = comparison.then, comparison.now
-    if then is None or now is None:
-        return ""
-    parts = []
-    difference = now.duration_s - then.duration_s
-    if abs(difference) >= max(_LEAST_SECONDS, _LEAST_SHARE * then.duration_s):
-        parts.append(f"{now.duration_s:,.2f} s ({_format_change(difference, 2)} s)")
-    tokens_then, tokens = then.input_tokens + then.output_tokens, now.input_tokens + now.output_tokens
-    if tokens and tokens_then and abs(tokens - tokens_then) >= _LEAST_SHARE * tokens_then:
-        parts.append(f"{pluralize(round(tokens), 'token')} ({_format_change(tokens - tokens_then, 0)})")
-    if now.cost_usd and then.cost_usd and abs(now.cost_usd - then.cost_usd) >= _LEAST_SHARE * then.cost_usd:
-        parts.append(f"{now.cost_usd:,.4f} USD ({_format_change(now.cost_usd - then.cost_usd, 4)} USD)")
-    if not parts:
-        return ""
-    return f"a run takes {', '.join(parts)}, on average over {pluralize(now.cases, 'case')}"
-
-
-def _format_change(difference: float, digits: int) -> str:
-    rounded = round(difference, digits)
-    sign = "+" if rounded > 0 else "−" if rounded < 0 else "±"
-    return f"{sign}{abs(rounded):,.{digits}f}"
 
 
 OUTCOMES: dict[Outcome, str] = {
