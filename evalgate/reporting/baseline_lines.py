@@ -13,7 +13,7 @@ from evalgate.reporting.findings import NamedCases, format_case_name
 
 _LEAST_SHARE = 0.2
 _LEAST_SECONDS = 0.1
-"""The smallest changes that are shown: a share of time, tokens or cost, and seconds. Less is noise."""
+"""The smallest changes that are shown, as a share of the baseline and in seconds. Less is noise."""
 
 
 @frozen
@@ -28,9 +28,11 @@ class BaselineLine:
     commit: str
     date: str
     counts: str
+    """The number of cases by change, such as `1 newly failing, 5 unchanged.`"""
     compared: str
+    """The sentences of `explain_delta` on one line; "" if there are none."""
     took: str
-    """The time, tokens and cost of a run, compared with the baseline."""
+    """The time, tokens and cost of a run with their changes; "" if none changed noticeably."""
 
 
 def build_baseline_line(record: Record) -> BaselineLine | None:
@@ -132,9 +134,10 @@ def _build_named_cases(kind: Change, found: Sequence[CaseChange], most: int) -> 
 
 
 def count_compared_cases(record: Record) -> int:
-    """Return the number of compared cases if a metric has cases that cannot be compared; else 0.
+    """Return the number of cases that can be compared with the baseline; 0 if that is all cases or none.
 
-    Of several such metrics the largest number counts. Budgets are left out: other sentences describe them.
+    If metrics have different numbers, the largest that is not all cases is returned. Budgets are left out:
+    other sentences describe them.
     """
     scores = [each for each in record.metrics if not each.range.lower_is_better]
     return max((each.compared for each in scores if 0 < each.compared < each.n), default=0)
@@ -153,8 +156,8 @@ def explain_delta(record: Record) -> Iterator[str]:
 def describe_run_costs(comparison: Comparison) -> str:
     """Return `a run takes 1.20 s (+0.40 s), 350 tokens (−112), on average over 12 cases`.
 
-    The changes are those since the baseline. Only a figure that changed by a fifth or more is named, and the
-    time only if it changed by 0.1 seconds or more. Return "" if there is no such figure.
+    The brackets hold the change since the baseline. Only figures that changed by a fifth or more are named,
+    and the time only if it also changed by 0.1 seconds or more. Return "" if there is no such figure.
     """
     then, now = comparison.then, comparison.now
     if then is None or now is None:

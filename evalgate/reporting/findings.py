@@ -23,7 +23,7 @@ from evalgate.core.types import (
 )
 
 _MOST_REASONS = 10
-"""The most reasons of a verdict that reports show in full."""
+"""Number of reasons of a verdict that reports show, from the first on, if there is space."""
 
 
 @frozen
@@ -43,27 +43,32 @@ class Finding:
 
     @property
     def run(self) -> RunResult | None:
-        """Return the first unanswered run, else the first with a bad metric, else the first; None: no run."""
+        """Return the run to look at; None if the case was not run.
+
+        It is the first run without an answer, else the first with a failed or errored gating metric, else the
+        first run.
+        """
         from evalgate.datasets.divergences import find_failing_run  # a green run has no use for it
 
         return find_failing_run(self.case)
 
     @property
     def turn(self) -> tuple[int, TurnResult] | None:
-        """Return number (1-based) and result of the turn to look at in `run`; None if there is none.
+        """Return (number, result) of the turn to look at in `run`, counted from 1; None if there is none.
 
-        The turn is the only turn, or the first that lacks a reply or an expectation, or failed a metric.
+        The only turn of a run is always returned. Of several turns, it is the first that has no reply, failed
+        or errored in a gating metric, or was not expected although other turns were.
         """
         run = self.run
         if run is None or len(run.turns) <= 1:
             return (1, run.turns[0]) if run and run.turns else None
-        reported = {metric.name for metric in run.metrics if not metric.gates}
-        # If no turn is expected, a simulated user wrote them all, and none is more than the case asks for.
+        not_gating = {metric.name for metric in run.metrics if not metric.gates}
+        # A case without expected turns has a simulated user, so no turn is unexpected.
         has_expected = any(turn.expected is not None for turn in run.turns)
         odd = (
             (number, turn)
             for number, turn in enumerate(run.turns, 1)
-            if (has_expected and turn.expected is None) or _is_bad(turn, reported)
+            if (has_expected and turn.expected is None) or _is_bad(turn, not_gating)
         )
         return next(odd, None)
 
@@ -107,10 +112,12 @@ _NUMBER = re.compile(r"\d+")
 
 
 def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
-    """Group findings with similar reasons, and with the same outcome or the same metrics and scores.
+    """Group findings by cause, in the order of each group's first finding.
 
-    Reasons are similar if they differ only in numbers. Groups keep the order of their first finding. Newly
-    failing cases have groups apart from the other cases. A case without a reason is a group by itself.
+    If a run has no answer, the cause is the first such run's outcome and message. Otherwise it is the failed
+    and errored gating metrics with their scores and reasons. Numbers in messages and reasons are ignored.
+    Newly failing cases and other failing cases are never in the same group. A case without a message or a
+    reason is a group by itself.
     """
     groups: dict[object, list[Finding]] = {}
     for index, finding in enumerate(findings):
@@ -140,7 +147,10 @@ def find_flaky_cases(record: Record) -> list[tuple[CaseResult, int, int]]:
 
 
 def count_passed_runs(case: CaseResult) -> tuple[int, int]:
-    """Return the number of passed runs and of conclusive runs, which no broken metric or service spoiled."""
+    """Return the number of passed runs and the number of conclusive runs.
+
+    A run is not conclusive if a broken metric, judge or service spoiled it.
+    """
     conclusive = [run for run in case.runs if _is_conclusive(run)]
     passed = sum(
         run.outcome == "answered"
@@ -167,6 +177,7 @@ class NamedCases:
     """Names of cases with a common description."""
 
     what: str
+    """The description: a kind of change, or the reason why the cases could not be evaluated."""
     names: tuple[str, ...]
     more: int
     """The number of cases that are not named."""
@@ -183,8 +194,8 @@ def describe_faults(case: CaseResult) -> Iterator[str]:
     If a run has no answer, the first such run is the only reason. Otherwise each gating metric that failed
     or errored is a reason, so a case that passed has none.
     """
-    if agent_fault := _describe_agent_fault(case):
-        yield agent_fault
+    if fault := _describe_unanswered_run(case):
+        yield fault
         return
     for metric in case.metrics:
         if metric.gating_status == "failed":
@@ -196,7 +207,7 @@ def describe_faults(case: CaseResult) -> Iterator[str]:
 def explain_not_evaluated(case: CaseResult) -> str:
     """Return the reason why a case could not be evaluated."""
     reasons = (metric.reason for metric in case.metrics if metric.reason and metric.gates)
-    return _describe_agent_fault(case) or next(reasons, "no metric applies to this case")
+    return _describe_unanswered_run(case) or next(reasons, "no metric applies to this case")
 
 
 def format_score_and_threshold(metric: CaseMetric) -> str:
@@ -210,9 +221,10 @@ def format_score_and_threshold(metric: CaseMetric) -> str:
 
 
 def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
-    """Yield (label, sentence) of statistical findings that the verdict's shown reasons do not contain.
+    """Yield (label, sentence) for each sentence of the statistics that reports show apart from the verdict.
 
-    A metric with too few runs to decide is included, even if another metric decides the verdict.
+    Sentences among the first 10 reasons of the verdict are left out, because reports show those reasons. So
+    are metrics without a baseline if there is none at all.
     """
     reasons = frozenset(record.verdict.reasons[:_MOST_REASONS])
     for metric in record.metrics:
@@ -293,7 +305,7 @@ OUTCOMES: dict[Outcome, str] = {
 """The words for each outcome of a run."""
 
 
-def _describe_agent_fault(case: CaseResult) -> str:
+def _describe_unanswered_run(case: CaseResult) -> str:
     run = next((run for run in case.runs if run.outcome != "answered"), None)
     if run is None:
         return ""
@@ -305,8 +317,8 @@ def _append_reason(sentence: str, reason: str) -> str:
     return f"{sentence}: {reason}" if reason else sentence
 
 
-def _is_bad(turn: TurnResult, reported: Collection[str]) -> bool:
-    """Return True if the turn lacks a reply, or fails a metric that is not among `reported`."""
+def _is_bad(turn: TurnResult, not_gating: Collection[str]) -> bool:
+    """Return True if the turn has no reply, or failed or errored in a metric other than `not_gating`."""
     return turn.actual is None or any(
-        each.status in {"failed", "errored"} and each.name not in reported for each in turn.metrics
+        each.status in {"failed", "errored"} and each.name not in not_gating for each in turn.metrics
     )

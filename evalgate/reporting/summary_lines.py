@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def describe_agreements(record: Record) -> Iterator[str]:
-    """Yield a sentence about the agreement of a judge's repeated answers, for each metric that has it."""
+    """Yield a sentence for each metric with repeated answers of a judge: how far these answers agree."""
     for metric in record.metrics:
         if agreement := describe_agreement(metric.agreement):
             yield f"{metric.label}: {agreement}"
@@ -98,7 +98,7 @@ STATUSES: dict[Status, str] = {
 
 _LONGEST_HEADLINE = 160
 _SENTENCE_END = re.compile(r"(?<=\.)\s")
-_FEWEST_POINTS = 2  # past gate runs; one is the baseline itself
+_FEWEST_POINTS = 2  # past gate runs in a sparkline; a single one has the mean of the column "baseline"
 # In a narrow cell, a line break would separate the sign from its number.
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
@@ -150,19 +150,22 @@ def get_effective_status(metric: MetricSummary) -> Status:
 
 
 def format_mean(metric: MetricSummary) -> str:
-    """Return the mean; it compares with the minimum and with the baseline as the numbers do."""
+    """Format the mean with enough digits to compare it with the minimum and with the baseline."""
     return _format_beside_others(metric, metric.score)
 
 
 def format_baseline(metric: MetricSummary) -> str:
-    """Return the mean in the baseline; without a change it may look like the mean."""
+    """Format the mean in the baseline with enough digits to compare it with the mean and the minimum.
+
+    Means that differ without a change are over different cases. Then the usual two decimals are enough.
+    """
     if metric.delta or metric.baseline == metric.score:
         return _format_beside_others(metric, metric.baseline)
     return metric.range.format(metric.baseline)
 
 
 def format_minimum(metric: MetricSummary) -> str:
-    """Return the minimum of the mean, of each case (`0.50 a case`) or of both, or the limits of a budget."""
+    """Format the minimum of the mean, of each case (`0.50 a case`) or of both, or the limits of a budget."""
     own = _format_beside_others(metric, metric.threshold)
     if metric.range.lower_is_better:
         return _format_limits(metric, own)
@@ -173,7 +176,7 @@ def format_minimum(metric: MetricSummary) -> str:
 
 
 def _format_beside_others(metric: MetricSummary, number: float | None) -> str:
-    """Format one of the numbers that a table shows of a metric, so that they compare as they are."""
+    """Format a number of a metric's row with enough digits to tell it from the other numbers of the row."""
     limits = (metric.minimum, metric.threshold)
     printed = (metric.score, metric.baseline if metric.delta else None, *limits)
     if number is not None and number in limits:
@@ -182,7 +185,7 @@ def _format_beside_others(metric: MetricSummary, number: float | None) -> str:
 
 
 def _format_limits(metric: MetricSummary, own: str) -> str:
-    """Return the limits of a budget, as `6,000, × 1.15, p95 9,000`; "–" if none is known."""
+    """Return the limits of a budget, as `6,000, × 1.15, p95 9,000`; `own` is the text of `max`, or "–"."""
     ratio = metric.judgement.ratio if metric.judgement else None
     percentile = metric.judgement.percentile if metric.judgement else None
     limits = (

@@ -55,7 +55,7 @@ _ERASE = "\r\x1b[2K"
 
 @dataclass
 class LiveProgress:
-    """Progress of a run, written to `stream` as case-runs finish.
+    """Progress of a run, written to `stream` as case-runs (runs of one case) finish.
 
     Call `close` before other code writes to the stream.
     """

@@ -31,7 +31,7 @@ class CaseGroup:
     examples: tuple[str, ...]
     """Names of the group's first cases."""
     mark: str = ""
-    """A remark about the group."""
+    """`UNPRECEDENTED` or ""."""
 
 
 @frozen
