@@ -31,7 +31,7 @@ from evalgate.statistics.exact_test import compute_case_p
 from evalgate.statistics.score_pairs import UNIT
 
 MOST_POINTS = 12
-"""Gate runs that a trend shows at most."""
+"""Most gate runs that a trend shows."""
 
 
 def compute_trend(members: Sequence[tuple[CaseMetric, BaselineCase, float]]) -> tuple[float, ...]:
@@ -302,9 +302,9 @@ def _classify_change(case: CaseResult, old: BaselineCase | None) -> Change | Non
         return "new"
     if not _is_comparable(case, old):
         return "changed"
-    then = _outcomes_then(case, old)
+    then = _judge_stored_runs(case, old)
     if 0 < sum(then) < len(then):
-        return _kind_of_flaky_change(case, then)
+        return _classify_flaky_change(case, then)
     if _is_failure(case.status) and not _is_failure(old.status):
         return "newly_failing" if case.is_conclusive else None
     if case.status == "passed" and _is_failure(old.status):
@@ -312,7 +312,7 @@ def _classify_change(case: CaseResult, old: BaselineCase | None) -> Change | Non
     return None
 
 
-def _kind_of_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | None:
+def _classify_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | None:
     """Return the change of a case that has both passed and failed stored runs.
 
     Such a case cannot be classified by its mean: if it passed 6 of 10 stored runs and fails once, it is
@@ -333,12 +333,12 @@ def _kind_of_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | No
     )
     now = [UNIT] * passes + [0] * (len(case.runs) - passes)
     before = [UNIT if passed else 0 for passed in then]
-    # The sides are swapped: asked is how often luck alone gives so many passes, not so many failures.
+    # The sides are swapped, because the question is how often luck alone gives so many passes, not failures.
     is_luck = compute_case_p(tuple(sorted(now)), tuple(sorted(before))) > _LUCK
     return None if is_luck else "newly_passing"
 
 
-def _outcomes_then(case: CaseResult, old: BaselineCase) -> list[bool]:
+def _judge_stored_runs(case: CaseResult, old: BaselineCase) -> list[bool]:
     """Return True or False for each conclusive stored run: True if it passes today's thresholds."""
     metrics = [
         metric

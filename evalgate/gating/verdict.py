@@ -391,16 +391,16 @@ def _describe_pass(evidence: GateInput, gate: GateConfig) -> str:
 
 
 def _describe_comparison(evidence: GateInput, gate: GateConfig) -> str:
-    newly = _changed(evidence, "newly_failing")
+    newly = _list_changed_cases(evidence, "newly_failing")
     if newly and gate.max_failed_cases is not None:
         return f"; {pluralize(len(newly), 'case')} newly failing, allowed by max_failed_cases"
-    if newly := _changed(evidence, "newly_failing", "flaky"):
+    if newly := _list_changed_cases(evidence, "newly_failing", "flaky"):
         return "".join(f"; {sentence}" for sentence in _describe_excuses(newly, evidence))
     compared = any(metric.delta is not None for metric in evidence.metrics)
     return "; nothing regressed" if compared else ""
 
 
-def _changed(evidence: GateInput, *kinds: Change) -> list[CaseResult]:
+def _list_changed_cases(evidence: GateInput, *kinds: Change) -> list[CaseResult]:
     changes = evidence.comparison.changes if evidence.comparison else ()
     newly = {each.key for each in changes if each.change in kinds}
     return [case for case in evidence.cases if case.key in newly]

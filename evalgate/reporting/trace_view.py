@@ -213,7 +213,7 @@ def _measure_union(times: Iterable[tuple[float, float]]) -> float:
 def _match_events(
     spans: Sequence[TraceSpan], times: Sequence[tuple[float, float]], replies: Sequence[Reply | None]
 ) -> dict[int, int]:
-    """Map the index of each step whose event is known to the index of this event in its reply.
+    """Return the index of the event in its reply, by index of the step, for steps with a known event.
 
     A tool's step belongs to the first unused call of the tool with equal arguments, else to the first
     unused call of the tool. A model's step belongs to the call of the tool's step after it, unless another
