@@ -306,11 +306,7 @@ def _convert_test(
     combinations, total = _list_combinations(
         {**_get_object(defaults, "vars"), **_get_object(test.values, "vars")}
     )
-    if left := total - len(combinations):
-        lost.append(
-            f"{test.describe_line()}: {name}: {left:,} of its {total:,} combinations of variables: only the "
-            f"first {_MOST_COMBINATIONS:,} become cases"
-        )
+    lost += _list_left_out(test, name, total)
     for at, variables in enumerate(combinations):
         context = AssertionContext(variables, folder, "transform" in options, options.get("provider"))
         losses: list[str] = []
@@ -342,6 +338,14 @@ def _list_unread_keys(test: PromptfooTest, options: Mapping[str, object], name: 
 def _get_object(values: Mapping[str, object], key: str) -> Mapping[str, object]:
     found = values.get(key)
     return found if isinstance(found, Mapping) else {}
+
+
+def _list_left_out(test: PromptfooTest, name: str, total: int) -> list[str]:
+    """Return a sentence if a test has more combinations of variables than become cases; else []."""
+    if total <= _MOST_COMBINATIONS:
+        return []
+    left = f"{total - _MOST_COMBINATIONS:,} of its {total:,} combinations of variables"
+    return [f"{test.describe_line()}: {name}: {left}: only the first {_MOST_COMBINATIONS:,} become cases"]
 
 
 def _list_combinations(variables: Mapping[str, object]) -> tuple[list[Mapping[str, object]], int]:
