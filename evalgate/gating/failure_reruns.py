@@ -139,8 +139,8 @@ class FailureClassifier:
     def _find_criteria(
         self, stored: "_StoredRuns", case: CaseResult, flaky: "_FlakyEstimate"
     ) -> BreakageCriteria:
-        # A case that failed before in another way is known to be flaky, so only more failures in a new way break
-        # it: their number depends on how many flaky ways to fail the suite has.
+        # A case that failed before in another way is known to be flaky, so only more failures in a new way
+        # are a break: their number depends on how many flaky ways to fail the suite has.
         alike = flaky.ways if stored.history.failed else flaky.cases
         runs = len(stored.list_comparable(_find_missed_metrics(case)))
         return find_breakage_criteria(runs, alike, most=self._most)
