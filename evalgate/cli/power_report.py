@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evalgate.cli.baseline_show import build_score_history
 from evalgate.config import option_defaults
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import format_limit, format_score, pluralize
 from evalgate.core.frozen import frozen
@@ -170,7 +170,7 @@ def _count_cases(target: BaselineTarget) -> int:
     if not config.eval_sets:
         return 0
     loaded = load_eval_sets(
-        config.eval_sets, registry.get_formats(), folder=folder, format_name=config.format
+        config.eval_sets, plugin_registry.get_formats(), folder=folder, format_name=config.format
     )
     return sum(len(each.cases) for each in loaded)
 

@@ -18,7 +18,7 @@ from evalgate.config.schema.criteria import (
     find_out_of_range_values,
 )
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Config, Thresholds
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range
@@ -77,13 +77,13 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
     """
     document = read_config_document(path, shown_as, otherwise=_WITHOUT_A_FILE)
     if path.suffix == ".json" and isinstance(document.value, list):
-        describe_ignored_trpc_keys: _DescribeIgnoredKeys = registry.load_object(
+        describe_ignored_trpc_keys: _DescribeIgnoredKeys = plugin_registry.load_object(
             "evalgate.integrations.trpc.metrics_file:describe_ignored_trpc_keys"
         )
-        criterion_position: Callable[[ConfigDocument, Location], tuple[int, int]] = registry.load_object(
-            "evalgate.integrations.trpc.metrics_file:find_criterion_position"
+        criterion_position: Callable[[ConfigDocument, Location], tuple[int, int]] = (
+            plugin_registry.load_object("evalgate.integrations.trpc.metrics_file:find_criterion_position")
         )
-        trpc_criteria: _ParseCriteria = registry.load_object(_PARSE_TRPC_CRITERIA)
+        trpc_criteria: _ParseCriteria = plugin_registry.load_object(_PARSE_TRPC_CRITERIA)
 
         find_position = partial(criterion_position, document)
         thresholds = Thresholds(DEFAULT_CONFIG, path.parent, shown_as, "trpc", find_position=find_position)
@@ -94,7 +94,7 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
             criteria = tuple(_iter_valid_trpc_criteria(document, document.value))
             raise InvalidThresholdsError(error.problems, replace(thresholds, criteria=criteria)) from None
     if _is_adk_test_config(path, document.value):
-        adk_test_config: type[BaseModel] = registry.load_object(_ADK_TEST_CONFIG)
+        adk_test_config: type[BaseModel] = plugin_registry.load_object(_ADK_TEST_CONFIG)
         try:
             return _build_adk_thresholds(document, path.parent)
         except ValidationError as error:
@@ -152,7 +152,7 @@ def parse_adk_config(value: Mapping[str, object], folder: Path) -> Thresholds:
     try:
         return _build_adk_thresholds(document, folder)
     except ValidationError as error:
-        model: type[BaseModel] = registry.load_object(_ADK_TEST_CONFIG)
+        model: type[BaseModel] = plugin_registry.load_object(_ADK_TEST_CONFIG)
         raise InvalidInputError(_translate_errors(error, document, model)) from None
 
 
@@ -164,7 +164,7 @@ def _build_own_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
 
 
 def _iter_valid_trpc_criteria(document: ConfigDocument, items: Iterable[object]) -> Iterator[Criterion]:
-    trpc_criteria: _ParseCriteria = registry.load_object(_PARSE_TRPC_CRITERIA)
+    trpc_criteria: _ParseCriteria = plugin_registry.load_object(_PARSE_TRPC_CRITERIA)
 
     for item in items:
         try:
@@ -217,7 +217,7 @@ def _refuse_dataset(path: Path, shown_as: str) -> None:
     Raises:
         InvalidInputError: the file is such a dataset.
     """
-    suggest_conversion: Callable[[Path, str], str] = registry.load_object(
+    suggest_conversion: Callable[[Path, str], str] = plugin_registry.load_object(
         "evalgate.datasets.foreign_datasets:suggest_conversion"
     )
 
@@ -233,8 +233,8 @@ def _is_adk_test_config(path: Path, value: object) -> bool:
 
 
 def _build_adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
-    adk_test_config = registry.load_object(_ADK_TEST_CONFIG)
-    describe_ignored_adk_keys: _DescribeIgnoredKeys = registry.load_object(
+    adk_test_config = plugin_registry.load_object(_ADK_TEST_CONFIG)
+    describe_ignored_adk_keys: _DescribeIgnoredKeys = plugin_registry.load_object(
         "evalgate.integrations.adk.config:describe_ignored_adk_keys"
     )
 

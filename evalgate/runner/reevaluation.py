@@ -11,7 +11,7 @@ from evalgate.baselines.failing_since import (
 )
 from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.thresholds import Thresholds
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.exit_codes import ExitCode
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import get_score_range
@@ -246,7 +246,11 @@ def _is_evaluated(metric: CaseMetric, rules: GateRules) -> bool:
     If `rules.case_policies` is None, every stored metric is evaluated; else those with a criterion, and the
     final state.
     """
-    return rules.case_policies is None or metric.name in rules.criteria or metric.name == registry.FINAL_STATE
+    return (
+        rules.case_policies is None
+        or metric.name in rules.criteria
+        or metric.name == plugin_registry.FINAL_STATE
+    )
 
 
 def _bind_metric(metric: CaseMetric, rules: GateRules, case_policy: CasePolicy) -> BoundMetric:
