@@ -325,9 +325,9 @@ def _iter_advice(
 
 
 def _describe_limits(metric: MetricPower) -> Iterator[str]:
-    """Yield the reason why the wanted drop can never be caught, or only with a smaller allowed drop.
+    """Yield at most one sentence: why the wanted drop cannot be caught reliably.
 
-    Yield nothing if it can be caught.
+    Either the average cannot fall so far, or `max_regression` allows the drop.
     """
     drop, allowed = format_limit(metric.drop), format_limit(metric.max_regression)
     holds = f"The number of cases holds for `max_regression: {metric.cases_max_regression:g}`."

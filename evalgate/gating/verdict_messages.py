@@ -39,7 +39,7 @@ class MessageContext:
     max_runs: int | None = None
     """Most rounds of `runs: auto`, if known."""
     case_alpha: float = 0.02
-    """Chance that any unchanged case is called broken."""
+    """Largest chance that at least one unchanged case of the suite is called broken."""
     missing_because: str = "judge or API errors"
     """Causes of runs without a score."""
     quote: Callable[[str], str] = "`{}`".format
