@@ -14,7 +14,7 @@ class Hanging:
     """An agent that can be cancelled."""
 
     asynchronous = True
-    create_next_host = None
+    create_next_agent = None
     capture = False
 
     async def run_turn(self, text: str, session: object) -> str:
