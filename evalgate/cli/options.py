@@ -336,10 +336,7 @@ def add_agent_options(command: _Command) -> _Command:
 def build_overrides(
     eval_sets: tuple[str, ...], options: dict[str, Any], selection: "SelectionOptions | None" = None
 ) -> "Overrides":
-    """Return the options of a plan or of an agent as overrides, and remove `format_name` from `options`.
-
-    If `selection` is None, every case is selected.
-    """
+    """Return the options of a plan or an agent as overrides; None for `selection` selects every case."""
     from evalgate.config.cli_overrides import EVERY_CASE, Overrides
 
     name = options.pop("format_name", None)

@@ -1,9 +1,14 @@
-"""Call plugins of other packages: their exceptions are reported as errors of the plugin, not of evalgate."""
+"""Plugins of other packages: calls that report their exceptions as errors of the plugin, and their source."""
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from importlib.metadata import Distribution
+from pathlib import Path
+from typing import TypeVar, get_args
+from urllib.parse import unquote, urlsplit
 
+from evalgate.core import registry
 from evalgate.core.case_objects import find_wrong_cases
 from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
 from evalgate.core.protocols import AnyReporter, Document, EvalFormat, ReportsIgnoredKeys
@@ -95,3 +100,25 @@ def check_file_name(reporter: AnyReporter, taken: set[str], plugin: str) -> AnyR
         raise InvalidInputError(f"{plugin} writes `{name}`, which is the file of another report: rename it")
     taken.add(name)
     return reporter
+
+
+def find_local_packages(folder: Path) -> Mapping[str, Path]:
+    """Return name and source folder of each package with plugins that was installed from within `folder`.
+
+    `folder` is absolute. A package counts if its source is `folder` itself or a folder below.
+    """
+    found = {}
+    for family in get_args(registry.Family):
+        for point in registry.list_entry_points(family):
+            if point.dist and (source := _find_install_folder(point.dist)).is_relative_to(folder):
+                found[point.dist.name] = source
+    return found
+
+
+def _find_install_folder(package: Distribution) -> Path:
+    """Return the folder that a package was installed from (PEP 610); `/` if it came from elsewhere."""
+    try:
+        address = json.loads(package.read_text("direct_url.json") or "{}")["url"]
+        return Path(unquote(urlsplit(address).path)) if address.startswith("file:") else Path("/")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return Path("/")

@@ -83,7 +83,7 @@ class Range(NamedTuple):
         return format_limit(limit, beside=beside)
 
     def format_pair(self, score: float | None, limit: float | None) -> tuple[str, str]:
-        """Format a score and its limit; the texts compare as the numbers do. None is "–"."""
+        """Format a score and its limit; the texts are equal only if the numbers are. None is "–"."""
         if score is None or limit is None:
             return self.format(score), self.format(None) if limit is None else self.format_limit(limit)
         if self.lower_is_better:

@@ -58,7 +58,7 @@ def extract_native_data(invocation: Mapping[str, Any]) -> JsonObject:
 
 
 def has_only_another_role(word: str, content: Any) -> bool:
-    """Return True if a `CaseTurn` can hold all of the content at the key `word` but its role."""
+    """Return True if a `CaseTurn` can hold everything in the content at the key `word` except its role."""
     return isinstance(content, dict) and _PLAIN_CHECKS[word]({**content, "role": _ROLES.get(word)})
 
 

@@ -70,8 +70,7 @@ def set_calls(reply: Reply, calls: Sequence[ToolCall]) -> Reply:
     """Return the reply with these tool calls; results and messages stay where they are.
 
     The calls take the places of the old calls. If there are more, the rest follows the last old call. If
-    there are fewer, the results of removed calls are removed, too: a call is removed if `calls` does not have
-    the same object.
+    there are fewer, the results of each old call that is not in `calls`, as the same object, are removed.
     """
     removed = [old for old in reply.tool_calls if not any(old is call for call in calls)]
     if len(calls) < len(reply.tool_calls):
@@ -172,7 +171,7 @@ def add_goal(case: EvalCase, goal: Goal) -> EvalCase:
 def delete_goal(case: EvalCase, at: int) -> EvalCase:
     """Return the case without the goal at the index `at`.
 
-    In the order of goals, the goals after the deleted goal follow the goals before it.
+    Goals that came after the deleted goal then come after the goals that preceded it.
 
     Raises:
         InvalidInputError: the case has no goals.

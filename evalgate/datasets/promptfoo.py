@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import count, islice, product
+from math import prod
 from pathlib import Path
 
 from evalgate.core.errors import InvalidInputError
@@ -99,9 +100,11 @@ def read_promptfoo(path: Path, shown_as: str) -> PromptfooProject:
         )
     if "scenarios" in document.value:
         lost.append(f"{shown_as}:{document.find_position(('scenarios',))[0]}: `scenarios`")
+    shared = _build_test(defaults, document, ("defaultTest",))
     found: list[tuple[EvalCase, Sequence[CarriedCheck]]] = []
+    listed: set[str] = set()
     for number, test in enumerate(_iter_tests(document, path.parent, lost), 1):
-        found += _convert_test(test, number, prompt, defaults, document, path.parent, lost)
+        found += _convert_test(test, number, prompt, shared, path.parent, lost, listed)
     cases = _with_unique_ids([case for case, _ in found])
     checks = [each for _, each in found]
     ids = [case.eval_id for case in cases]
@@ -286,29 +289,31 @@ def _convert_test(
     test: PromptfooTest,
     number: int,
     prompt: str,
-    defaults: Mapping[str, object],
-    document: ConfigDocument,
+    shared: PromptfooTest,
     folder: Path,
     lost: list[str],
+    listed: set[str],
 ) -> Iterator[tuple[EvalCase, Sequence[CarriedCheck]]]:
     """Yield a case with its checks for each combination of the test's variables.
 
-    Losses are added to `lost`. At the first combination without a message or without checks, the conversion
-    of the test ends.
+    `shared` is `defaultTest`. Losses are added to `lost`; `listed` has those of the assertions of earlier
+    tests. At the first combination without a message or without checks, the conversion of the test ends.
     """
+    defaults = shared.values
     name = str(test.values.get("description") or f"test-{number}")
     options = {**_get_object(defaults, "options"), **_get_object(test.values, "options")}
     lost += _list_unread_keys(test, options, name)
-    shared = _build_test(defaults, document, ("defaultTest",))
-    combinations = list(
-        _iter_combinations({**_get_object(defaults, "vars"), **_get_object(test.values, "vars")})
+    combinations, total = _list_combinations(
+        {**_get_object(defaults, "vars"), **_get_object(test.values, "vars")}
     )
+    lost += _list_left_out(test, name, total)
     for at, variables in enumerate(combinations):
-        new_losses: list[str] = [] if at else lost  # each loss once, not for every combination
         context = AssertionContext(variables, folder, "transform" in options, options.get("provider"))
-        checks = _convert_all_assertions(
-            test, shared, name, context, new_losses, lost if number == 1 and not at else []
-        )
+        losses: list[str] = []
+        checks = _convert_all_assertions(test, shared, name, context, losses)
+        # Each loss once, not for every combination, and those of `defaultTest` not for every test.
+        lost += [each for each in losses if each not in listed]
+        listed.update(losses)
         try:
             message = _render_message(prompt, variables)
             message = f"{options.get('prefix') or ''}{message}{options.get('suffix') or ''}"
@@ -335,11 +340,22 @@ def _get_object(values: Mapping[str, object], key: str) -> Mapping[str, object]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _iter_combinations(variables: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    """Yield the first 1,000 combinations of variables that are lists, as promptfoo expands them."""
+def _list_left_out(test: PromptfooTest, name: str, total: int) -> list[str]:
+    """Return a sentence if a test has more combinations of variables than become cases; else []."""
+    if total <= _MOST_COMBINATIONS:
+        return []
+    left = f"{total - _MOST_COMBINATIONS:,} of its {total:,} combinations of variables"
+    return [f"{test.describe_line()}: {name}: {left}: only the first {_MOST_COMBINATIONS:,} become cases"]
+
+
+def _list_combinations(variables: Mapping[str, object]) -> tuple[list[Mapping[str, object]], int]:
+    """Return the first 1,000 combinations of variables that are lists, and the number of all combinations.
+
+    promptfoo makes a test of each combination.
+    """
     options = [value if isinstance(value, list) else [value] for value in variables.values()]
-    for chosen in islice(product(*options), _MOST_COMBINATIONS):
-        yield dict(zip(variables, chosen, strict=True))
+    chosen = islice(product(*options), _MOST_COMBINATIONS)
+    return [dict(zip(variables, each, strict=True)) for each in chosen], prod(map(len, options))
 
 
 def _with_unique_ids(cases: Sequence[EvalCase]) -> list[EvalCase]:
@@ -359,9 +375,8 @@ def _convert_all_assertions(
     name: str,
     context: AssertionContext,
     lost: list[str],
-    lost_of_all: list[str],
 ) -> list[CarriedCheck]:
-    """Return the checks of a test and of `defaultTest`; `lost_of_all` gets the losses of `defaultTest`."""
+    """Return the checks of a test and of `defaultTest` (`shared`); their losses are added to `lost`."""
     threshold = test.values.get("threshold", shared.values.get("threshold"))
     own = test.values.get("assert")
     own = own if isinstance(own, list) else []
@@ -373,7 +388,7 @@ def _convert_all_assertions(
     def lose(path: Sequence[str | int], sentence: str) -> None:
         at = path[0] if path else None
         if isinstance(at, int) and at < len(default):
-            lost_of_all.append(f"{shared.describe_line('assert', *path)}: defaultTest: {sentence}")
+            lost.append(f"{shared.describe_line('assert', *path)}: defaultTest: {sentence}")
         elif isinstance(at, int):
             below = ("assert", at - len(default), *path[1:])
             lost.append(f"{test.describe_line(*below)}: {name}: {sentence}")

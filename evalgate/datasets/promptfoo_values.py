@@ -12,7 +12,7 @@ from evalgate.documents.config_file import parse_yaml, read_config_document
 _VARIABLE = re.compile(r"\{\{-?\s*([\w.]+)\s*-?\}\}")
 _FIELD = re.compile(r'\s*(?:"((?:\\["\\]|""|[^"])*)"\s*(?:,|$)|([^,]*)(?:,|$))')
 _DRAFT = "http://json-schema.org/draft-07/schema#"
-"""Version of a JSON Schema without `$schema` in promptfoo."""
+"""Version that promptfoo assumes for a JSON Schema without `$schema`."""
 
 
 class NotCarriedError(Exception):

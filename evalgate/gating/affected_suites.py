@@ -29,8 +29,9 @@ class SuiteScope:
     blind: str = ""
     """Reason why every change concerns the suite; "" if the suite's files are known.
 
-    It is the end of a sentence that begins with the suite's name, such as `has no …`. Exceptions are files
-    that `ChangeRules.ignored` matches and that no suite has in `files`, `affects` or `opened`."""
+    It is the end of a sentence that begins with the suite's name, such as `has no …`. Even such a suite is
+    not concerned by a file that `ChangeRules.ignored` matches and that no suite has in `files`, `affects` or
+    `opened`."""
     is_planned: bool = True
     """False: the suite is not part of this run, which only needs to know the suite's files."""
 
@@ -195,10 +196,12 @@ def _fold_with_parents(files: frozenset[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=4_096)
 def _list_kinds(files: frozenset[str]) -> frozenset[tuple[str, str]]:
+    """Return the kinds of the files, as `_get_kind` returns them."""
     return frozenset(map(_get_kind, files))
 
 
 def _get_kind(path: str) -> tuple[str, str]:
+    """Return (folder, ending) of a path in lower case; without a dot the ending is the whole name."""
     folder, _, name = path.casefold().rpartition("/")
     return folder, name.rpartition(".")[2]
 
@@ -225,13 +228,13 @@ def build_json(found: AffectedSuites) -> Mapping[str, object]:
 
 
 def build_matrix(found: AffectedSuites) -> Mapping[str, object]:
-    """Return a matrix of jobs for GitHub's `fromJSON`, with one leg for each concerned suite.
+    """Return a matrix for GitHub's `fromJSON`, with one job for each concerned suite.
 
-    GitHub refuses a matrix without legs. So if nothing is concerned, the matrix has one leg without eval
+    GitHub refuses a matrix without jobs. So if nothing is concerned, the matrix has one job without eval
     sets, in which `run --affected` reports `skipped`.
     """
-    legs = [suite for suite in found.rules.planned if suite.name in found.names]
-    include = [{"suite": each.name, "eval_sets": "\n".join(each.eval_sets)} for each in legs]
+    concerned = [suite for suite in found.rules.planned if suite.name in found.names]
+    include = [{"suite": each.name, "eval_sets": "\n".join(each.eval_sets)} for each in concerned]
     return {"include": include or [{"suite": "none", "eval_sets": ""}]}
 
 

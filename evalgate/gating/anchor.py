@@ -1,4 +1,4 @@
-"""Compare the averages with an older baseline that stays fixed, so that many small drops add up.
+"""Compare the averages with the anchor: an older baseline that stays fixed, so that small drops add up.
 
 The moving baseline shows sudden drops, but hardly slow ones. A drop since the anchor may be older than the
 tested change. So the gate of an unmerged change closes only if the average also fell against the moving
@@ -6,8 +6,8 @@ baseline, by more than luck. On other commits, such as those of the default bran
 the gate.
 
 The tests against the baseline and the anchor share the false-alarm level of the averages. On an unmerged
-change the anchor closes the gate only if the test against the baseline rejects, at the full level. On other
-commits each test has half of the level.
+change the anchor closes the gate only if the test against the baseline finds a drop, too, so both tests have
+the full level. On other commits each test has half of the level.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ _DAYS_OF_WEEKS = 21
 
 @frozen
 class AnchorContext:
-    """Surroundings of the comparison, for its rule and its sentences."""
+    """Facts about the run that the comparison with the anchor and its sentences need."""
 
     base_branch: str = ""
     """Name of the moving baseline's branch; "" if there is no such baseline."""
@@ -58,7 +58,7 @@ class AnchorContext:
     commits: int | None = None
     """Commits since the anchor; None if not known."""
     cleared: AbstractSet[str] = frozenset()
-    """Names of the score tables of metrics with an answer of the control runs other than `broke`."""
+    """Names of the score tables of metrics to which the control runs gave another answer than `broke`."""
 
 
 def compare_with_anchor(

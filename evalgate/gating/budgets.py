@@ -135,6 +135,7 @@ def collect_budget_figures(
 def _build_row(
     case: CaseResult, metric: CaseMetric, old: BaselineCase | None
 ) -> tuple[CaseFigures, tuple[int, int]]:
+    """Return a case's figures, and its runs with a figure that did not pass: their number now and before."""
     now = [(_find_score(run, metric.name), has_passed_others(run)) for run in case.runs]
     then: list[tuple[Score, bool]] | None = None
     comparable = True
@@ -290,7 +291,7 @@ def _add_judgement(
     parts = [*_judge_growth(figures, growth, context), *_judge_percentile(figures, statistics)]
     if not parts:
         return summary
-    # A missing baseline leaves the gate open if there is none at all, so other doubts go before it.
+    # `no_baseline` comes after all equal verdicts: it leaves the gate open if there is no baseline at all.
     worst = max(parts, key=lambda part: (SEVERITY[part.verdict], part.reason != "no_baseline"))
     sentences = [sentence for part in parts if part.verdict == worst.verdict for sentence in part.sentences]
     if any(part.ratio for part in parts) and (left := describe_left_out(figures.left_out)):

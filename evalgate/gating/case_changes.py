@@ -31,7 +31,7 @@ from evalgate.statistics.exact_test import compute_case_p
 from evalgate.statistics.score_pairs import UNIT
 
 MOST_POINTS = 12
-"""Gate runs that a trend shows at most."""
+"""Most gate runs that a trend shows."""
 
 
 def compute_trend(members: Sequence[tuple[CaseMetric, BaselineCase, float]]) -> tuple[float, ...]:
@@ -333,7 +333,7 @@ def _classify_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | N
     )
     now = [UNIT] * passes + [0] * (len(case.runs) - passes)
     before = [UNIT if passed else 0 for passed in then]
-    # The sides are swapped: asked is how often luck alone gives so many passes, not so many failures.
+    # The sides are swapped, because the question is how often luck alone gives so many passes, not failures.
     is_luck = compute_case_p(tuple(sorted(now)), tuple(sorted(before))) > _LUCK
     return None if is_luck else "newly_passing"
 

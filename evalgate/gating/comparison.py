@@ -39,6 +39,7 @@ class ComparedRuns:
     baseline_comparison: Comparison | None = None
     """Changed cases and metrics since the baseline; None without a baseline."""
     effort: SamplingCost | None = None
+    """Number of runs that `runs: auto` took; None with a fixed number of runs."""
     notices: tuple[str, ...] = ()
 
 
@@ -94,7 +95,8 @@ def has_dropped(metric: MetricSummary, gate: GateConfig, criteria: Mapping[str, 
 def compute_drop_limit(metric: MetricSummary, gate: GateConfig, criteria: Mapping[str, Criterion]) -> float:
     """Return the smallest drop of the mean that is a regression, in the metric's own range.
 
-    A criterion of the metric may have its own, unless `gate.max_regression` is 1 and allows every drop.
+    The `max_regression` of the metric's criterion replaces that of the gate, unless the gate's is 1: then
+    every drop is allowed.
     """
     criterion = criteria.get(metric.name)
     own = None if criterion is None or gate.max_regression >= 1 else criterion.max_regression

@@ -1,4 +1,4 @@
-"""Apply the comparison with the control to the comparison with the baseline."""
+"""Correct the comparison with the baseline by runs of the base commit's agent today, the control."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -170,7 +170,8 @@ def find_suspects(
         limit, change = found.rule.max_drop, found.change
         if limit is None or change is None or found.rule.is_figure or name not in tables:
             continue
-        # Half of it, as a gate that closes at the first broken case never measures its averages to the end.
+        # Half of the limit, because a gate that closes at the first broken case has not made all runs of its
+        # averages.
         if mode == "all" or change.drop >= limit / 2:
             keep, rounds = statistics.parameters.baseline_keep, found.rounds
             pairs = pair_cases(tables[name].cases, keep=keep, first=rounds, runs=rounds).pairs

@@ -62,7 +62,7 @@ class FailureClassifier:
         self._most = most
 
     def plan_reruns(self, cases: Sequence[CaseResult]) -> Mapping[int, tuple[int, ...]]:
-        """Return the number of the next run of every open case that may be run again.
+        """Return the number of the next run for each failing case that further runs can decide.
 
         Keys are indexes in `cases`, values tuples of one run number.
         """
@@ -79,7 +79,7 @@ class FailureClassifier:
                 continue
             # Computed at the first open case: most runs have none, and the estimate reads every stored run.
             flaky = self._estimate_flaky(cases) if flaky is None else flaky
-            # One run at a time: the next pass may settle it.
+            # One run at a time: if the next one passes, no further run may be needed.
             criteria = self._find_criteria(stored, case, flaky)
             if criteria.classify_runs(stored.find_misses(case)) == "open":
                 found[at] = (max(run.run for run in case.runs) + 1,)
@@ -139,8 +139,8 @@ class FailureClassifier:
     def _find_criteria(
         self, stored: "_StoredRuns", case: CaseResult, flaky: "_FlakyEstimate"
     ) -> BreakageCriteria:
-        # A case that failed before in another way is known to be flaky, so more is needed before a new way
-        # counts as a break: it is compared with how many such ways the suite has.
+        # A case that failed before in another way is known to be flaky, so only more failures in a new way
+        # are a break: their number depends on how many flaky ways to fail the suite has.
         alike = flaky.ways if stored.history.failed else flaky.cases
         runs = len(stored.list_comparable(_find_missed_metrics(case)))
         return find_breakage_criteria(runs, alike, most=self._most)
@@ -210,7 +210,7 @@ class _StoredRuns:
 
     @property
     def never_missed(self) -> frozenset[str]:
-        """Return the metrics of which the stored runs have scores, and none below the threshold."""
+        """Return the metrics that stored runs have scores of, all of which meet the threshold."""
         scored = frozenset[str]().union(*(run.scored for run in self.runs))
         return scored.difference(*(run.missed for run in self.runs))
 

@@ -78,7 +78,7 @@ def apply_decision(
     rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
     differences = dict(compare_line_means(tables, rounds, parameters))
     summaries, compared_cases = add_comparisons(metrics, cases, decision, context, differences)
-    # Only AUTO stops because an average looks good. A fixed number of runs stops for no such reason.
+    # Only `runs: auto` stops because an average looks good. A fixed number of runs has nothing to correct.
     excesses = dict(find_excesses(tables, decision, parameters)) if statistics.is_auto else {}
     corrected = apply_corrections(group_by_metric(cases), summaries, excesses)
     notices = (
@@ -94,11 +94,11 @@ def apply_decision(
 def find_excesses(
     tables: ScoreTables, decision: Decision, parameters: Parameters
 ) -> Iterator[tuple[str, float]]:
-    """Yield (table, amount) for each average that is too high because AUTO stopped when it looked good.
+    """Yield (table, amount) for each average that is too high because `runs: auto` stops at good averages.
 
     The amount is the expected excess, as a share of the metric's range. Nothing is yielded if an average
-    failed, because AUTO stopped for that reason. Averages of the last possible round are left out, as are
-    averages that are better than the baseline by more than luck.
+    failed, because the runs stopped for that reason. Averages over the most possible runs are left out, as
+    are averages that are better than the baseline by more than luck.
     """
     if any(
         part.kind == "average" and part.verdict == "fail"
@@ -215,7 +215,7 @@ def _combine_line_decision(
     """Return the decision on one of several lines: the whole metric's comparison, and the line's minima."""
     minimum_checks = tuple(part for part in minima.checks if part.kind in {"minimum", "reliability"})
     if difference is not None and whole.change is not None:
-        difference = replace(difference, p=whole.change.p)  # the test is the metric's
+        difference = replace(difference, p=whole.change.p)  # the test is that of the whole metric
     return replace(
         whole,
         rule=replace(whole.rule, min_score=minima.rule.min_score, reliability=minima.rule.reliability),
@@ -325,7 +325,7 @@ def _add_metric_comparison(
     if metric_decision.rule.max_drop is None:  # not compared by statistics: the plain difference stays
         return annotated
     has_rule = metric_decision.rule.min_score is not None or metric_decision.rule.reliability is not None
-    # A judge that fails in many runs does not turn the comparison into another rule: there is no verdict.
+    # With too many missing scores there is no verdict: the plain threshold does not decide instead.
     is_compared = change is not None or metric_decision.reason == "missing_runs"
     if is_compared and not has_minimum and not has_rule:
         # The cases' threshold is no minimum of the mean: three cases of sixty that pass nine times in ten

@@ -58,7 +58,7 @@ class MessageContext:
         return format_score(own, beside=other)
 
     def format_scores(self, *scores: float, limit: float) -> tuple[str, ...]:
-        """Format scores, and as the last one their limit, in the metric's own range, as `format_scores`."""
+        """Format scores and, last, their limit in the metric's own range, so that all can be compared."""
         return format_scores([*map(self.score, scores)], self.score(limit))
 
     def format_difference(self, amount: float) -> str:
@@ -98,7 +98,7 @@ def describe_metric(metric: MetricDecision, context: MessageContext) -> tuple[st
 
 
 def describe_suspects(metric: MetricDecision, context: MessageContext) -> tuple[str, ...]:
-    """Return one sentence about the cases that look worse and do not gate, or () if there are none."""
+    """Return one sentence about cases that scored lower, which may be luck; () if there are none."""
     names = metric.list_cases("suspect")
     if not names:
         return ()
@@ -345,7 +345,7 @@ def _format_near_limit(value: float, limit: float, digits: int, limit_text: str)
 
 
 def _count_digits(value: float, fewest: int) -> int:
-    """Return the number of decimals with which the value does not look like zero."""
+    """Return the fewest decimals, from `fewest` to 7, with which the value does not look like zero."""
     digits = fewest
     while value and digits < _MOST_DIGITS and float(f"{value:.{digits}f}") == 0:
         digits += 1

@@ -85,7 +85,7 @@ def _list_named_faults(case: CaseResult) -> Iterator[tuple[str, str]]:
     """Yield the faults of a case as (name, sentence).
 
     The name is the metric's name, or the outcome of the first run without an answer. A case without a known
-    fault has one, named after the case's status.
+    fault has one fault, named after the case's status.
     """
     unanswered = [run.outcome for run in case.runs if run.outcome != "answered"][:1]
     metrics = [metric.name for metric in case.metrics if metric.gating_status in {"failed", "errored"}]

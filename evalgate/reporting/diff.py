@@ -18,12 +18,12 @@ class DifferenceLine:
     sign: Sign
     text: str
     diverges: bool = False
-    """True if the two sides diverge at this line."""
+    """True for the first line in which the tool calls of the two sides differ."""
 
 
 @frozen
 class Difference:
-    """The difference between two sides of a turn: its tool calls or its response."""
+    """The tool calls, or the response, of a turn next to those of the baseline or the expectation."""
 
     part: Literal["Tool calls", "Response"]
     is_since: bool
@@ -47,21 +47,22 @@ class Difference:
 
     @property
     def sides(self) -> str:
-        """Return the meaning of `-` and `+`."""
+        """Return the meaning of the signs − and + as text."""
         return "baseline (−) and now (+)" if self.is_since else "expected (−) and actual (+)"
 
 
 @frozen
 class DiffLimits:
-    """The limits of a shown difference."""
+    """Limits of the size of a shown difference."""
 
     calls: int
-    """The approximate number of lines of tool calls."""
+    """About the most lines of tool calls."""
     lines: int
-    """The number of lines of a response."""
+    """Most lines of a response."""
     width: int
-    """The number of characters of a line of a response."""
+    """Most characters of a line of a response."""
     call_width: int = 120
+    """Most characters of a line with a tool call."""
 
 
 def get_baseline_reply(finding: Finding, number: int) -> Reply | None:

@@ -14,7 +14,7 @@ EVENT = "gen_ai.evaluation.result"
 VERDICT_EVENT = "evalgate.verdict"
 _BATCH = 512
 """Most events of one request, as many as OpenTelemetry's own exporters send."""
-_INFO, _WARN = 9, 13
+_INFO, _WARN = 9, 13  # severity numbers of OpenTelemetry
 _LABELS = {"passed": "pass", "failed": "fail"}
 _OTHER_ERROR = "_OTHER"
 

@@ -73,7 +73,7 @@ class _TestSuite:
     def iter_lines(self) -> Iterator[str]:
         """Yield the lines of the suite, several at a time. Call this only once: it uses up `tests`."""
         counts = {name: str(count) for name, count in self.counts.items()}
-        # The attributes that junit-xml writes count no test: it gets them in batches.
+        # junit-xml would count 0 tests, because this element has none yet: `counts` replaces its numbers.
         attributes = {**self._build_element([]).attrib, **counts, "time": _format_seconds(self.seconds)}
         start = ET.tostring(ET.Element("testsuite", attributes), encoding="unicode")
         yield f" {start.removesuffix(' />')}>\n"
@@ -104,7 +104,7 @@ def _format_test(element: ET.Element) -> str:
 def _format_passed_test(name: str, suite: str, duration: float) -> str:
     """Return a passed test as indented XML, ten times as fast as `_format_test`."""
     seconds, suite = f'time="{_format_seconds(duration)}"', f'classname="{_escape_attribute(suite)}"'
-    # junit-xml writes no time of 0: there it comes last.
+    # junit-xml writes no time of 0, so that `_build_element` adds it as the last attribute.
     attributes = f"{seconds} {suite}" if duration else f"{suite} {seconds}"
     return f'  <testcase name="{_escape_attribute(name)}" {attributes} />\n'
 
@@ -161,7 +161,7 @@ def _build_tests(
     labels: Mapping[CaseKey, str],
     answers: Mapping[CaseKey, str],
 ) -> "Iterator[TestCase | str]":
-    """Yield the tests of a suite; a passed test is XML.
+    """Yield the tests of a suite; a passed test is its line of XML.
 
     `detailed` has `id(case)` of each case to describe in detail. `labels` are the first divergences of
     failing cases, and `answers` the sentences about their control runs.

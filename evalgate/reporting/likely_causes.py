@@ -52,8 +52,8 @@ def describe_missing_variables(
 def _find_variables(failure: Failure) -> Iterator[str]:
     """Yield the environment variables that a failure names.
 
-    If a failure about a missing or refused API key names no variable, yield the variables that each package
-    in its text reads.
+    If a failure about a missing or refused API key names no variable, yield the variables of each package
+    that its message or traceback mentions.
     """
     named = _VARIABLE.findall(failure.message)
     yield from named
@@ -132,7 +132,10 @@ def _suggest_remedy(kind: str, options: object) -> str:
 
 
 def describe_unrecorded_results(cases: Iterable[CaseResult], answer: JsonObject) -> str:
-    """Return a sentence about tool calls that got `answer` for lack of a recorded result; "" if none."""
+    """Return a sentence about the tool calls that evalgate answered with `answer`; "" if there are none.
+
+    evalgate gives this answer to a call for which the case has no recorded result.
+    """
     tools = Counter(
         event.name
         for case in cases

@@ -13,12 +13,14 @@ from evalgate.core.types import CaseResult, Record
 _UNTYPEABLE = re.compile(r"[\n\t]")
 _LONGEST_COMMAND = 2_000
 _MOST_CASES = 100
-_OF_AN_AGENT = frozenset({"--env", "--python", "--setup", "--simulated-user", "--timeout"})
+_AGENT_OPTIONS = frozenset({"--env", "--python", "--setup", "--simulated-user", "--timeout"})
+"""Options that a replay of recorded runs does not need."""
 
 
 ACCEPT = "If the new behaviour is right, make it the expectation"
 """Words for the command of `build_accept_command`."""
-_OF_A_FOLDER = frozenset({"-C", "--working-directory", "-c", "--thresholds"})
+_PROJECT_OPTIONS = frozenset({"-C", "--working-directory", "-c", "--thresholds"})
+"""Options of a run that `evalgate accept` has as well."""
 _DEFAULT_RECORD = "evalgate-report/results.json"
 _WITHOUT_COMMAND = "in_process"
 """Kind of agents that are objects of a Python program, which no command line can name."""
@@ -64,7 +66,7 @@ def build_replay_command(record: Record, case: CaseResult) -> str:
     answered = any(run.outcome == "answered" for run in case.runs)
     if not answered or record.agent.kind in {"replay", _WITHOUT_COMMAND}:
         return ""
-    pairs = (pair for pair in iter_option_pairs(record.options) if pair[0] not in _OF_AN_AGENT)
+    pairs = (pair for pair in iter_option_pairs(record.options) if pair[0] not in _AGENT_OPTIONS)
     return _build_command(case, f"replay:{resolve_record_path(record)}", [*chain.from_iterable(pairs)])
 
 
@@ -78,7 +80,7 @@ def build_accept_command(record: Record, case: CaseResult) -> str:
 
     if case.protected or not is_acceptable(case):
         return ""
-    pairs = [pair for pair in iter_option_pairs(record.options) if pair[0] in _OF_A_FOLDER]
+    pairs = [pair for pair in iter_option_pairs(record.options) if pair[0] in _PROJECT_OPTIONS]
     path = resolve_record_path(record)
     if path not in {"results.json", _DEFAULT_RECORD}:
         pairs.append(("--from", path))

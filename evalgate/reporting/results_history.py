@@ -59,7 +59,8 @@ def keep_result(
     if history is None:
         raise FileNotFoundError(errno.ENOENT, "the folder cannot be opened")
     with out.open_folder() as reports, history.open_folder(owner) as results:
-        # A user who wants the results in git removes the file. A link may lead to a folder of the user's.
+        # Only in an empty folder: users who want the results in git delete the file, and a folder that a link
+        # leads to may hold other files of theirs.
         if not os.listdir(results):  # noqa: PTH208  of a descriptor
             replace_file(results, ".gitignore", ("*\n",), owner)
         _add_file(build_result_id(record.created_at), reports, results, owner)

@@ -4,17 +4,16 @@ Texts of the record are returned as they are, and may hold any characters: repor
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from evalgate.core.formatting import format_score, format_sparkline, pluralize
+from evalgate.core.formatting import format_figure, format_limit, format_score, format_sparkline, pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.score_ranges import Range
+from evalgate.core.score_ranges import UNLIMITED, Range
 from evalgate.core.types import (
     REPORT_ONLY,
-    CaseChange,
     CaseResult,
-    Change,
     MetricSummary,
     ModelUsage,
     Record,
@@ -23,30 +22,24 @@ from evalgate.core.types import (
     VerdictStatus,
 )
 from evalgate.reporting.findings import (
-    CHANGES,
+    NamedCases,
     count_passed_runs,
     describe_comparisons,
     describe_missing_baseline,
-    describe_run_costs,
-    explain_delta,
     explain_not_evaluated,
     find_flaky_cases,
-    find_still_failing,
-    format_baseline,
     format_case_counts,
     format_case_name,
-    format_change_counts,
-    format_mean,
-    format_minimum,
     format_run_counts,
     format_total_cost,
-    get_effective_status,
-    group_changes,
 )
+
+if TYPE_CHECKING:
+    from evalgate.reporting.baseline_lines import BaselineLine
 
 
 def describe_agreements(record: Record) -> Iterator[str]:
-    """Yield a sentence about the agreement of a judge's repeated answers, for each metric that has it."""
+    """Yield a sentence for each metric with repeated answers of a judge: how far these answers agree."""
     for metric in record.metrics:
         if agreement := describe_agreement(metric.agreement):
             yield f"{metric.label}: {agreement}"
@@ -105,7 +98,7 @@ STATUSES: dict[Status, str] = {
 
 _LONGEST_HEADLINE = 160
 _SENTENCE_END = re.compile(r"(?<=\.)\s")
-_FEWEST_POINTS = 2  # past gate runs; one is the baseline itself
+_FEWEST_POINTS = 2  # past gate runs in a sparkline; a single one has the mean of the column "baseline"
 # In a narrow cell, a line break would separate the sign from its number.
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
@@ -149,6 +142,58 @@ def _split_first_sentences(text: str) -> tuple[str, str]:
     ends = [len(text), *(match.start() for match in _SENTENCE_END.finditer(text))]
     end = max((end for end in ends if end <= _LONGEST_HEADLINE), default=0)
     return text[:end].rstrip(), text[end:].lstrip()
+
+
+def get_effective_status(metric: MetricSummary) -> Status:
+    """Return the status for the metric table: `failed` for a metric that passed but regressed."""
+    return "failed" if metric.regressed and metric.status == "passed" else metric.status
+
+
+def format_mean(metric: MetricSummary) -> str:
+    """Format the mean with enough digits to compare it with the minimum and with the baseline."""
+    return _format_beside_others(metric, metric.score)
+
+
+def format_baseline(metric: MetricSummary) -> str:
+    """Format the mean in the baseline with enough digits to compare it with the mean and the minimum.
+
+    Means that differ without a change are over different cases. Then the usual two decimals are enough.
+    """
+    if metric.delta or metric.baseline == metric.score:
+        return _format_beside_others(metric, metric.baseline)
+    return metric.range.format(metric.baseline)
+
+
+def format_minimum(metric: MetricSummary) -> str:
+    """Format the minimum of the mean, of each case (`0.50 a case`) or of both, or the limits of a budget."""
+    own = _format_beside_others(metric, metric.threshold)
+    if metric.range.lower_is_better:
+        return _format_limits(metric, own)
+    each = f"{own} a case"
+    if metric.mean_judged_by == "baseline":
+        return each
+    return own if metric.min_mean is None else f"{_format_beside_others(metric, metric.min_mean)} ({each})"
+
+
+def _format_beside_others(metric: MetricSummary, number: float | None) -> str:
+    """Format a number of a metric's row with enough digits to tell it from the other numbers of the row."""
+    limits = (metric.minimum, metric.threshold)
+    printed = (metric.score, metric.baseline if metric.delta else None, *limits)
+    if number is not None and number in limits:
+        return metric.range.format_limit(number, beside=printed)
+    return metric.range.format(number, beside=printed)
+
+
+def _format_limits(metric: MetricSummary, own: str) -> str:
+    """Return the limits of a budget, as `6,000, × 1.15, p95 9,000`; `own` is the text of `max`, or "–"."""
+    ratio = metric.judgement.ratio if metric.judgement else None
+    percentile = metric.judgement.percentile if metric.judgement else None
+    limits = (
+        own if metric.threshold < UNLIMITED else "",
+        f"× {format_limit(ratio.max)}" if ratio else "",
+        f"p95 {format_figure(percentile.minimum, beside=percentile.value)}" if percentile else "",
+    )
+    return ", ".join(filter(None, limits)) or own
 
 
 @frozen
@@ -205,80 +250,6 @@ def _format_delta(metric: MetricSummary) -> str:
     if metric.delta is None or not noise:
         return delta
     return f"{delta} ±{_NO_BREAK}{format_score(noise, beside=0.0, digits=len(delta.rpartition('.')[2]))}"
-
-
-@frozen
-class BaselineLine:
-    """The baseline that the run is compared with."""
-
-    source: str
-    version: str
-    gate_runs: str
-    """The number of gate runs in the baseline; "" if there is only one."""
-    branch: str
-    commit: str
-    date: str
-    counts: str
-    compared: str
-    took: str
-    """The time, tokens and cost of a run, compared with the baseline."""
-
-
-def build_baseline_line(record: Record) -> BaselineLine | None:
-    """Return the line about the baseline, or None if there is no baseline."""
-    comparison = record.comparison
-    if comparison is None:
-        return None
-    return BaselineLine(
-        source=comparison.source or "given",
-        version=comparison.version,
-        gate_runs=pluralize(comparison.gate_runs, "gate run") if comparison.gate_runs > 1 else "",
-        branch=comparison.branch or "",
-        commit=(comparison.commit or "")[:12],
-        date=(comparison.created_at or "")[:10],
-        counts=f"{format_change_counts(record, comparison)}.",
-        compared=" ".join(explain_delta(record)),
-        took=describe_run_costs(comparison),
-    )
-
-
-@frozen
-class NamedCases:
-    """Names of cases with a common description."""
-
-    what: str
-    names: tuple[str, ...]
-    more: int
-    """The number of cases that are not named."""
-
-
-def list_changed_cases(record: Record, most: int) -> Iterator[NamedCases]:
-    """Yield the cases that changed since the baseline or still fail, with at most `most` names of a kind.
-
-    Newly failing cases come first, then those that still fail.
-    """
-    if record.comparison is None:
-        return
-    groups = group_changes(record, record.comparison)
-    if newly := groups.pop("newly_failing", []):
-        yield _build_named_cases("newly_failing", newly, most)
-    if old := find_still_failing(record):
-        names = tuple(format_case_name(case) for case in old[:most])
-        yield NamedCases("still failing", names, len(old) - len(names))
-    for kind, found in groups.items():
-        yield _build_named_cases(kind, found, most)
-
-
-_MEANINGS: dict[Change, str] = {
-    "changed": " (asks or expects something else: not compared)",
-    "flaky": " (passed some stored runs and failed others: no sign of a change)",
-}
-
-
-def _build_named_cases(kind: Change, found: Sequence[CaseChange], most: int) -> NamedCases:
-    what = CHANGES[kind] + _MEANINGS.get(kind, "")
-    names = tuple(f"{change.eval_set_id}/{change.eval_id}" for change in found[:most])
-    return NamedCases(what, names, len(found) - len(names))
 
 
 def list_unjudged_cases(record: Record, most: int) -> list[NamedCases]:
@@ -371,7 +342,7 @@ class RecordSummary:
     more_metrics: int
     comparisons: list[tuple[str, str]]
     """Statistical findings about metrics, each as (label, sentence)."""
-    baseline: BaselineLine | None
+    baseline: "BaselineLine | None"
     no_baseline: str
     """The sentence that replaces `baseline` if there is none."""
     changes: list[NamedCases]
@@ -406,15 +377,16 @@ def summarize_record(record: Record, *, metrics: int, names: int, exempt: int) -
     headline, reasons = build_headline(record)
     flaky, unjudged = list_flaky_cases(record), list_unjudged_cases(record, names)
     not_gating = list(list_exempt_cases(record))
+    baseline, changes = _summarize_baseline(record, names)
     return RecordSummary(
         headline=headline,
         reasons=reasons,
         metrics=[build_metric_line(metric) for metric in record.metrics[:metrics]],
         more_metrics=max(0, len(record.metrics) - metrics),
         comparisons=list(islice(describe_comparisons(record), metrics)),
-        baseline=build_baseline_line(record),
+        baseline=baseline,
         no_baseline=describe_missing_baseline(record),
-        changes=list(list_changed_cases(record, names)),
+        changes=changes,
         flaky=flaky[:names],
         more_flaky=max(0, len(flaky) - names),
         unjudged=unjudged[:names],
@@ -423,3 +395,12 @@ def summarize_record(record: Record, *, metrics: int, names: int, exempt: int) -
         exempt=not_gating[:exempt],
         more_exempt=max(0, len(not_gating) - exempt),
     )
+
+
+def _summarize_baseline(record: Record, names: int) -> "tuple[BaselineLine | None, list[NamedCases]]":
+    """Return the line about the baseline and the changed cases; None and no cases without a baseline."""
+    if record.comparison is None:
+        return None, []
+    from evalgate.reporting.baseline_lines import build_baseline_line, list_changed_cases
+
+    return build_baseline_line(record), list(list_changed_cases(record, names))

@@ -29,22 +29,20 @@ from evalgate.reporting.findings import (
     describe_comparisons,
     describe_faults,
     describe_missing_baseline,
-    explain_delta,
-    format_baseline,
     format_case_counts,
-    format_change_counts,
-    format_mean,
-    format_minimum,
     format_run_counts,
     format_total_cost,
-    get_effective_status,
     group_findings,
     list_findings,
 )
 from evalgate.reporting.summary_lines import (
     build_exempt_title,
     describe_agreements,
+    format_baseline,
     format_judge_usage,
+    format_mean,
+    format_minimum,
+    get_effective_status,
     list_exempt_cases,
 )
 
@@ -57,7 +55,7 @@ _ERASE = "\r\x1b[2K"
 
 @dataclass
 class LiveProgress:
-    """Progress of a run, written to `stream` as case-runs finish.
+    """Progress of a run, written to `stream` as case-runs (runs of one case) finish.
 
     Call `close` before other code writes to the stream.
     """
@@ -292,6 +290,8 @@ class TerminalReport:
                 yield describe_missing_baseline(record)
             yield from self._format_comparisons(record)
             return
+        from evalgate.reporting.baseline_lines import explain_delta, format_change_counts
+
         facts = [
             to_log_line(comparison.source),
             comparison.version,

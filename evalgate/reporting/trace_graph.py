@@ -92,7 +92,7 @@ def build_trace_graph(
 
     `parents` has the index of each span's parent, without circles, and `seconds` each span's duration. The
     caller of a tool is the author of the tool's span, else the agent around the span. Tools that a request to
-    a model offers are nodes, too, also if they were not called.
+    a model offers are nodes, too, even if they were not called.
     """
     builder = _Builder()
     agents = _find_agents(spans, parents)

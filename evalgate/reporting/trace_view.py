@@ -26,7 +26,7 @@ class TraceRow:
     index: int
     """Position of the span in the trace, 0-based."""
     depth: int
-    """Number of steps around this step, 0 to 12."""
+    """Number of steps that enclose this step; 12 stands for 12 or more."""
     start_s: float
     """Seconds since the run began, 0 or more."""
     duration_s: float
@@ -213,7 +213,7 @@ def _measure_union(times: Iterable[tuple[float, float]]) -> float:
 def _match_events(
     spans: Sequence[TraceSpan], times: Sequence[tuple[float, float]], replies: Sequence[Reply | None]
 ) -> dict[int, int]:
-    """Return the index of the event that each step caused, by index of the step, as far as known.
+    """Return the index of the event in its reply, by index of the step, for steps with a known event.
 
     A tool's step belongs to the first unused call of the tool with equal arguments, else to the first
     unused call of the tool. A model's step belongs to the call of the tool's step after it, unless another

@@ -1,5 +1,6 @@
 """A finished run as the body of a webhook: documented JSON, or a message of Slack or Microsoft Teams."""
 
+import re
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
@@ -15,6 +16,8 @@ _MOST_NAMED = 20
 _LONGEST_LINE = 300
 _LONGEST_TEXT = 2_800
 """Most characters of a section for Slack, which refuses more than 3,000."""
+_CUT_ESCAPE = re.compile(r"&[a-z]*…\Z")
+"""The start of an escape such as `&lt;` at the end of a shortened text."""
 
 
 def build_payload(record: Record, form: WebhookFormat, *, commit: str, branch: str, url: str) -> JsonObject:
@@ -88,7 +91,7 @@ def _build_slack_message(headline: str, lines: list[str], url: str) -> JsonObjec
     def escape(text: str) -> str:
         return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
-    text = shorten_text("\n".join(map(escape, lines)), _LONGEST_TEXT)
+    text = _CUT_ESCAPE.sub("…", shorten_text("\n".join(map(escape, lines)), _LONGEST_TEXT))
     head = f"*{escape(headline)}*" + (f"  <{url}|Open the run>" if url else "")
     sections = [
         {"type": "section", "text": {"type": "mrkdwn", "text": part}} for part in (head, text) if part

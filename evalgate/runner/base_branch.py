@@ -298,7 +298,7 @@ class RuleFiles:
         """Add notices about plugin packages that are installed from files which the change edits."""
         if not self.base_commit:
             return
-        from evalgate.runner.local_plugins import find_local_packages
+        from evalgate.core.foreign_plugins import find_local_packages
 
         for name, place in find_local_packages(self.folder).items():
             shown = self.format_relative_path(place)

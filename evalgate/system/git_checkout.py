@@ -46,7 +46,7 @@ class CommitCheckout:
     root: Path
     """Root of the files."""
     folder: Path
-    """Folder below `root` that corresponds to the `folder` of `check_out_commit`."""
+    """Counterpart of the `folder` given to `check_out_commit`: `root`, or a folder below it."""
     entries: tuple[_Entry, ...] = field(default=(), repr=False)
 
     def find_changed_files(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ STOP: ContextVar[threading.Event | None] = ContextVar("STOP", default=None)
 _POLL_S = 0.1
 
 _COMPLETE = "evalgate-complete"
-"""Marker file of a complete environment: in an incomplete one, `pip` could be another environment's."""
+"""Marker file of a complete environment: in an incomplete one, `pip` could be that of another environment."""
 
 _MAKE = """
 import fcntl, os, sys, venv

@@ -163,6 +163,36 @@ def test_ids_are_unique_and_defaults_apply_to_each_test(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_losses_of_a_default_assertion_are_listed_if_the_first_test_has_none(tmp_path: Path) -> None:
+    code = {"type": "javascript", "value": "1"}
+    first = {"vars": {"query": "a"}, "options": {"disableDefaultAsserts": True}, "assert": [A_TEXT]}
+    rest = [{"vars": {"query": query}, "assert": [A_TEXT]} for query in ("b", "c")]
+    project = read(tmp_path, [first, *rest], defaultTest={"assert": [code]})
+    assert project.lost == ("config.json:1: defaultTest: assert `javascript` (code)",)
+
+
+def test_losses_of_later_combinations_are_listed_once(tmp_path: Path) -> None:
+    variables = {"query": "a", "city": ["Paris", None], "day": ["1", "2"]}
+    test = {"vars": variables, "assert": [A_TEXT, {"type": "contains", "value": "{{city}}"}]}
+    default = {"assert": [{"type": "icontains", "value": "{{city}}"}]}
+    project = read(tmp_path, [test, {**test, "vars": {"query": "b", "city": "Rome"}}], defaultTest=default)
+    assert len(project.eval_set.cases) == 5
+    assert project.lost == (
+        "config.json:1: defaultTest: assert `icontains`: no value for `{{city}}`",
+        "config.json:1: test-1: assert `contains`: no value for `{{city}}`",
+    )
+
+
+def test_combinations_beyond_the_first_thousand_are_listed(tmp_path: Path) -> None:
+    numbers = [str(number) for number in range(40)]
+    test = {"vars": {"query": numbers, "day": numbers}, "assert": [A_TEXT]}
+    project = read(tmp_path, [test])
+    assert len(project.eval_set.cases) == 1000
+    assert project.lost == (
+        "config.json:1: test-1: 600 of its 1,600 combinations of variables: only the first 1,000 become cases",
+    )
+
+
 @pytest.mark.parametrize(
     ("cell", "expected"),
     [

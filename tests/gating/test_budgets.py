@@ -16,9 +16,10 @@ from evalgate.core.types import MetricSummary, RatioEstimate, ThresholdEstimate
 from evalgate.gating.budget_messages import describe_growth, describe_percentile
 from evalgate.gating.budgets import collect_budget_figures
 from evalgate.gating.score_tables import StatisticalPolicy
+from evalgate.reporting.baseline_lines import explain_delta
 from evalgate.reporting.comment.reporter import CommentReport
-from evalgate.reporting.findings import describe_missing_baseline, explain_delta, format_minimum
-from evalgate.reporting.summary_lines import build_metric_line
+from evalgate.reporting.findings import describe_missing_baseline
+from evalgate.reporting.summary_lines import build_metric_line, format_minimum
 from evalgate.runner.plan import build_plan
 from evalgate.statistics.metric_assessment import RuleCheck
 from tests.commands import evalgate as evalgate_command

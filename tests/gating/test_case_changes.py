@@ -24,7 +24,7 @@ from evalgate.gating.case_changes import (
     explain_missing_deltas,
 )
 from evalgate.metrics.aggregation import summarize_metrics
-from evalgate.reporting.findings import find_still_failing, format_change_counts
+from evalgate.reporting.baseline_lines import find_still_failing, format_change_counts
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
 
 

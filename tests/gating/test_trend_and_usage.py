@@ -17,7 +17,8 @@ from evalgate.core.types import (
     Usage,
 )
 from evalgate.gating.case_changes import MOST_POINTS, add_deltas, compare_with_baseline
-from evalgate.reporting.findings import describe_run_costs, find_flaky_cases, find_still_failing
+from evalgate.reporting.baseline_lines import describe_run_costs, find_still_failing
+from evalgate.reporting.findings import find_flaky_cases
 from evalgate.reporting.repro_command import build_replay_command
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result, a_summary
 from tests.situations import GOLDEN, flaky_runs, regression

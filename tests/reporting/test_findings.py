@@ -23,17 +23,14 @@ from evalgate.core.types import (
     TurnResult,
     Verdict,
 )
+from evalgate.reporting.baseline_lines import explain_delta, format_change_counts, list_changed_cases
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.findings import (
     Finding,
     describe_comparisons,
     describe_faults,
-    explain_delta,
     explain_not_evaluated,
     format_case_counts,
-    format_change_counts,
-    format_mean,
-    format_minimum,
     format_run_counts,
     format_score_and_threshold,
     group_findings,
@@ -44,7 +41,8 @@ from evalgate.reporting.summary_lines import (
     build_headline,
     build_metric_line,
     describe_run_totals,
-    list_changed_cases,
+    format_mean,
+    format_minimum,
     list_exempt_cases,
     list_flaky_cases,
 )

@@ -27,16 +27,11 @@ from evalgate.core.types import (
 from evalgate.gating.verdict import decide_verdict
 from evalgate.llm.budget_guard import describe_budget_shortfall
 from evalgate.metrics.aggregation import describe_inconsistent_cases
+from evalgate.reporting.baseline_lines import build_baseline_line, describe_run_costs, format_change_counts
 from evalgate.reporting.comment.reporter import CommentReport
-from evalgate.reporting.findings import (
-    describe_run_costs,
-    format_case_counts,
-    format_change_counts,
-    format_run_counts,
-)
+from evalgate.reporting.findings import format_case_counts, format_run_counts
 from evalgate.reporting.html.reporter import HtmlReport
 from evalgate.reporting.summary_lines import (
-    build_baseline_line,
     build_metric_line,
     describe_run_totals,
     format_judge_usage,

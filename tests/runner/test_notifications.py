@@ -14,6 +14,7 @@ from evalgate.__main__ import main
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import PlanId, RunMetric, Shard, Verdict
 from evalgate.reporting.evaluation_events import iter_requests
+from evalgate.reporting.webhook_payload import build_payload
 from evalgate.runner.notifications import resolve_destinations, send_record
 from tests.builders import a_case_result, a_record, a_run_result
 from tests.ports import free_port
@@ -253,6 +254,16 @@ def test_a_webhook_is_told_of_the_verdict(
     assert "xYzzy" not in printed.out + printed.err + (folder / "evalgate-report/results.json").read_text(
         "utf-8"
     )
+
+
+@pytest.mark.parametrize("filler", range(5))
+def test_a_long_message_is_not_cut_inside_an_escape(filler: int) -> None:
+    reasons = ("x" * filler, *["<" * 200] * 19)
+    record = replace(a_record(), verdict=Verdict("fail", 1, reasons))
+    message: Any = build_payload(record, "slack", commit="", branch="", url="")
+    text = message["blocks"][1]["text"]["text"]
+    assert text.endswith("&lt;…")
+    assert len(text) <= 2_800
 
 
 def test_a_message_mentions_no_channel(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ from evalgate.documents.strict_json import parse_json
 from evalgate.gating.case_changes import compare_usage
 from evalgate.llm.usage import MeteredUsage, RunUsage
 from evalgate.metrics.aggregation import compute_totals
-from evalgate.reporting.findings import describe_run_costs, format_total_cost
+from evalgate.reporting.baseline_lines import describe_run_costs
+from evalgate.reporting.findings import format_total_cost
 from evalgate.reporting.summary_lines import describe_run_totals
 from evalgate.reporting.terminal import TerminalReport
 from evalgate.runner.checkpoint.row_codec import dump_run, dump_usage, load_run, load_usage

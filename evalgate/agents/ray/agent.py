@@ -435,16 +435,15 @@ def _select_agent_env(
     """
     env = build_agent_environment(environ, settings.env)
     if not with_harmless:
-        harmless = build_agent_environment(environ, ())
-        env = {name: value for name, value in env.items() if name not in harmless or name in settings.env}
+        harmless = build_agent_environment(environ, ()).keys() - set(settings.env)
+        env = {name: value for name, value in env.items() if name not in harmless}
     named = list_placeholders(json.dumps([settings.model_dump(mode="json"), agent_name]))
     return {**env, **{name: environ[name] for name in named if name in environ}}
 
 
 def _build_ray_env(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of Ray, and of a cluster on this machine: no secrets except Ray's own."""
-    ours = {name: value for name, value in environ.items() if name.startswith("RAY_")}
-    ours.pop("RAY_ADDRESS", None)
+    ours = {name: environ[name] for name in environ if name.startswith("RAY_") and name != "RAY_ADDRESS"}
     # Actors on this machine import the evalgate that runs here, which may be installed nowhere.
     given = "" if sys.flags.ignore_environment else os.environ.get("PYTHONPATH", "")
     path = os.pathsep.join(filter(None, (str(_PACKAGE.parent), given)))

@@ -318,7 +318,7 @@ def _read_indexed(attributes: Mapping[str, Any], prefix: str, role: str) -> list
 
 
 def list_paths(attributes: Mapping[str, Any], prefix: str) -> dict[str, list[str]]:
-    """Return the keys of each attribute whose dotted name begins with `prefix`, by name.
+    """Return, by name, the keys of each attribute that has a dotted name below `prefix`.
 
     `llm.input_messages.0.message.role` has the keys `["0", "message", "role"]` below `llm.input_messages`.
     Only the first 10,000 names count, and the first 40 keys of each.

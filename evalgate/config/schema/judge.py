@@ -73,7 +73,7 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 
 
 def _build_floor(value: object) -> object:
-    """Return a section for a number, which is the floor of the anchors."""
+    """Convert a bare number to a section, with the number as `anchors`; return other values unchanged."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return {"anchors": value} if is_number else value
 

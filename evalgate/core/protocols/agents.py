@@ -147,7 +147,7 @@ class AgentContext:
     concurrency: int
     """Conversations at the same time, at most, over all workers."""
     read_recording: Callable[[str], Record | EvalSet]
-    """Function that reads the file with recorded conversations at a path, for an agent that replays them."""
+    """Function that reads the file of recorded conversations at a path; only a replaying agent calls it."""
     python: str | None = None
     """Interpreter that runs a Python agent; None: the interpreter of the gate."""
     uid: int | None = None

@@ -141,9 +141,9 @@ class ProgressListener(Protocol):
     """Listener to the progress of a run, such as the terminal's progress line."""
 
     def on_runs_planned(self, runs: int) -> None:
-        """Add `runs` to the number of case-runs to make."""
+        """Add `runs` to the number of runs of cases to make."""
         ...
 
     def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
-        """Count one case-run as finished and scored."""
+        """Count one run of a case as finished and scored."""
         ...

@@ -168,7 +168,7 @@ class FollowUp:
     too many of the first runs did not fail. `excused`: runs of the baseline failed in the same way. `open`:
     too few runs to decide."""
     runs: int
-    """Runs that ended in a pass or a failure, further ones included."""
+    """Runs that ended in a pass or a failure, follow-up runs included."""
     failed: int
     """Number of these runs that failed in a new way: no stored run failed in this way."""
     need: int

@@ -112,7 +112,7 @@ the network; `not_run`: never begun, or interrupted."""
 NON_AGENT_OUTCOMES: frozenset[Outcome] = frozenset({"faulted", "not_run"})
 """Outcomes that say nothing about the agent."""
 AGENT_FAULT_OUTCOMES: frozenset[Outcome] = frozenset({"crashed", "timed_out"})
-"""Outcomes that are failures of the agent, and never a score."""
+"""Outcomes that are the agent's fault. No metric scores such a run."""
 
 ENTRY_NOT_FOUND = "entry"
 """Kind of failure: the agent that the user named does not exist."""

@@ -27,8 +27,8 @@ class Rubric:
 
 
 NativeData: TypeAlias = Mapping[str, JsonObject]
-"""Name of a format to content of its file that fits none of our fields, in that format's own words. Only the
-format's own writer reads it; it never affects a score."""
+"""Name of a format to the content of its file that fits no field of evalgate, by that format's own keys. Only
+the format's own writer reads it; it never affects a score."""
 
 NO_NATIVE_DATA: NativeData = {}
 
@@ -48,8 +48,8 @@ class CaseTurn:
     rubrics: tuple[Rubric, ...] = ()
     """Statements about this turn that a judge must affirm."""
     app_details: JsonObject | None = None
-    """The agents behind the recorded turn, as Google ADK has them: `agent_details`, agent to `name`,
-    `instructions` and `tool_declarations`."""
+    """The agents that made the recorded turn, in Google ADK's form: the key `agent_details` maps the name of
+    each agent to its `name`, `instructions` and `tool_declarations`."""
     invocation_id: str = ""
     creation_timestamp: float = 0.0
     """Unix seconds; 0 when unknown."""

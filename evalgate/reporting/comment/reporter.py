@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from evalgate.reporting.failure_lines import FailureOverview
 
-# No text contains this character: what makes texts printable removes it.
+# Marks the place of the failing cases. No text contains this character, because escaping removes it.
 _SPLIT = "\0"
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _NOT_IN_KEY = re.compile(r"[^A-Za-z0-9._/]+")

@@ -19,7 +19,7 @@ from evalgate.core.types import (
 from evalgate.statistics.change_points import ChangePoint, find_change_points
 
 ALPHA = 0.05
-"""Probability of a change point in a history without one, over all metrics together."""
+"""Probability of finding a change point, in any metric, in a history in which nothing changed."""
 
 
 @frozen

@@ -73,7 +73,7 @@ class _RunView:
 def build_case_view(
     record: Record, entry: CaseEntry, marks: CaseMarks, anchor: str, budget: SizeBudget
 ) -> dict[str, object]:
-    """Return the values of the macro `case_in_full`: the case with all its runs, as far as they fit."""
+    """Return the arguments of the macro `case_in_full`: the case with all its runs, as far as they fit."""
     case = entry.case
     # The table shows the reasons of metrics, and a single run shows why it has no answer.
     is_explained = len(case.runs) <= 1 or all(run.outcome == "answered" for run in case.runs)
@@ -121,6 +121,7 @@ class LineView:
     status: str
     """The case's status with hyphens, which determines the colour."""
     word: str
+    """The status in words; for a run without an answer in an errored case, its outcome."""
     is_new: bool
     remarks: tuple[str, ...]
     why: str

@@ -91,7 +91,7 @@ KINDS: dict[CaseKind, str] = {
     "not_evaluated": "Not evaluated",
     "passed": "Passed",
 }
-"""The filters of the list, by kind. Each case is of one or more kinds."""
+"""Label of the list's filter for each kind of case. A case is of one or more kinds."""
 
 _BAD: frozenset[CaseKind] = frozenset({"failed", "crashed", "errored"})
 _AFTER_BAD: tuple[CaseKind, ...] = ("quarantined", "observed", "flaky", "not_evaluated", "passed", "new")

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Comparison, Record
+from evalgate.reporting.baseline_lines import CHANGES
 from evalgate.reporting.failure_lines import UNPRECEDENTED
-from evalgate.reporting.findings import CHANGES, describe_faults
+from evalgate.reporting.findings import describe_faults
 from evalgate.reporting.html.case_list import CaseEntry
 
 CHANGE = "Change"
@@ -30,7 +31,7 @@ class CaseGroup:
     examples: tuple[str, ...]
     """Names of the group's first cases."""
     mark: str = ""
-    """A remark about the group."""
+    """`UNPRECEDENTED` or ""."""
 
 
 @frozen

@@ -18,6 +18,7 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import shorten_text
 from evalgate.core.types import CaseKey, Record, Reply
+from evalgate.reporting.findings import NamedCases
 from evalgate.reporting.html.case import build_case_view, build_line_view
 from evalgate.reporting.html.case_list import (
     KINDS,
@@ -32,7 +33,6 @@ from evalgate.reporting.html.groups import CHANGE, CaseMarks, Grouping, build_ma
 from evalgate.reporting.html.trace import load_trace_styles
 from evalgate.reporting.summary_lines import (
     STATUSES,
-    NamedCases,
     describe_run_totals,
     describe_verdict,
     format_judge_usage,

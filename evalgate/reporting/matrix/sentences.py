@@ -76,7 +76,7 @@ def build_headline(matrix: VariantMatrix) -> str:
 
 
 def describe_comparison(comparison: VariantComparison) -> Iterator[str]:
-    """Yield a sentence about each metric, then one about those of cost, tokens and time that differ.
+    """Yield a sentence about each metric, then one about cost, tokens and time, as far as they differ.
 
     If no metric can be compared, the first sentence says so.
     """

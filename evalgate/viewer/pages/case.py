@@ -8,7 +8,8 @@ from starlette.routing import Route
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Record, RunResult
-from evalgate.reporting.findings import CHANGES, describe_faults
+from evalgate.reporting.baseline_lines import CHANGES
+from evalgate.reporting.findings import describe_faults
 from evalgate.reporting.html.case import classify_run
 from evalgate.reporting.html.case_list import CaseEntry
 from evalgate.reporting.html.conversation import build_case_scores

@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from evalgate.core.formatting import pluralize
 from evalgate.core.types import CaseMetric
-from evalgate.reporting.findings import CHANGES
+from evalgate.reporting.baseline_lines import CHANGES
 from evalgate.reporting.html.case_list import KINDS, CaseEntry
 from evalgate.reporting.trace_view import format_seconds
 from evalgate.viewer.case_filters import (

@@ -7,10 +7,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from evalgate.core.types import CaseMetric, MetricSummary
-from evalgate.reporting.findings import CHANGES, Finding, count_compared_cases
+from evalgate.reporting.baseline_lines import CHANGES, count_compared_cases, list_changed_cases
+from evalgate.reporting.findings import Finding
 from evalgate.reporting.html.case_list import CaseEntry
 from evalgate.reporting.html.conversation import build_case_scores
-from evalgate.reporting.summary_lines import STATUSES, list_changed_cases, summarize_record
+from evalgate.reporting.summary_lines import STATUSES, summarize_record
 from evalgate.viewer.case_views import build_case_line, compare_run, create_budget
 from evalgate.viewer.comparisons import (
     BASELINE,

@@ -10,18 +10,15 @@ from starlette.routing import Route
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import Baseline, CaseKey, Record
-from evalgate.reporting.findings import (
-    OUTCOMES,
-    count_passed_runs,
-    format_mean,
-    format_minimum,
-    get_effective_status,
-)
+from evalgate.reporting.findings import OUTCOMES, count_passed_runs
 from evalgate.reporting.summary_lines import (
     STATUSES,
     describe_run_totals,
     describe_verdict,
+    format_mean,
+    format_minimum,
     format_start_time,
+    get_effective_status,
 )
 from evalgate.reporting.trace_view import format_seconds
 from evalgate.viewer.comparisons import read_baseline

@@ -7,13 +7,19 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evalgate.core.types import CaseKey, Record
+from evalgate.reporting.baseline_lines import CHANGES
 from evalgate.reporting.failure_lines import FailureLine, summarize_failure_groups
-from evalgate.reporting.findings import CHANGES, FindingGroup, describe_faults, group_findings, list_findings
+from evalgate.reporting.findings import (
+    FindingGroup,
+    NamedCases,
+    describe_faults,
+    group_findings,
+    list_findings,
+)
 from evalgate.reporting.html.case_list import KINDS
 from evalgate.reporting.html.groups import CHANGE, DIVERGENCE
 from evalgate.reporting.summary_lines import (
     STATUSES,
-    NamedCases,
     describe_run_totals,
     describe_verdict,
     format_judge_usage,

@@ -246,7 +246,7 @@ from tests.agents.play import a_talk
 async def main():
     make = build_container_agent(Path({folder!r}), command=("sh", "-c", "trap '' TERM; while :; do sleep 1; done"))
     async with make({{}}) as found:
-        async with found.session(a_talk("case", "hi"), 1, alone=False):
+        async with found.open_session(a_talk("case", "hi"), 1, alone=False):
             pass
 
 asyncio.run(main())

@@ -1,0 +1,182 @@
+"""Lines about the comparison with the baseline: its source, the changed cases, and the usage of a run.
+
+Texts of the record are returned as they are, and may hold any characters: reports have to escape them. The
+terminal report and the comment import this module only if there is a baseline.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from evalgate.core.formatting import pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.types import CaseChange, CaseResult, Change, Comparison, Record
+from evalgate.reporting.findings import NamedCases, format_case_name
+
+_LEAST_SHARE = 0.2
+_LEAST_SECONDS = 0.1
+"""The smallest changes that are shown, as a share of the baseline and in seconds. Less is noise."""
+
+
+@frozen
+class BaselineLine:
+    """The baseline that the run is compared with."""
+
+    source: str
+    version: str
+    gate_runs: str
+    """The number of gate runs in the baseline; "" if there is only one."""
+    branch: str
+    commit: str
+    date: str
+    counts: str
+    """The number of cases by change, such as `1 newly failing, 5 unchanged.`"""
+    compared: str
+    """The sentences of `explain_delta` on one line; "" if there are none."""
+    took: str
+    """The time, tokens and cost of a run with their changes; "" if none changed noticeably."""
+
+
+def build_baseline_line(record: Record) -> BaselineLine | None:
+    """Return the line about the baseline, or None if there is no baseline."""
+    comparison = record.comparison
+    if comparison is None:
+        return None
+    return BaselineLine(
+        source=comparison.source or "given",
+        version=comparison.version,
+        gate_runs=pluralize(comparison.gate_runs, "gate run") if comparison.gate_runs > 1 else "",
+        branch=comparison.branch or "",
+        commit=(comparison.commit or "")[:12],
+        date=(comparison.created_at or "")[:10],
+        counts=f"{format_change_counts(record, comparison)}.",
+        compared=" ".join(explain_delta(record)),
+        took=describe_run_costs(comparison),
+    )
+
+
+CHANGES: dict[Change, str] = {
+    "newly_failing": "newly failing",
+    "flaky": "failing now and then",
+    "newly_passing": "newly passing",
+    "changed": "changed",
+    "new": "new",
+    "removed": "removed",
+}
+"""The name of each kind of change in reports, the most important first."""
+
+
+def group_changes(record: Record, comparison: Comparison) -> dict[Change, list[CaseChange]]:
+    """Return the changes of gating cases by kind, in the order of `CHANGES`, without empty kinds."""
+    exempt = {case.key for case in record.cases if not case.gates}
+    groups: dict[Change, list[CaseChange]] = {change: [] for change in CHANGES}
+    for change in comparison.changes:
+        if change.key not in exempt:
+            groups[change.change].append(change)
+    return {change: found for change, found in groups.items() if found}
+
+
+def format_change_counts(record: Record, comparison: Comparison) -> str:
+    """Return `1 newly failing, 2 new, 5 unchanged, 1 quarantined, 3 not part of this run`."""
+    groups = group_changes(record, comparison)
+    counts = [f"{len(found):,} {CHANGES[change]}" for change, found in groups.items()]
+    exempt = [case for case in record.cases if not case.gates]
+    quarantined = sum(case.quarantine is not None for case in exempt)
+    changed = {change.key for change in comparison.changes}
+    # The comparison counts cases that do not gate as unchanged too; here they have counts of their own.
+    unchanged_exempt = sum(case.is_conclusive and case.key not in changed for case in exempt)
+    unchanged = max(0, comparison.unchanged - unchanged_exempt)
+    others = {
+        "quarantined": quarantined,
+        "observed": len(exempt) - quarantined,
+        "not part of this run": comparison.left_out,
+    }
+    return ", ".join(
+        [*counts, f"{unchanged:,} unchanged", *(f"{many:,} {what}" for what, many in others.items() if many)]
+    )
+
+
+def find_still_failing(record: Record) -> list[CaseResult]:
+    """Return the gating cases that fail and failed in the baseline; none if there is no baseline."""
+    if record.comparison is None:
+        return []
+    other = {change.key for change in record.comparison.changes}
+    gating = (case for case in record.cases if case.gates)
+    bad = (case for case in gating if case.is_conclusive and case.status != "passed")
+    return [case for case in bad if case.key not in other]
+
+
+def list_changed_cases(record: Record, most: int) -> Iterator[NamedCases]:
+    """Yield the cases that changed since the baseline or still fail, with at most `most` names of a kind.
+
+    Newly failing cases come first, then those that still fail.
+    """
+    if record.comparison is None:
+        return
+    groups = group_changes(record, record.comparison)
+    if newly := groups.pop("newly_failing", []):
+        yield _build_named_cases("newly_failing", newly, most)
+    if old := find_still_failing(record):
+        names = tuple(format_case_name(case) for case in old[:most])
+        yield NamedCases("still failing", names, len(old) - len(names))
+    for kind, found in groups.items():
+        yield _build_named_cases(kind, found, most)
+
+
+_MEANINGS: dict[Change, str] = {
+    "changed": " (asks or expects something else: not compared)",
+    "flaky": " (passed some stored runs and failed others: no sign of a change)",
+}
+
+
+def _build_named_cases(kind: Change, found: Sequence[CaseChange], most: int) -> NamedCases:
+    what = CHANGES[kind] + _MEANINGS.get(kind, "")
+    names = tuple(f"{change.eval_set_id}/{change.eval_id}" for change in found[:most])
+    return NamedCases(what, names, len(found) - len(names))
+
+
+def count_compared_cases(record: Record) -> int:
+    """Return the number of cases that can be compared with the baseline; 0 if that is all cases or none.
+
+    If metrics have different numbers, the largest that is not all cases is returned. Budgets are left out:
+    other sentences describe them.
+    """
+    scores = [each for each in record.metrics if not each.range.lower_is_better]
+    return max((each.compared for each in scores if 0 < each.compared < each.n), default=0)
+
+
+def explain_delta(record: Record) -> Iterator[str]:
+    """Yield the reasons why Δ is not simply the score minus the baseline."""
+    if compared := count_compared_cases(record):
+        yield f"Δ is over the {pluralize(compared, 'case')} that can be compared."
+    scores = [metric for metric in record.metrics if not metric.range.lower_is_better]
+    if any(metric.errors and metric.compared_score != metric.score for metric in scores):
+        which = "" if len(scores) == len(record.metrics) else " of scores"
+        yield f"The baseline and Δ{which} count a run without an answer as 0; the score is over the answers."
+
+
+def describe_run_costs(comparison: Comparison) -> str:
+    """Return `a run takes 1.20 s (+0.40 s), 350 tokens (−112), on average over 12 cases`.
+
+    The brackets hold the change since the baseline. Only figures that changed by a fifth or more are named,
+    and the time only if it also changed by 0.1 seconds or more. Return "" if there is no such figure.
+    """
+    then, now = comparison.then, comparison.now
+    if then is None or now is None:
+        return ""
+    parts = []
+    difference = now.duration_s - then.duration_s
+    if abs(difference) >= max(_LEAST_SECONDS, _LEAST_SHARE * then.duration_s):
+        parts.append(f"{now.duration_s:,.2f} s ({_format_change(difference, 2)} s)")
+    tokens_then, tokens = then.input_tokens + then.output_tokens, now.input_tokens + now.output_tokens
+    if tokens and tokens_then and abs(tokens - tokens_then) >= _LEAST_SHARE * tokens_then:
+        parts.append(f"{pluralize(round(tokens), 'token')} ({_format_change(tokens - tokens_then, 0)})")
+    if now.cost_usd and then.cost_usd and abs(now.cost_usd - then.cost_usd) >= _LEAST_SHARE * then.cost_usd:
+        parts.append(f"{now.cost_usd:,.4f} USD ({_format_change(now.cost_usd - then.cost_usd, 4)} USD)")
+    if not parts:
+        return ""
+    return f"a run takes {', '.join(parts)}, on average over {pluralize(now.cases, 'case')}"
+
+
+def _format_change(difference: float, digits: int) -> str:
+    rounded = round(difference, digits)
+    sign = "+" if rounded > 0 else "−" if rounded < 0 else "±"
+    return f"{sign}{abs(rounded):,.{digits}f}"
