@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from evalgate.agents.workers.opened_files import OpenedFiles
 
 PROTOCOL_VERSION = 1
+"""Same as in `agents/host/conversations.py`: the host imports nothing of evalgate."""
 GRACE_S = 1.0
 """Seconds that a worker may take to answer a cancel before it counts as stalled."""
 
