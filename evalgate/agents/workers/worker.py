@@ -128,7 +128,7 @@ class Worker:
         self.sessions.pop(session.key, None)
         if self._files is not None:
             # All files that the process opened so far count: it does not open again what it keeps in memory.
-            is_complete = session.is_whole and not self._is_incomplete
+            is_complete = session.ended_normally and not self._is_incomplete
             self._files.add_session(session.eval_set_id, self._own_files if is_complete else None)
         if not self.sessions:
             self.reserved = False
