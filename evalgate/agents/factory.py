@@ -185,8 +185,8 @@ def describe_sample_agent(spec: AgentSpec, thresholds: Thresholds) -> str:
     except (OSError, UnicodeDecodeError):
         return ""
     file = thresholds.file or "the thresholds file"
-    mend = f"point `agent.entry` in {file} at your own"
-    return f"This gates the sample agent of `evalgate init`, not yours: {mend}."
+    remedy = f"point `agent.entry` in {file} at your own"
+    return f"This gates the sample agent of `evalgate init`, not yours: {remedy}."
 
 
 def _is_sample(source: str) -> bool:

@@ -326,7 +326,7 @@ def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> 
 
     Nothing is posted if `posting` is None, or after an interruption: a newer run usually follows.
     """
-    from evalgate.core.errors import RunInterruptedError
+    from evalgate.core.errors import InvalidInputError, RunInterruptedError
 
     try:
         yield
@@ -336,9 +336,13 @@ def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> 
         if posting is not None:
             from evalgate.runner.publish import post_error
 
+            if isinstance(error, click.ClickException):
+                shown: Exception = InvalidInputError(error.format_message())
+            else:
+                shown = error
             with suppress(Exception):  # the first error is to be reported, not that of posting
                 post_error(
-                    error,
+                    shown,
                     posting,
                     redactor.redact_text,
                     environ=os.environ,

@@ -31,11 +31,10 @@ DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.jso
 """Names of a thresholds file, in search order; pyproject.toml counts with a [tool.evalgate] table."""
 OUR_TABLE = "[tool.evalgate"
 """Start of the table headers that make a pyproject.toml a thresholds file."""
-# Integrations lie above `config`: they are reached by name, so mypy learns the types of their functions here.
-_ParseCriteria: TypeAlias = Callable[[ConfigDocument], tuple[Criterion, ...]]
+# Integrations lie above `config`, so their functions are loaded by name, each with its type for mypy. Callers
+# of `load_thresholds` cannot pass them in, because only the content of a file tells whose it is.
 _DescribeIgnoredKeys: TypeAlias = Callable[[ConfigDocument], tuple[str, ...]]
 _ADK_TEST_CONFIG = "evalgate.integrations.adk.config:AdkTestConfig"
-_PARSE_TRPC_CRITERIA = "evalgate.integrations.trpc.metrics_file:parse_trpc_criteria"
 
 _WITHOUT_A_FILE = "`evalgate init` writes a thresholds file."
 
@@ -77,34 +76,50 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
     """
     document = read_config_document(path, shown_as, otherwise=_WITHOUT_A_FILE)
     if path.suffix == ".json" and isinstance(document.value, list):
-        describe_ignored_trpc_keys: _DescribeIgnoredKeys = plugin_registry.load_object(
-            "evalgate.integrations.trpc.metrics_file:describe_ignored_trpc_keys"
-        )
-        criterion_position: Callable[[ConfigDocument, Location], tuple[int, int]] = (
-            plugin_registry.load_object("evalgate.integrations.trpc.metrics_file:find_criterion_position")
-        )
-        trpc_criteria: _ParseCriteria = plugin_registry.load_object(_PARSE_TRPC_CRITERIA)
-
-        find_position = partial(criterion_position, document)
-        thresholds = Thresholds(DEFAULT_CONFIG, path.parent, shown_as, "trpc", find_position=find_position)
-        try:
-            criteria = trpc_criteria(document)
-            return replace(thresholds, criteria=criteria, notices=describe_ignored_trpc_keys(document))
-        except InvalidInputError as error:
-            criteria = tuple(_iter_valid_trpc_criteria(document, document.value))
-            raise InvalidThresholdsError(error.problems, replace(thresholds, criteria=criteria)) from None
+        return _load_trpc_file(document, path.parent)
     if _is_adk_test_config(path, document.value):
-        adk_test_config: type[BaseModel] = plugin_registry.load_object(_ADK_TEST_CONFIG)
-        try:
-            return _build_adk_thresholds(document, path.parent)
-        except ValidationError as error:
-            rest = _read_valid_rest(document, error, partial(_build_adk_thresholds, folder=path.parent))
-            raise InvalidThresholdsError(_translate_errors(error, document, adk_test_config), rest) from None
-    problems = list(find_out_of_range_values(document.value, shown_as, document.find_position))
+        return _load_adk_file(document, path.parent)
+    return _load_own_file(document, path)
+
+
+def _load_trpc_file(document: ConfigDocument, folder: Path) -> Thresholds:
+    """Build the thresholds of tRPC-Agent-Go's `.metrics.json`, a list of criteria."""
+    parse_trpc_criteria: Callable[[ConfigDocument], tuple[Criterion, ...]] = plugin_registry.load_object(
+        "evalgate.integrations.trpc.metrics_file:parse_trpc_criteria"
+    )
+    describe_ignored_trpc_keys: _DescribeIgnoredKeys = plugin_registry.load_object(
+        "evalgate.integrations.trpc.metrics_file:describe_ignored_trpc_keys"
+    )
+    find_criterion_position: Callable[[ConfigDocument, Location], tuple[int, int]] = (
+        plugin_registry.load_object("evalgate.integrations.trpc.metrics_file:find_criterion_position")
+    )
+    find_position = partial(find_criterion_position, document)
+    thresholds = Thresholds(DEFAULT_CONFIG, folder, document.path, "trpc", find_position=find_position)
+    try:
+        criteria = parse_trpc_criteria(document)
+        return replace(thresholds, criteria=criteria, notices=describe_ignored_trpc_keys(document))
+    except InvalidInputError as error:
+        criteria = tuple(_iter_valid_trpc_criteria(document, parse_trpc_criteria))
+        raise InvalidThresholdsError(error.problems, replace(thresholds, criteria=criteria)) from None
+
+
+def _load_adk_file(document: ConfigDocument, folder: Path) -> Thresholds:
+    """Build the thresholds of Google ADK's `test_config.json`."""
+    adk_test_config: type[BaseModel] = plugin_registry.load_object(_ADK_TEST_CONFIG)
+    try:
+        return _build_adk_thresholds(document, folder)
+    except ValidationError as error:
+        rest = _read_valid_rest(document, error, partial(_build_adk_thresholds, folder=folder))
+        raise InvalidThresholdsError(_translate_errors(error, document, adk_test_config), rest) from None
+
+
+def _load_own_file(document: ConfigDocument, path: Path) -> Thresholds:
+    """Build the thresholds of a file with evalgate's own sections."""
+    problems = list(find_out_of_range_values(document.value, document.path, document.find_position))
     try:
         thresholds = _build_own_thresholds(document, path.parent)
     except ValidationError as error:
-        _refuse_dataset(path, shown_as)
+        _refuse_dataset(path, document.path)
         rest = _read_valid_rest(document, error, partial(_build_own_thresholds, folder=path.parent))
         raise InvalidThresholdsError(sorted([*_translate_errors(error, document), *problems]), rest) from None
     if problems:
@@ -163,12 +178,12 @@ def _build_own_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
     return Thresholds(config, folder, document.path, "evalgate", criteria, document.find_position)
 
 
-def _iter_valid_trpc_criteria(document: ConfigDocument, items: Iterable[object]) -> Iterator[Criterion]:
-    trpc_criteria: _ParseCriteria = plugin_registry.load_object(_PARSE_TRPC_CRITERIA)
-
-    for item in items:
+def _iter_valid_trpc_criteria(
+    document: ConfigDocument, parse_criteria: Callable[[ConfigDocument], tuple[Criterion, ...]]
+) -> Iterator[Criterion]:
+    for item in document.value if isinstance(document.value, list) else ():
         try:
-            yield from trpc_criteria(replace(document, value=[item]))
+            yield from parse_criteria(replace(document, value=[item]))
         except InvalidInputError:
             continue
 

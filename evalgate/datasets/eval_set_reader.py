@@ -84,6 +84,7 @@ class EvalSetReader:
         self._model_keys = cases_key, id_key
         self._cases_key = find_key(document.value, cases_key)
         self.eval_set_id = ""
+        """Id of the eval set. `read_eval_set` sets it before it makes the first case; "" if it is wrong."""
         self._problems: list[Problem] = []
         self.keys = KeyChecker(
             document.path,

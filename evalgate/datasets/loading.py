@@ -246,6 +246,11 @@ def _describe_unrecognized(document: Document, formats: Mapping[str, EvalFormat]
 
 
 def _select_cases(eval_set: EvalSet, file: EvalFile) -> EvalSet:
+    """Return the eval set with the selected cases of a file, each with the id of the set.
+
+    Raises:
+        InvalidInputError: a selected case is not in the file.
+    """
     ids = {case.eval_id: index for index, case in enumerate(eval_set.cases)} if file.selections else {}
     selected = {name for text in file.selections for name in _split_names(text, ids)}
     if unknown := sorted(selected - ids.keys()):
@@ -256,6 +261,7 @@ def _select_cases(eval_set: EvalSet, file: EvalFile) -> EvalSet:
     cases = eval_set.cases
     if not file.is_whole:
         cases = tuple([cases[index] for index in sorted(ids[name] for name in selected)])
+    # Cases of most files have the id already: `assign_eval_set` then returns the same sequence.
     cases = assign_eval_set(cases, eval_set.eval_set_id)
     return replace(eval_set, cases=cases, is_whole=file.is_whole)
 

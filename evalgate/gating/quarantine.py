@@ -71,7 +71,7 @@ class QuarantineResult:
 
     case_policies: CasePolicies
     notices: tuple[str, ...] = ()
-    is_settled: bool = True
+    is_verified: bool = True
     """False if git does not know the target branch of the change, so that the entries of the change itself
     were used."""
 
@@ -120,7 +120,7 @@ def apply_quarantine(
         elif entry.expires >= today:
             about = Quarantine(entry.owner, entry.reason, entry.expires.isoformat())
             combined |= {key: replace(combined.get(key, CasePolicy()), quarantine=about) for key in found}
-    return QuarantineResult(combined, tuple(notices), is_settled=settled is not None)
+    return QuarantineResult(combined, tuple(notices), is_verified=settled is not None)
 
 
 def find_recovered(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Limit a plan to the suites that a change affects. If the effect is not known, nothing is left out."""
+"""Limit a plan to the suites that a change affects. If the effect is unknown, the plan stays whole."""
 
 import hashlib
 import os
@@ -116,11 +116,11 @@ def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
 
 
 def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) -> ChangeRules:
-    """Return the rules, with `blind` set for suites with an opened file that changed since it was listed.
+    """Return the rules, with `blind` set for suites with an outdated list of opened files.
 
-    An edited file may open other files, which are not listed until the next run is stored. Two kinds of files
-    are left out: those that the change itself edits, because they concern the suite anyway, and those that
-    git does not track.
+    A list is outdated if one of its files was edited after the run that opened it: the file may open others
+    now, which are listed only when the next run is stored. Two kinds of files are left out: those that the
+    change itself edits, because they concern the suite anyway, and those that git does not track.
 
     Raises:
         UnknownChangeError: git fails.
@@ -129,7 +129,7 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
     found = plan.baseline_store.read() if plan.baseline_store and plan.agent.settings.track_files else None
     lists = found.files if found else ()
     digested = frozenset(path for each in lists for path in each.digests)
-    # Files that git does not track have a rule of their own, and each run may write them anew.
+    # `_mark_unversioned` decides about files that git does not track; each run may write them anew.
     left_out = changed | find_unversioned(plan.workspace.folder, digested) if digested else changed
     outdated: dict[str, str] = {}
     for each in lists:
@@ -187,7 +187,7 @@ def _list_rule_files(plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles
     found |= {plan.gate.baseline or "", plan.gate.quarantine or ""}
     found |= {suite.thresholds.file for suite in plan.suites}
     found |= {os.path.relpath(path, plan.workspace.folder) for path in plan.recordings}
-    return frozenset(own for each in found if each for own in _follow(plan, each))
+    return frozenset(own for each in found if each for own in _iter_link_steps(plan, each))
 
 
 def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
@@ -219,7 +219,7 @@ def _iter_texts(value: object) -> Iterator[str]:
         yield from (text for each in value for text in _iter_texts(each))
 
 
-def _follow(plan: "Plan", path: str) -> Iterator[str]:
+def _iter_link_steps(plan: "Plan", path: str) -> Iterator[str]:
     """Yield the path of a file and of all links on the way to it, relative to the working folder."""
     folder = plan.workspace.folder.resolve()
     yield Path(os.path.normpath(path)).as_posix()
@@ -263,9 +263,9 @@ def _read_tracked_files(plan: "Plan") -> Mapping[str, frozenset[str]] | None:
 def _join_tracked_files(
     tracked: Mapping[str, frozenset[str]] | None, eval_sets: Iterable[str], *, has_globs: bool
 ) -> tuple[frozenset[str], str]:
-    """Return the opened files of eval sets, and the reason why every change concerns these sets.
+    """Return the files that the agent opens in eval sets, and why every change concerns these sets.
 
-    The reason is "" if not every change does.
+    The reason is a phrase; "" if only some changes concern them.
     """
     if tracked is None:
         return frozenset(), "" if has_globs else _NO_GLOBS
@@ -281,8 +281,8 @@ def _list_own_files(plan: "Plan", path: str) -> Iterator[str]:
     """Yield the paths of an eval set, of the notes about its cases, and of links that lead to either."""
     if path:
         yield path
-        yield from _follow(plan, path)
-        yield from _follow(plan, str(Path(path).with_name(build_notes_name(Path(path).name))))
+        yield from _iter_link_steps(plan, path)
+        yield from _iter_link_steps(plan, str(Path(path).with_name(build_notes_name(Path(path).name))))
 
 
 def _list_eval_sets(plan: "Plan", names: Iterable[str]) -> Mapping[str, str]:

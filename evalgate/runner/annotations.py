@@ -13,7 +13,7 @@ from evalgate.reporting.findings import Finding, describe_faults, list_findings,
 
 
 def list_annotated_findings(record: Record) -> list[Finding]:
-    """Return the failing cases that gate: first one of each failure group, then a second of each group.
+    """Return the failing cases that gate: first one of each failure group, then a second of each, and so on.
 
     So the first annotations show as many kinds of failure as possible. Cases of no group come last.
     """

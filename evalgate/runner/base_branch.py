@@ -154,7 +154,7 @@ class RuleFiles:
         )
 
     def note_unverified(self, path: str) -> None:
-        """Record that the change's own version of a file was read."""
+        """Note that the change's own version of a file was read, for want of a known base branch."""
         self._unverified.append(path)
 
     def find_default_file(self) -> Path | None:

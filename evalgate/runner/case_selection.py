@@ -30,7 +30,7 @@ class Candidate:
     tags: tuple[str, ...]
 
     def contains_name(self, name: str) -> bool:
-        """Return True if id, eval set or a tag contains a name of `-k`; upper and lower case are equal."""
+        """Return True if id, eval set or a tag contains a name of `-k`, in upper or lower case."""
         return any(name.lower() in word.lower() for word in (*self.key, *self.tags))
 
 

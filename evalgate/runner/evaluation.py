@@ -8,8 +8,7 @@ The calls from the gate down to one turn of the agent:
 - `Evaluation._make_round`, `scheduler.run_requests`: one round, several runs at once;
 - `CaseRunner.make_run`: one run of one case, with its retries;
 - `CaseRunner._make_attempt`, `_attempt_conversation`: one attempt at a run;
-- `_ConversationDriver.run_conversation`: the turns of an attempt;
-- `AgentSession.run_turn`: one turn.
+- `_ConversationDriver.run_conversation`, `AgentSession.run_turn`: its turns, one by one.
 """
 
 import asyncio
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from evalgate.llm.judge_health import JudgeAnchorVerdict
 
 _KEPT_AT_ONCE = 64
-"""The most runs that finish at the same moment and are lost if the gate is killed at that moment."""
+"""Finished runs after which the journal is written at once; fewer wait for the event loop's next round."""
 
 
 class RunJournal(Protocol):
@@ -110,10 +109,11 @@ class Evaluation:
         """Reason why the agent could not be reached; "" if it could."""
         self.more_wanted = False
         """True if the budget was spent before every wanted run was begun."""
-        # A resumed run, or a merge of shards, has spent a part of the budget already.
-        plan.judge_resolver.models.meter.add_usage(run_scope.used.spent)
-        plan.judge_resolver.models.meter.on_call = self._record_usage
-        self.spending = BudgetGuard(plan.judge_resolver.models.meter)
+        # All evaluations of a plan share its meter, and the last one records the usage.
+        meter = plan.judge_resolver.models.meter
+        meter.add_usage(run_scope.used.spent)  # by a run that is resumed, or by merged shards
+        meter.on_call = self._record_usage
+        self.spending = BudgetGuard(meter)
         self.judge_health: JudgeAnchorVerdict | None = None
         """Verdict of the judge's anchors; None without `judge.anchors`."""
         agent = plan.agent.settings
@@ -251,7 +251,7 @@ class Evaluation:
 
     @property
     def earlier_judging(self) -> RunUsage:
-        """Return the usage before this evaluation began, of judges alone."""
+        """Return the usage of judges before this run; the meter has counted its part of the budget."""
         return RunUsage(self._run_scope.used.judge_usage)
 
     async def check_judge(self) -> bool:

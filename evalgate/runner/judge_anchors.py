@@ -56,7 +56,7 @@ class _JudgeAnchorFile(BaseModel):
     @field_validator("anchors")
     @classmethod
     def _require_anchors(cls, value: tuple[JudgeAnchorCase, ...]) -> tuple[JudgeAnchorCase, ...]:
-        if not value:  # `min_length` would say so of anchors that are wrong, too
+        if not value:  # not `min_length`, which would call a list of wrong anchors empty, too
             raise ValueError("must not be empty")
         return value
 

@@ -192,7 +192,7 @@ class LabelCheck:
 
     assessments: tuple[JudgeAssessment, ...]
     unlabelled: tuple[str, ...]
-    """Judged metrics with a judge of which no answers were drawn for people to label."""
+    """Judged metrics without a sample: no answers of their judge were drawn for people to label."""
 
     @property
     def unreliable(self) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ _ALL_RUNS = 1_000_000
 
 
 _Tables: TypeAlias = Sequence[Mapping[str, GatingMetric]]
-"""One mapping per variant: table by metric. A row has the reference's and the variant's scores of a case."""
+"""Table of each metric, by variant. A row has the reference's and the variant's scores of a case."""
 
 
 def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = None) -> VariantMatrix:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @frozen
 class RunOptions:
-    """Options of a run: its share of the plan and the folder of its journal."""
+    """Options of a run that are not part of its plan: its share, its journal and its redactor."""
 
     shard: tuple[int, int] | None = None
     """Shard number (1-based) and count; None: all cases."""
@@ -55,6 +55,7 @@ class RunOptions:
 
 
 NO_OPTIONS = RunOptions()
+"""Every case is run, and no journal is written."""
 
 
 class SilentProgress:

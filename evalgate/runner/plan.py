@@ -294,7 +294,7 @@ def _apply_quarantine(
         environ=rule_files.environ,
         is_part=is_partial_selection(thresholds, config, workspace),
     )
-    if not found.is_settled:
+    if not found.is_verified:
         rule_files.note_unverified(config.gate.quarantine)
     return tuple(replace(suite, case_policies=found.case_policies) for suite in suites), found.notices
 

@@ -14,7 +14,7 @@ from evalgate.runner.run_strategy import choose_statistics
 from evalgate.runner.suites import CaseIndex, Suite
 
 NO_RECORDING = "no_recording"
-"""Kind of failure: the record has no run of the case, or the user said something else in it."""
+"""Kind of failure: the record has no run of the case, or the user said something else in that run."""
 
 
 async def score_record(record: Record, plan: Plan, hide: Callable[[EvalCase], EvalCase]) -> Record:

@@ -84,13 +84,13 @@ def find_contradictions(
     Args:
         plan: The plan that the shards are parts of.
         records: File name and record of each shard.
-        may_follow_up: Whether a shard may have made further runs of some cases.
+        may_follow_up: True if a shard may have made further runs of some cases.
     """
     planned = list(CaseIndex(plan.suites).iter_cases())
     # Of the metrics of each suite, made once: most cases have no thresholds of their own.
     expected = {id(suite.metrics): _expect(suite.metrics) for suite in plan.suites}
     for path, record in records:
-        is_whole = record.verdict.status != "error"  # one that is not whole is refused for that
+        is_whole = record.verdict.status != "error"  # `collect_finished_runs` refuses others
         for index, case in zip(record.shard.cases if record.shard else (), record.cases, strict=False):
             suite, planned_case = planned[index]
             bound = suite.get_metrics(planned_case)
@@ -113,7 +113,7 @@ class _Expected(NamedTuple):
 
 
 def _expect(metrics: Sequence[BoundMetric]) -> Mapping[str, _Expected]:
-    # `isinstance` with a protocol looks for each of its members: too slow for each score.
+    # Here and not for each score: `isinstance` with a protocol is slow, as it looks for each member.
     found = {each.name: _Expected(each, isinstance(each.metric, AveragesTurns)) for each in metrics}
     return dict(sorted(found.items()))
 
@@ -121,7 +121,7 @@ def _expect(metrics: Sequence[BoundMetric]) -> Mapping[str, _Expected]:
 def _check_run_numbers(case: CaseResult, expected: int, fixed: int, *, may_follow_up: bool) -> Iterator[str]:
     numbers = [run.run for run in case.runs]
     if expected == fixed and numbers == [*range(1, fixed + 1)]:
-        return  # as nearly every case is
+        return  # the usual case, at little cost
     times = Counter(numbers)
     doubled = [number for number, count in times.items() if count > 1]
     if doubled:
@@ -373,7 +373,7 @@ def read_shard(path: Path, shown_as: str) -> Record:
     record = None
     with suppress(InvalidInputError, ValueError):
         record = _read_current_version(data, shown_as)
-    if record is None:  # only after the block is the memory of the failed attempt free
+    if record is None:  # not within the block, which keeps the memory of the failed attempt
         record = load_record(data, shown_as)
     if record.shard is not None and record.evalgate_version == __version__ and not is_shard_intact(data):
         message = "was changed since the shard wrote it: run the shard again, or take its file as it was"

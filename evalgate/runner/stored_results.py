@@ -128,7 +128,7 @@ def load_stored_result(workspace: Workspace, name: str) -> Record | None:
     Raises:
         InvalidInputError: the file does not exist, cannot be read, or contradicts itself after an edit.
     """
-    # Only a file can hold either: what is stored elsewhere, as `branch:NAME`, is always a baseline.
+    # A file holds a result or a baseline; other places, such as `branch:NAME`, hold baselines only.
     if not isinstance(open_named_store(workspace, name), FileStore):
         return None
     try:

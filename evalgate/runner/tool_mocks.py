@@ -65,7 +65,8 @@ def add_tool_mocks(
         )
     for index, mock in enumerate(config.tool_mocks):
         if isinstance(mock, RecordedToolsConfig):
-            # Without a list, the recording has no index. The longer location that exists is further down.
+            # `tool_mocks` may be a single mapping, without an index. A location that is not in the file has
+            # the position of its parent, so the greater position is the exact one.
             locations = ("tool_mocks", index, "from"), ("tool_mocks", "from")
             position = max(thresholds.find_position(each) for each in locations)
             found = _add_recording(found, mock, thresholds, position, rule_files, is_part=is_part)
@@ -262,9 +263,9 @@ _Calls = dict[tuple[str, str], RecordedCall]
 
 
 def _merge_runs(runs: Sequence[_Calls]) -> tuple[RecordedCall, ...]:
-    """Return each distinct call once, with the answers of a single run.
+    """Return each distinct call once, with its answers in a single run.
 
-    It is the run with the most usable answers to the call; of runs with equally many, the first.
+    That run has the most usable answers to the call. Of runs with equally many, it is the first.
     """
     merged: _Calls = {}
     for run in runs:

@@ -45,9 +45,9 @@ def build_user_factory(
 ) -> CreateUser:
     """Build the function that creates the user of a run.
 
-    `config` is that of `thresholds`, with the options of the command line applied. `adjacent` maps the id of
-    an eval set to the thresholds file next to it, also with these options. Such files count only if
-    `thresholds` have no `user` section. `locate` returns the path to read for a file that they name.
+    `config` is that of `thresholds` with the options of the command line. `adjacent` maps the id of an eval
+    set to the thresholds file next to it, also with these options. These files count only if `thresholds`
+    have no `user` section. `locate` returns the path to read for a file that a thresholds file names.
 
     Raises:
         InvalidInputError: a `user` section names no model, a file cannot be read, or a case names an

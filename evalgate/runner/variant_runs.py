@@ -85,8 +85,7 @@ class _Stage:
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     _began: float = field(default_factory=time.monotonic)
     _refused_first: dict[str, str] = field(default_factory=dict)
-    """Name of a variant by the message of a failure. The first run that the failure prevented was this
-    variant's."""
+    """Message of a failure to the name of the variant that was to make the first run which it prevented."""
 
     def __post_init__(self) -> None:
         self.evaluations = [
@@ -286,9 +285,9 @@ def _build_scopes(checkpoints: Sequence[Checkpoint]) -> list[RunScope]:
 async def _make_all_runs(
     stage: _Stage, checkpoints: Sequence[Checkpoint], begin: Callable[[], None], choose_winner: ChooseWinner
 ) -> _Stage | None:
-    """Make the runs of the stage. Return a stage of fresh runs of the reference and the winner.
+    """Make the runs of the stage, then fresh runs of the reference and the winner in a second stage.
 
-    Return None if there is no winner, or runs of the stage are missing.
+    Return the second stage; None if there is no winner, or runs of the first stage are missing.
     """
     settings = stage.variants[0].plan.agent.settings
     throttle = Throttle(

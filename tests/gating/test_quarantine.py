@@ -132,12 +132,12 @@ def test_a_change_cannot_excuse_its_own_cases(tmp_path: Path) -> None:
     (tmp_path / "q.yaml").write_text(entry("oslo") + entry("paris"), encoding="utf-8")
     git(tmp_path, "commit", "-q", "-a", "-m", "excuse paris")
     alone = read(tmp_path, entry("oslo") + entry("paris"), environ=PULL_REQUEST)
-    assert (alone.is_settled, alone.notices) == (False, ())
+    assert (alone.is_verified, alone.notices) == (False, ())
     git(tmp_path, "checkout", "-q", "main")
     git(tmp_path, "merge", "-q", "--no-ff", "change")
     made = {"GITHUB_REF": "refs/pull/7/merge", "GITHUB_SHA": checkout.run_git(tmp_path, "rev-parse", "HEAD")}
     merged = read(tmp_path, entry("oslo") + entry("paris"), environ=PULL_REQUEST | made)
-    assert merged.is_settled
+    assert merged.is_verified
     assert set(merged.case_policies) == {("travel", "oslo")}
     assert merged.notices == ("1 quarantine of this change will count when it is merged: paris.",)
     assert set(read(tmp_path, entry("paris"), environ={}).case_policies) == {("travel", "paris")}

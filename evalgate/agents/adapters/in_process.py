@@ -19,7 +19,7 @@ from typing import Any, Self
 from evalgate.agents.host.channel import encode_line
 from evalgate.agents.host.conversations import SessionManager
 from evalgate.agents.host.errors import AgentCreationError, UnusableEntryError, describe_fatal
-from evalgate.agents.host.frameworks import AgentHost, find_entry_host
+from evalgate.agents.host.frameworks import HostedAgent, load_hosted_agent
 from evalgate.agents.host.threads import DaemonThreadPool, own_process
 from evalgate.agents.workers.agent_thread import AgentThread, is_gate_loop_running
 from evalgate.agents.workers.protocol import decode_message, parse_failure
@@ -45,7 +45,7 @@ class _LoopWorker:
 
     def __init__(
         self,
-        host: AgentHost,
+        hosted: HostedAgent,
         thread: AgentThread | None,
         *,
         concurrency: int,
@@ -55,14 +55,14 @@ class _LoopWorker:
         """Begin to serve conversations.
 
         Args:
-            host: The host of the agent.
+            hosted: The agent, as the host runs it.
             thread: The agent's thread; None: the agent runs in the caller's loop.
             concurrency: Threads for an agent that is not asynchronous.
             timeout: Seconds that one turn may take.
             on_change: Function that is called when a session ends.
         """
         self.sessions: dict[str, WorkerSession] = {}
-        self.features = frozenset(host.features)
+        self.features = frozenset(hosted.features)
         self.turn_limits = TurnLimits()
         self.thread = thread
         self.abandoned = 0
@@ -74,10 +74,10 @@ class _LoopWorker:
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
         self._pool = DaemonThreadPool(concurrency)
-        self._manager = SessionManager(thread.loop if thread else self._loop, host, self, self._pool)
+        self._manager = SessionManager(thread.loop if thread else self._loop, hosted, self, self._pool)
         # A synchronous turn runs in a thread of the pool and cannot block the caller's loop: if its end is
         # noticed late, other code is to blame.
-        self._checks_duration = thread is None and host.asynchronous
+        self._checks_duration = thread is None and hosted.asynchronous
         self._began: dict[str, float] = {}
         """Monotonic seconds at the start of each session's last turn, where durations are checked."""
         self._unanswered: dict[WorkerSession, float] = {}
@@ -237,7 +237,7 @@ class InProcessAgent:
         self._agent = agent
         self._timeout_s = timeout
         self._concurrency = concurrency
-        self._host: AgentHost | None = None
+        self._hosted: HostedAgent | None = None
         self._worker: _LoopWorker | None = None
         self._workers: list[_LoopWorker] = []
         """All workers: one, and another one for each that was left behind."""
@@ -256,7 +256,7 @@ class InProcessAgent:
         """
         own_process()
         try:
-            host = await self._find_host()
+            hosted = await self._load_agent()
         except UnusableEntryError as error:
             raise InvalidInputError(f"agent: {error}") from None
         except AgentCreationError as error:
@@ -264,24 +264,26 @@ class InProcessAgent:
             self._failure = parse_failure(message, kind="start")
             return self
         # Captures patch HTTP clients and tracers for the whole process, which is the user's here.
-        self._host = host._replace(capture=False)
+        self._hosted = hosted._replace(capture=False)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         for worker in self._workers:
             await worker.close()
 
-    async def _find_host(self) -> AgentHost:
+    async def _load_agent(self) -> HostedAgent:
         name = describe_object(self._agent)
         loop = asyncio.new_event_loop()
         try:
             if inspect.iscoroutinefunction(self._agent):
-                # If this is a factory, `find_entry_host` runs `loop`, and this thread runs a loop already.
+                # If this is a factory, `load_hosted_agent` runs `loop`, and this thread runs a loop already.
                 pool = DaemonThreadPool(1)
-                found: AgentHost = await pool.run_in_thread(lambda: find_entry_host(self._agent, name, loop))
+                found: HostedAgent = await pool.run_in_thread(
+                    lambda: load_hosted_agent(self._agent, name, loop)
+                )
                 pool.close()
                 return found
-            return find_entry_host(self._agent, name, loop)
+            return load_hosted_agent(self._agent, name, loop)
         finally:
             loop.close()
 
@@ -297,14 +299,14 @@ class InProcessAgent:
             AgentUnreachableError: the agent was not started, or could not be created.
         """
         del run
-        if self._host is None:
+        if self._hosted is None:
             raise AgentUnreachableError(self._failure or Failure("start", "the agent was not started"))
         given = case.session.session_id
-        worker = self._choose_worker(self._host)
+        worker = self._choose_worker(self._hosted)
         while self._is_reserved or (alone and worker.sessions) or given in worker.sessions:
             self._changed.clear()
             await self._changed.wait()
-            worker = self._choose_worker(self._host)
+            worker = self._choose_worker(self._hosted)
         self._is_reserved = alone
         key = given or str(uuid.uuid4())
         session = worker.sessions[key] = WorkerSession(worker, key, case, self._timeout_s)
@@ -315,11 +317,11 @@ class InProcessAgent:
             self._is_reserved = self._is_reserved and not alone
             self._changed.set()
 
-    def _choose_worker(self, host: AgentHost) -> _LoopWorker:
+    def _choose_worker(self, hosted: HostedAgent) -> _LoopWorker:
         """Return the current worker; create one if there is none, or if the current one was left behind."""
         if self._worker is None or self._worker.is_blocked:
             self._worker = _LoopWorker(
-                host,
+                hosted,
                 AgentThread() if is_gate_loop_running() else None,
                 concurrency=self._concurrency,
                 timeout=self._timeout_s,

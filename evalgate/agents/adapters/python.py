@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,7 +13,7 @@ from evalgate.agents.workers.process import LaunchSpec, MemoryOption, parse_memo
 from evalgate.core.protocols import AgentContext
 from evalgate.core.types import JsonObject
 
-_WORKER = Path(__file__).resolve().parent.parent / "host" / "__main__.py"
+_HOST = Path(__file__).resolve().parent.parent / "host" / "__main__.py"
 
 
 def build_python_launch(
@@ -46,7 +45,7 @@ def build_python_launch(
     limit = None if memory is None else parse_memory_size(memory)
     host = json.dumps({**host_options, "threads": concurrency})
     # The host is started by its path: the agent's own interpreter has no evalgate that `-m` could find.
-    return LaunchSpec((python or sys.executable, str(_WORKER), host), cwd, env, uid, gid, limit)
+    return LaunchSpec((python or sys.executable, str(_HOST), host), cwd, env, uid, gid, limit)
 
 
 def build_python_agent(
@@ -92,8 +91,10 @@ def build_python_agent(
         gid=gid,
         memory=memory,
     )
-    options = PoolOptions(workers=workers, timeout_s=timeout, start_timeout_s=start_timeout)
-    return WorkerPool(launch, replace(options, track_files=track_files))
+    options = PoolOptions(
+        workers=workers, timeout_s=timeout, start_timeout_s=start_timeout, track_files=track_files
+    )
+    return WorkerPool(launch, options)
 
 
 class PythonAgentOptions(BaseModel):

@@ -11,7 +11,7 @@ from .answer_parser import AnswerCollector
 from .capture.turns import SessionCapture, TurnCapture
 from .channel import Sender
 from .errors import MessageTooLargeError, describe_error
-from .frameworks import AgentHost
+from .frameworks import HostedAgent
 from .session import Recorder, Session
 from .threads import DaemonThreadPool, end_if_forked
 from .tools import current_session, mocked_sessions
@@ -47,18 +47,18 @@ class SessionManager:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        host: AgentHost,
+        agent: HostedAgent,
         channel: Sender,
         threads: DaemonThreadPool,
         opened: OpenedFiles | None = None,
     ) -> None:
         self._loop = loop
-        self._host = host
+        self._agent = agent
         self._channel = channel
         self._threads = threads
         self._opened = opened
         self._sessions: dict[str, Session] = {}
-        self._hosts: dict[str, AgentHost] = {}
+        self._session_agents: dict[str, HostedAgent] = {}
         """Hosts by session id, if each conversation has an agent of its own."""
         self._turns: dict[str, _ActiveTurn] = {}
         self._captures: dict[str, SessionCapture] = {}
@@ -79,7 +79,7 @@ class SessionManager:
     def _announce_host(self, message: _Message) -> None:
         del message
         ready: _Message = {"type": "ready", "protocol": PROTOCOL_VERSION, "name": "python"}
-        features = self._host.features
+        features = self._agent.features
         self._channel.send({**ready, "features": list(features)} if features else ready)
 
     def _start_session(self, message: _Message) -> None:
@@ -91,15 +91,15 @@ class SessionManager:
             from .trace import TraceRecorder
 
             session.trace = TraceRecorder(session.id, self._channel.send)
-        if self._host.capture or session.trace is not None:
-            only_trace = not self._host.capture
+        if self._agent.capture or session.trace is not None:
+            only_trace = not self._agent.capture
             self._captures[session.id] = SessionCapture(session.trace, only_trace)
 
     def _end_session(self, message: _Message) -> None:
         ended = self._sessions.pop(message["session"], None)
         if ended is not None:
             mocked_sessions.discard(ended)
-        self._hosts.pop(message["session"], None)
+        self._session_agents.pop(message["session"], None)
         self._captures.pop(message["session"], None)
 
     def _start_turn(self, message: _Message) -> None:
@@ -222,12 +222,12 @@ class SessionManager:
             self._channel.send({"type": "error", "session": session, "kind": "protocol", "message": why})
 
     async def _ask_agent(self, turn: _ActiveTurn, text: str) -> AnswerCollector:
-        host = self._host if self._host.create_next_host is None else await self._find_host(turn)
+        agent = self._agent if self._agent.create_next_agent is None else await self._find_session_agent(turn)
         answer = AnswerCollector(turn.session, turn.session.recorder)
-        if host.asynchronous:
-            result = host.run_turn(text, turn.session)
+        if agent.asynchronous:
+            result = agent.run_turn(text, turn.session)
         else:
-            result = await self._ask_in_thread(host, turn, text, answer)
+            result = await self._ask_in_thread(agent, turn, text, answer)
         if hasattr(result, "__aiter__"):
             async for piece in result:
                 answer.add_yielded(piece)
@@ -240,25 +240,25 @@ class SessionManager:
             raise turn.session.mocks.missing
         return answer
 
-    async def _find_host(self, turn: _ActiveTurn) -> AgentHost:
-        """Return the host of the turn's conversation; create this host in the first turn."""
-        create_host, session = self._host.create_next_host, turn.session.id
-        if create_host is not None and session not in self._hosts:
-            if self._host.asynchronous:
-                created = create_host()
+    async def _find_session_agent(self, turn: _ActiveTurn) -> HostedAgent:
+        """Return the agent of the turn's conversation; create it in the first turn."""
+        create_agent, session = self._agent.create_next_agent, turn.session.id
+        if create_agent is not None and session not in self._session_agents:
+            if self._agent.asynchronous:
+                created = create_agent()
             else:
-                created = await self._run_in_thread(turn, create_host)
-            self._hosts[session] = await created if inspect.isawaitable(created) else created
-        return self._hosts[session]
+                created = await self._run_in_thread(turn, create_agent)
+            self._session_agents[session] = await created if inspect.isawaitable(created) else created
+        return self._session_agents[session]
 
     async def _ask_in_thread(
-        self, host: AgentHost, turn: _ActiveTurn, text: str, answer: AnswerCollector
+        self, agent: HostedAgent, turn: _ActiveTurn, text: str, answer: AnswerCollector
     ) -> object:
-        def call_host() -> object:
-            result = host.run_turn(text, turn.session)
+        def call_agent() -> object:
+            result = agent.run_turn(text, turn.session)
             return _drain_generator(result, answer) if inspect.isgenerator(result) else result
 
-        return await self._run_in_thread(turn, call_host)
+        return await self._run_in_thread(turn, call_agent)
 
     async def _run_in_thread(self, turn: _ActiveTurn, work: Callable[[], object]) -> Any:
         turn.in_thread = True

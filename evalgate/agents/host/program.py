@@ -13,7 +13,7 @@ from .channel import Channel, write_line
 from .conversations import SessionManager
 from .entry import load_entry
 from .errors import describe_fatal
-from .frameworks import AgentHost, find_entry_host
+from .frameworks import HostedAgent, load_hosted_agent
 from .threads import DaemonThreadPool, end_if_forked, watch_forks
 from .tools import publish_module
 
@@ -47,13 +47,13 @@ def main() -> None:
         from .capture import install_capture
 
         install_capture()  # before the agent imports the packages that are patched
-    host = _load_host(loop, options, outgoing)
+    agent = _load_agent(loop, options, outgoing)
     # A child that the agent's module forked and that returns here would be a second host on the same pipes.
     end_if_forked()
     watch_forks(loop)
     if not options.get("capture"):
-        host = host._replace(capture=False)
-    _serve_messages(loop, host, Channel(loop, incoming, outgoing), options["threads"], opened)
+        agent = agent._replace(capture=False)
+    _serve_messages(loop, agent, Channel(loop, incoming, outgoing), options["threads"], opened)
     # `os._exit`, since a thread that hangs must not keep the process alive; it does not flush by itself.
     sys.stdout.flush()
     sys.stderr.flush()
@@ -78,10 +78,10 @@ def _take_over_stdio() -> tuple[int, int]:
     return incoming, outgoing
 
 
-def _load_host(loop: asyncio.AbstractEventLoop, options: dict[str, Any], outgoing: int) -> AgentHost:
+def _load_agent(loop: asyncio.AbstractEventLoop, options: dict[str, Any], outgoing: int) -> HostedAgent:
     entry: str = options["entry"]
     try:
-        return find_entry_host(_find_agent(loop, entry, options), entry.rpartition(":")[0], loop)
+        return load_hosted_agent(_find_agent(loop, entry, options), entry.rpartition(":")[0], loop)
     except BaseException as error:  # noqa: BLE001  the agent's module may raise anything, also SystemExit
         end_if_forked(error)
         write_line(outgoing, {"type": "fatal", **describe_fatal(error, entry)})
@@ -108,12 +108,12 @@ def _find_agent(loop: asyncio.AbstractEventLoop, entry: str, options: dict[str, 
 
 def _serve_messages(
     loop: asyncio.AbstractEventLoop,
-    host: AgentHost,
+    agent: HostedAgent,
     channel: Channel,
     threads: int,
     opened: OpenedFiles | None = None,
 ) -> None:
-    conversations = SessionManager(loop, host, channel, DaemonThreadPool(threads), opened)
+    conversations = SessionManager(loop, agent, channel, DaemonThreadPool(threads), opened)
 
     channel.open(conversations.handle_message)
     while not channel.closed:

@@ -29,7 +29,10 @@ from evalgate.core.types import (
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """Largest number of bytes without a line end. A worker that sends more is ended: the session is unknown."""
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
-"""Largest number of bytes that an agent may send in one turn. Parsing more JSON could block all cases."""
+"""Largest number of bytes that an agent may send in one turn. Parsing more JSON could block all cases.
+
+`agents/host/channel.py` has the same number, because the host imports nothing of evalgate.
+"""
 TOO_LARGE = (
     f"the agent sent more than {MAX_ANSWER_BYTES >> 20} MiB in one turn; "
     "let it send large data as a reference"

@@ -136,7 +136,7 @@ class WorkerSession:
         return self._case.eval_set_id
 
     @property
-    def is_whole(self) -> bool:
+    def ended_normally(self) -> bool:
         """Return True if no turn failed or took too long."""
         return self._broken is None and not self.expired
 

@@ -138,7 +138,7 @@ _event_getters: dict[type[Event], Callable[[Any], tuple[Any, ...]]] = {
     kind: attrgetter(*(name for name, _ in list_written_fields(kind)))
     for kind in (ToolCall, ToolResult, Message)
 }
-"""Getters of the written fields, in the order of a record, which begins with the type."""
+"""Class of an event to the getter of its written fields, in the order of a record: the type first."""
 
 
 def _build_run_row(run: RunResult) -> _Row:

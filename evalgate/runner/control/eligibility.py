@@ -201,7 +201,7 @@ def _check_links(checkout: CommitCheckout, top: Path) -> None:
 
 
 def _names_file(text: str, top: Path) -> bool:
-    """Return True if a text has the path of a folder, or of a file in it, perhaps through a link."""
+    """Return True if a text contains the path of a folder or of a file in it, or of a link to one of them."""
     own_path = re.compile(re.escape(str(top)) + r"(?![\w-]|\.\w)")
     return bool(own_path.search(text)) or any(_is_inside(path, top) for path in _PATH.findall(text))
 

@@ -71,9 +71,10 @@ def may_be_shared(program: str) -> bool:
 
 
 def read_interpreter(script: Path) -> tuple[str, ...]:
-    """Return the words of a file's line `#!` from the Python on, else from the program behind `env` on.
+    """Return the words of a file's line `#!`, beginning with the interpreter.
 
-    The Python may stand behind its starter, as in `env -S uv run python`. Return () without such a line.
+    That is the first Python on the line, as in `env -S uv run python`, else the first program that is not
+    `env`. Return () without such a line.
     """
     try:
         with script.open("rb") as file:

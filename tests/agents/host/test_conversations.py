@@ -5,16 +5,17 @@ from typing import Any
 
 import pytest
 
-from evalgate.agents.host import conversations
+from evalgate.agents.host import channel, conversations
 from evalgate.agents.host.conversations import SessionManager
 from evalgate.agents.host.threads import DaemonThreadPool
+from evalgate.agents.workers import protocol, worker
 
 
 class Hanging:
     """An agent that can be cancelled."""
 
     asynchronous = True
-    create_next_host = None
+    create_next_agent = None
     capture = False
 
     async def run_turn(self, text: str, session: object) -> str:
@@ -45,3 +46,8 @@ async def test_turn_that_ended_in_time_is_not_reported_as_running(monkeypatch: p
     for _ in range(10):
         await asyncio.sleep(0)
     assert log.messages == [{"type": "cancelled", "session": "1"}]
+
+
+def test_the_host_has_the_gate_s_numbers_although_it_imports_nothing_of_it() -> None:
+    assert conversations.PROTOCOL_VERSION == worker.PROTOCOL_VERSION
+    assert channel.MAX_ANSWER_BYTES == protocol.MAX_ANSWER_BYTES

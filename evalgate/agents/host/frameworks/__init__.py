@@ -1,4 +1,4 @@
-"""Hosts of agents of frameworks and of plain functions: one module for each kind, tried in order."""
+"""Adapters of agents of frameworks and of plain functions: one module for each kind, tried in order."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _FRAMEWORKS = (
 )
 
 
-class AgentHost(NamedTuple):
-    """Function that runs the turns of an agent, with the properties of the agent."""
+class HostedAgent(NamedTuple):
+    """An agent as the host runs it: a function for its turns, with the properties of the agent."""
 
     run_turn: Callable[[str, Session], object]
     """Function that runs a turn and returns a text, a dict, an awaitable of either, or any generator."""
     asynchronous: bool
     """True if `run_turn` may be called in the event loop; otherwise it is called in a thread."""
     features: tuple[str, ...] = ()
-    """Optional features of the protocol that this host supports."""
+    """Optional features of the protocol that the agent supports."""
     shareable: bool = True
     """True if one agent may serve many conversations, because it stores none of them."""
     shared_parts: tuple[object, ...] = ()
     """Objects that copies of an agent may share, such as its model client; used only if not `shareable`."""
-    create_next_host: Callable[[], Any] | None = None
-    """Function that returns the next conversation's host or an awaitable of it; None: one host serves all.
+    create_next_agent: Callable[[], Any] | None = None
+    """Function that returns the next conversation's agent or an awaitable of it; None: one serves all.
 
     Like `run_turn`, it is called in the event loop if `asynchronous` is True, else in a thread.
     """
@@ -54,10 +54,10 @@ def is_a(agent: object, package: str, name: str) -> bool:
     )
 
 
-def find_entry_host(named: object, where: str, loop: asyncio.AbstractEventLoop) -> AgentHost:
-    """Return the host of the object that the entry names.
+def load_hosted_agent(named: object, where: str, loop: asyncio.AbstractEventLoop) -> HostedAgent:
+    """Adapt the object that the entry names.
 
-    The host's `create_next_host` creates an agent for each conversation. It is None if all conversations
+    `create_next_agent` of the result creates an agent for each conversation. It is None if all conversations
     share one agent, which is ready-made, or is returned by each call of its factory.
 
     Args:
@@ -69,17 +69,17 @@ def find_entry_host(named: object, where: str, loop: asyncio.AbstractEventLoop) 
         UnusableEntryError: the object is no agent, or all conversations would share its memory.
         AgentCreationError: the class or the factory raised.
     """
-    from .agent_factories import create_copied_host, create_factory_host, find_factory
+    from .agent_factories import adapt_copies, adapt_factory, find_factory
 
     make = find_factory(named)
     if make is not None:
-        return create_factory_host(make, find_host, where, loop)
-    host = find_host(named)
-    return host if host.shareable else create_copied_host(named, find_host, where)
+        return adapt_factory(make, adapt_agent, where, loop)
+    hosted = adapt_agent(named)
+    return hosted if hosted.shareable else adapt_copies(named, adapt_agent, where)
 
 
-def find_host(agent: object) -> AgentHost:
-    """Return the host of an agent.
+def adapt_agent(agent: object) -> HostedAgent:
+    """Adapt an agent for the host.
 
     An agent is an object of a known framework, a function, an object with a method `ainvoke`, `invoke`,
     `arun` or `run`, or any other object that can be called. A class is no agent.
@@ -89,7 +89,7 @@ def find_host(agent: object) -> AgentHost:
     """
     from . import callables
 
-    found = find_framework(agent) or callables.create_host(agent)
+    found = adapt_framework_agent(agent) or callables.adapt_agent(agent)
     if found is None:
         raise UnusableEntryError(
             f"it is a value of type {type(agent).__name__}; expected a function (text) or (text, session), "
@@ -98,8 +98,8 @@ def find_host(agent: object) -> AgentHost:
     return found
 
 
-def find_framework(agent: object) -> AgentHost | None:
-    """Return the host of an agent of a known framework, else None.
+def adapt_framework_agent(agent: object) -> HostedAgent | None:
+    """Adapt an agent of a known framework; return None for any other object.
 
     Raises:
         UnusableEntryError: the object is of a known framework and cannot be used as an agent.
@@ -107,7 +107,7 @@ def find_framework(agent: object) -> AgentHost | None:
     if type(agent).__module__ == "builtins":
         return None  # a function: without the modules of all frameworks, the host starts 3 ms earlier
     for name in _FRAMEWORKS:
-        found: AgentHost | None = importlib.import_module("." + name, __name__).create_host(agent)
+        found: HostedAgent | None = importlib.import_module("." + name, __name__).adapt_agent(agent)
         if found is not None:
             return found
     return None

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from ..errors import InvalidAnswerError, ModelError, summarize_error
 from ..session import FEATURES, Session
-from . import AgentHost, is_a
+from . import HostedAgent, is_a
 
 # Names that ADK's evaluation uses if the case has none.
 _APP_NAME = "EvaluationGenerator"
@@ -22,11 +22,11 @@ _USER_ID = "test_user_id"
 _ROLES = {"user": "user", "assistant": "model", "model": "model", "agent": "model"}
 
 
-def create_host(agent: object) -> Optional[AgentHost]:
-    """Return a host for an agent, a workflow or an app of Google ADK, else None."""
+def adapt_agent(agent: object) -> Optional[HostedAgent]:
+    """Adapt an agent, a workflow or an app of Google ADK; return None for any other object."""
     if not is_adk(agent):
         return None
-    return AgentHost(_ConversationStore(agent).run_turn, asynchronous=True, features=FEATURES)
+    return HostedAgent(_ConversationStore(agent).run_turn, asynchronous=True, features=FEATURES)
 
 
 def is_adk(agent: object) -> bool:

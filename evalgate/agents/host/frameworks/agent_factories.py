@@ -16,10 +16,10 @@ import sys
 from typing import Any, Callable, List, Optional
 
 from ..errors import AgentCreationError, UnusableEntryError, summarize_error
-from . import AgentHost
+from . import HostedAgent
 
 _FACTORY_NAME = re.compile(r"(make|create|build|get|new)_(\w+_)?(agent|graph|crew|team|workflow)(_async)?$")
-_Find = Callable[[object], AgentHost]
+_Find = Callable[[object], HostedAgent]
 
 
 def find_factory(named: object) -> Optional[Callable[[], object]]:
@@ -77,17 +77,17 @@ def _check_method(function: object, parameters: List[inspect.Parameter]) -> None
         )
 
 
-def create_factory_host(
+def adapt_factory(
     make: Callable[[], object], find: _Find, where: str, loop: asyncio.AbstractEventLoop
-) -> AgentHost:
-    """Return the host of an agent that `make` creates anew for each conversation.
+) -> HostedAgent:
+    """Adapt an agent that `make` creates anew for each conversation.
 
     Two agents are created first. If both are the same object (a singleton, a cached function), the
     conversations share this object, or each gets a copy of it if it is not shareable.
 
     Args:
         make: Function that returns an agent or an awaitable of one.
-        find: Function that returns the host of an agent.
+        find: Function that adapts an agent, as `adapt_agent` does.
         where: Module or file of the entry, for messages.
         loop: Event loop that awaits the first two agents.
 
@@ -97,21 +97,21 @@ def create_factory_host(
             nor copied.
     """
     agents = [_create_agent(make, loop) for _ in range(2)]
-    hosts = [_require_host(each, make, find) for each in agents]
+    adapted = [_require_agent(each, make, find) for each in agents]
     if agents[0] is agents[1]:
-        return hosts[0] if hosts[0].shareable else create_copied_host(agents[0], find, where)
+        return adapted[0] if adapted[0].shareable else adapt_copies(agents[0], find, where)
 
-    async def find_awaited_host(agent: Any) -> AgentHost:
+    async def find_awaited_agent(agent: Any) -> HostedAgent:
         return find(await agent)
 
-    def create_next_host() -> Any:
+    def create_next_agent() -> Any:
         # The agents that were created for the comparison serve the first two conversations.
-        if hosts:
-            return hosts.pop(0)
+        if adapted:
+            return adapted.pop(0)
         agent = make()
-        return find_awaited_host(agent) if inspect.isawaitable(agent) else find(agent)
+        return find_awaited_agent(agent) if inspect.isawaitable(agent) else find(agent)
 
-    return hosts[0]._replace(create_next_host=create_next_host)
+    return adapted[0]._replace(create_next_agent=create_next_agent)
 
 
 def _create_agent(make: Callable[[], object], loop: asyncio.AbstractEventLoop) -> object:
@@ -127,7 +127,7 @@ def _create_agent(make: Callable[[], object], loop: asyncio.AbstractEventLoop) -
         raise AgentCreationError(f"making it raised {summarize_error(error)}") from error
 
 
-def _require_host(agent: object, make: Callable[[], object], find: _Find) -> AgentHost:
+def _require_agent(agent: object, make: Callable[[], object], find: _Find) -> HostedAgent:
     try:
         return find(agent)
     except UnusableEntryError as error:
@@ -139,12 +139,12 @@ def _require_host(agent: object, make: Callable[[], object], find: _Find) -> Age
         ) from None
 
 
-def create_copied_host(agent: object, find: _Find, where: str) -> AgentHost:
-    """Return a host that runs a copy of a ready-made agent for each conversation, never the agent itself.
+def adapt_copies(agent: object, find: _Find, where: str) -> HostedAgent:
+    """Adapt a ready-made agent so that each conversation has a copy of it, never the agent itself.
 
     Args:
         agent: The agent.
-        find: Function that returns the host of an agent.
+        find: Function that adapts an agent, as `adapt_agent` does.
         where: Module or file of the entry, for messages.
 
     Raises:
@@ -154,10 +154,10 @@ def create_copied_host(agent: object, find: _Find, where: str) -> AgentHost:
     # At once, so that an agent that cannot be copied is refused before any case runs.
     first = [find(_copy_agent(agent, shared_parts, where))]
 
-    def create_next_host() -> AgentHost:
+    def create_next_agent() -> HostedAgent:
         return first.pop() if first else find(copy.deepcopy(agent, _build_copy_memo(shared_parts)))
 
-    return first[0]._replace(create_next_host=create_next_host)
+    return first[0]._replace(create_next_agent=create_next_agent)
 
 
 def _build_copy_memo(shared_parts: tuple[object, ...]) -> dict[int, Any]:

@@ -6,10 +6,10 @@ import importlib
 from typing import Any, Optional
 
 from ..session import Session
-from . import AgentHost, is_a
+from . import HostedAgent, is_a
 from .event_recorder import (
     EventRecorder,
-    create_conversation_host,
+    adapt_conversations,
     parse_tool_output,
     read_context_messages,
 )
@@ -17,11 +17,11 @@ from .event_recorder import (
 _NAME = "an agent of the Microsoft Agent Framework"
 
 
-def create_host(agent: object) -> Optional[AgentHost]:
-    """Return a host for an agent of the framework, else None."""
+def adapt_agent(agent: object) -> Optional[HostedAgent]:
+    """Adapt an agent of the framework; return None for any other object."""
     if not is_a(agent, "agent_framework", "BaseAgent"):
         return None
-    found = create_conversation_host(_NAME, lambda session: _AgentFrameworkConversation(agent, session))
+    found = adapt_conversations(_NAME, lambda session: _AgentFrameworkConversation(agent, session))
     return found._replace(shareable=not _is_workflow(agent))
 
 

@@ -7,12 +7,12 @@ from typing import Any, Iterator, Optional
 
 from ..errors import UnsupportedCaseError
 from ..session import Session
-from . import AgentHost, is_a
+from . import HostedAgent, is_a
 from .autogen_trace import ToolSteps, current_recorder, trace_clients
 from .event_recorder import (
     EventRecorder,
+    adapt_conversations,
     as_text,
-    create_conversation_host,
     parse_tool_output,
     read_context_messages,
 )
@@ -21,11 +21,11 @@ _NAME = "an agent of AutoGen"
 _TEXTS = ("TextMessage", "ThoughtEvent", "ToolCallSummaryMessage", "HandoffMessage", "StopMessage")
 
 
-def create_host(agent: object) -> Optional[AgentHost]:
-    """Return a host for an agent or a team of AutoGen, else None."""
+def adapt_agent(agent: object) -> Optional[HostedAgent]:
+    """Adapt an agent or a team of AutoGen; return None for any other object."""
     if not any(is_a(agent, "autogen_agentchat", name) for name in ("BaseChatAgent", "BaseGroupChat")):
         return None
-    found = create_conversation_host(_NAME, lambda session: _AutoGenConversation(agent, session))
+    found = adapt_conversations(_NAME, lambda session: _AutoGenConversation(agent, session))
     return found._replace(shareable=False, shared_parts=tuple(_find_clients(agent)))
 
 

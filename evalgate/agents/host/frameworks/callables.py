@@ -9,14 +9,14 @@ from typing import Any, Callable, Optional
 from ..errors import UnusableEntryError
 from ..session import FEATURES, Session
 from ..tools import decorated, require_decorated
-from . import AgentHost, find_framework
+from . import HostedAgent, adapt_framework_agent
 
 _METHODS = ("ainvoke", "invoke", "arun", "run")
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def create_host(agent: object) -> Optional[AgentHost]:
-    """Return a host for a function, an object with a known method, or a callable object.
+def adapt_agent(agent: object) -> Optional[HostedAgent]:
+    """Adapt a function, an object with a known method, or a callable object.
 
     Return None for any other object, and for a class.
 
@@ -33,7 +33,7 @@ def create_host(agent: object) -> Optional[AgentHost]:
             require_decorated(session)
         return ask(text, session)
 
-    return AgentHost(
+    return HostedAgent(
         run_turn,
         _is_asynchronous(function),
         FEATURES if decorated else (),  # the module of the agent is loaded, and its tools are decorated
@@ -50,7 +50,7 @@ def _is_stateless(agent: object) -> bool:
     """
     owner = getattr(agent, "__self__", None)
     if inspect.ismethod(agent) and not inspect.isclass(owner):
-        known = find_framework(owner)
+        known = adapt_framework_agent(owner)
         return known is not None and known.shareable
     return inspect.isroutine(agent) or inspect.isfunction(getattr(agent, "__wrapped__", None))
 

@@ -1,4 +1,4 @@
-"""Helpers of the hosts of frameworks: one conversation per session, and a recorder of a turn's events."""
+"""Helpers of the modules of frameworks: one conversation per session, and a recorder of a turn's events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from ..errors import UnsupportedCaseError
 from ..session import Session
-from . import AgentHost
+from . import HostedAgent
 
 
 class HostedConversation(Protocol):
@@ -25,13 +25,13 @@ class HostedConversation(Protocol):
         ...
 
 
-def create_conversation_host(
+def adapt_conversations(
     framework: str,
     begin: Callable[[Session], HostedConversation],
     *features: str,
     asynchronous: bool = True,
-) -> AgentHost:
-    """Return a host that calls `begin` in the first turn of each session, and refuses attachments.
+) -> HostedAgent:
+    """Return an agent that calls `begin` in the first turn of each session, and refuses attachments.
 
     Args:
         framework: Name of the kind of agent for messages, such as "an agent of Strands".
@@ -54,7 +54,7 @@ def create_conversation_host(
     def run_turn(text: str, session: Session) -> dict[str, Any]:
         return {"response": find_conversation(session).run_turn(text, session)}
 
-    return AgentHost(run_turn_async if asynchronous else run_turn, asynchronous, features)
+    return HostedAgent(run_turn_async if asynchronous else run_turn, asynchronous, features)
 
 
 def _refuse_attachments(session: Session, framework: str) -> None:

@@ -16,15 +16,15 @@ from typing import Any, Optional, get_type_hints
 
 from ..errors import InvalidAnswerError, UnusableEntryError
 from ..session import FEATURES, Session
-from . import AgentHost, is_a
-from .event_recorder import EventRecorder, as_text, create_conversation_host
+from . import HostedAgent, is_a
+from .event_recorder import EventRecorder, adapt_conversations, as_text
 
 # Names that chains use for their answer.
 _OUTPUTS = ("output", "response", "answer", "result", "text")
 
 
-def create_host(agent: object) -> Optional[AgentHost]:
-    """Return a host for a compiled graph or any other runnable of LangChain, else None.
+def adapt_agent(agent: object) -> Optional[HostedAgent]:
+    """Adapt a compiled graph or any other runnable of LangChain; return None for any other object.
 
     Raises:
         UnusableEntryError: the graph is not compiled, or several input keys could take the user's text.
@@ -35,12 +35,12 @@ def create_host(agent: object) -> Optional[AgentHost]:
         return None
     takes = _list_input_keys(agent)
     if is_a(agent, "langgraph", "Pregel") and "messages" in takes:
-        return create_conversation_host(
+        return adapt_conversations(
             "a graph of LangGraph", lambda session: _GraphConversation(agent, takes, session), *FEATURES
         )
     is_model = is_a(agent, "langchain_core", "BaseLanguageModel")
     key = None if is_model else _choose_input_key(takes)
-    found = create_conversation_host(
+    found = adapt_conversations(
         "a runnable of LangChain", lambda session: _RunnableConversation(agent, key, session), *FEATURES
     )
     # LangChain's older chains store the conversation in their `memory`.

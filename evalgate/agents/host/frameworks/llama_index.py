@@ -6,10 +6,10 @@ import importlib
 from typing import Any, Optional
 
 from ..session import Session
-from . import AgentHost, is_a
+from . import HostedAgent, is_a
 from .event_recorder import (
     EventRecorder,
-    create_conversation_host,
+    adapt_conversations,
     parse_tool_output,
     read_context_messages,
 )
@@ -19,11 +19,11 @@ _NAME = "an agent of LlamaIndex"
 _TOKENS = (("prompt_tokens", "completion_tokens"), ("input_tokens", "output_tokens"))
 
 
-def create_host(agent: object) -> Optional[AgentHost]:
-    """Return a host for an agent or an agent workflow of LlamaIndex, else None."""
+def adapt_agent(agent: object) -> Optional[HostedAgent]:
+    """Adapt an agent or an agent workflow of LlamaIndex; return None for any other object."""
     if not any(is_a(agent, "llama_index", name) for name in ("BaseWorkflowAgent", "AgentWorkflow")):
         return None
-    return create_conversation_host(_NAME, lambda session: _LlamaIndexConversation(agent, session))
+    return adapt_conversations(_NAME, lambda session: _LlamaIndexConversation(agent, session))
 
 
 class _LlamaIndexConversation:

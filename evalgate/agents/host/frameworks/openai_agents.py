@@ -13,8 +13,8 @@ from typing import Any, Optional
 
 from ..errors import UnsupportedCaseError
 from ..session import FEATURES, Mocks, Session
-from . import AgentHost, is_a
-from .event_recorder import EventRecorder, as_text, create_conversation_host
+from . import HostedAgent, is_a
+from .event_recorder import EventRecorder, adapt_conversations, as_text
 
 
 def clone_with_mocks(agent: Any, mocks: Mocks) -> Any:
@@ -84,12 +84,12 @@ class _MockCloner:
         return dataclasses.replace(tool, on_invoke_tool=on_invoke_tool)
 
 
-def create_host(agent: object) -> Optional[AgentHost]:
-    """Return a host for an agent of the SDK, else None."""
+def adapt_agent(agent: object) -> Optional[HostedAgent]:
+    """Adapt an agent of the SDK; return None for any other object."""
     # `agents` is a common package name: a class of the user's own would have no handoffs.
     if not is_a(agent, "agents", "Agent") or not hasattr(agent, "handoffs"):
         return None
-    return create_conversation_host(
+    return adapt_conversations(
         "an agent of the OpenAI Agents SDK", lambda session: _OpenAiConversation(agent, session), *FEATURES
     )
 

@@ -11,20 +11,20 @@ from typing import Any, Optional, get_origin
 
 from ..errors import UnsupportedCaseError
 from ..session import FEATURES, Mocks, Session
-from . import AgentHost, is_a
-from .event_recorder import EventRecorder, as_text, create_conversation_host
+from . import HostedAgent, is_a
+from .event_recorder import EventRecorder, adapt_conversations, as_text
 from .pydantic_ai_trace import create_traced_model, trace_tools
 
 # Tool of the framework by which a model gives structured output; no tool of the agent.
 _OUTPUT_TOOL = "final_result"
 
 
-def create_host(agent: object) -> Optional[AgentHost]:
-    """Return a host for an agent of Pydantic AI, else None."""
+def adapt_agent(agent: object) -> Optional[HostedAgent]:
+    """Adapt an agent of Pydantic AI; return None for any other object."""
     if not any(is_a(agent, "pydantic_ai", name) for name in ("AbstractAgent", "Agent")):
         return None
     features = FEATURES if hasattr(agent, "toolsets") and hasattr(agent, "override") else ()
-    return create_conversation_host(
+    return adapt_conversations(
         "an agent of Pydantic AI", lambda session: _PydanticAiConversation(agent, session), *features
     )
 

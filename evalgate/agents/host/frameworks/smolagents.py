@@ -12,8 +12,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ..errors import UnsupportedCaseError
 from ..session import FEATURES, Session
-from . import AgentHost, is_a
-from .event_recorder import EventRecorder, as_text, create_conversation_host
+from . import HostedAgent, is_a
+from .event_recorder import EventRecorder, adapt_conversations, as_text
 
 _NAME = "an agent of smolagents"
 # Tool of the framework by which a model gives its final answer; no tool of the agent.
@@ -21,11 +21,11 @@ _FINAL = "final_answer"
 _Call = Tuple[str, Dict[str, Any], object, Optional[str]]
 
 
-def create_host(agent: object) -> Optional[AgentHost]:
-    """Return a host for an agent of smolagents, else None."""
+def adapt_agent(agent: object) -> Optional[HostedAgent]:
+    """Adapt an agent of smolagents; return None for any other object."""
     if not is_a(agent, "smolagents", "MultiStepAgent"):
         return None
-    found = create_conversation_host(
+    found = adapt_conversations(
         _NAME, lambda session: _SmolagentsConversation(agent, session), *FEATURES, asynchronous=False
     )
     shared_parts = tuple(part for each in _walk_agents(agent) for part in (each.model, each.logger))

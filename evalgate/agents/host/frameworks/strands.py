@@ -9,10 +9,10 @@ import importlib
 from typing import Any, Optional
 
 from ..session import Session
-from . import AgentHost, is_a
+from . import HostedAgent, is_a
 from .event_recorder import (
     EventRecorder,
-    create_conversation_host,
+    adapt_conversations,
     parse_tool_output,
     read_context_messages,
 )
@@ -21,11 +21,11 @@ from .strands_trace import StrandsSteps
 _NAME = "an agent of Strands"
 
 
-def create_host(agent: object) -> Optional[AgentHost]:
-    """Return a host for an agent of Strands, else None."""
+def adapt_agent(agent: object) -> Optional[HostedAgent]:
+    """Adapt an agent of Strands; return None for any other object."""
     if not is_a(agent, "strands", "Agent"):
         return None
-    return create_conversation_host(_NAME, lambda session: _StrandsConversation(agent, session))._replace(
+    return adapt_conversations(_NAME, lambda session: _StrandsConversation(agent, session))._replace(
         shareable=False
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 from ..errors import UnusableEntryError
-from . import AgentHost, is_a
+from . import HostedAgent, is_a
 
 _SEE = "; docs/agents.md has the function to copy"
 _CREWAI = (
@@ -34,7 +34,7 @@ _REFUSED = (
 )
 
 
-def create_host(agent: object) -> Optional[AgentHost]:
+def adapt_agent(agent: object) -> Optional[HostedAgent]:
     """Return None; refuse objects that are known to be unusable as agents.
 
     Raises:
