@@ -245,6 +245,7 @@ def _run_once(
         redactor.redact_errors(),  # inside: an error is redacted before it is posted
         ExitStack() as until_published,
     ):
+        redactor.learn_masks(options["mask"])  # before anything that may fail
         publishing["destinations"] = pop_destinations(options)
         out = choose_out(click.get_current_context(), folder, out, options["agent"])
         selection_options = pop_selection_options(options, out, is_shard=shard is not None, is_resumed=resume)

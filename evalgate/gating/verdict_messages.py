@@ -400,6 +400,7 @@ def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
         f"{metric.label} ({' < '.join(metric.range.format_pair(metric.score, metric.threshold))})"
         for metric in metrics
         if metric.minimum is None and not metric.regressed
+        if metric.judgement is None or metric.judgement.reason != "missing_runs"
         if metric.score is not None and not metric.range.is_met(metric.score, metric.threshold)
     ]
     if below:

@@ -188,7 +188,7 @@ def score_stored_runs(
 def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) -> CaseResult:
     """Return the case scored under the rules.
 
-    Runs with a number above `rounds` are marked as follow-ups and are in no mean; None: all runs count.
+    Runs after the first `rounds` are marked as follow-ups and are in no mean; None: all runs count.
     """
     if rules.case_policies is None:
         case_policy = CasePolicy(case.tags, case.weight, case.protected, quarantine=case.quarantine)
@@ -206,9 +206,9 @@ def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) 
                 for each in run.metrics
                 if each.name in thresholds
             ),
-            confirms=rounds is not None and run.run > rounds,
+            confirms=rounds is not None and at >= rounds,
         )
-        for run in case.runs
+        for at, run in enumerate(case.runs)
     ]
     eval_case = EvalCase(
         case.eval_id,

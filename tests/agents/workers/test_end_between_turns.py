@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalgate.agents.adapters.python import build_python_agent
-from evalgate.core.protocols import AgentError, SessionLostError
+from evalgate.core.protocols import SessionLostError
 from evalgate.core.types import EvalCase, UserMessage
 
 AGENT = """\
