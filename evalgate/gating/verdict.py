@@ -222,7 +222,9 @@ def _describe_failures(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
     crashed = [case for case in evidence.cases if case.agent_failed]
     if gate.max_failed_cases is None:
         settled = evidence.control.settled if evidence.control else ()
-        broken = (case for case in evidence.cases if _is_broken(case) and case.key not in settled)
+        broken = (
+            case for case in evidence.cases if _has_only_follow_up_break(case) and case.key not in settled
+        )
         quote = build_case_quote(case.key for case in evidence.cases)
         yield from (_describe_break(case, quote(case.key), evidence) for case in broken)
         # Cases with a follow-up were run again, or explained by their baseline: only a break counts there.
@@ -236,7 +238,7 @@ def _describe_failures(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
         yield f"{_format_case_share(failed, evidence)} missed a threshold."
 
 
-def _is_broken(case: CaseResult) -> bool:
+def _has_only_follow_up_break(case: CaseResult) -> bool:
     """Return True if the follow-up runs found a break that the exact test did not find."""
     if case.follow_up is None or case.follow_up.outcome != "broke":
         return False
@@ -343,9 +345,9 @@ def _describe_missing(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
             yield from (f"{label}: {sentence}" for label, sentence in metric.iter_sentences())
     incomplete = {metric.name for metric in evidence.metrics if _is_missing_runs(metric)}
     unclear = [case for case in evidence.cases if not _is_measured(case, incomplete)]
-    broken = [case for case in unclear if case.status == "errored" and not case.agent_failed]
-    if broken:
-        yield f"A metric broke in {_format_case_share(broken, evidence)}{_quote_first_fault(broken)}"
+    unscored = [case for case in unclear if case.status == "errored" and not case.agent_failed]
+    if unscored:
+        yield f"A metric broke in {_format_case_share(unscored, evidence)}{_quote_first_fault(unscored)}"
     skipped = [case for case in unclear if case.status == "not_evaluated"]
     if skipped:
         yield f"Not evaluated: {_format_case_share(skipped, evidence)}{_quote_first_fault(skipped)}"

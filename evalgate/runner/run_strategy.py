@@ -111,7 +111,7 @@ class StatisticalRuns:
         reruns = dict(classifier.plan_reruns(results)) if classifier else {}
         if step is None or isinstance(step, Decision) or (reruns and step.why == "round"):
             return reruns
-        if step.why == "round" and self._has_broken_case(results):
+        if step.why == "round" and self._has_follow_up_break(results):
             return {}
         index = {build_row_name(case): at for at, case in enumerate(results)}
         # By count: a resumed run may lack a number in between, that of a run which says nothing.
@@ -120,8 +120,8 @@ class StatisticalRuns:
             for at, numbers in ((index[name], numbers) for name, numbers in step.runs.items())
         } | reruns
 
-    def _has_broken_case(self, results: Sequence[CaseResult]) -> bool:
-        """Return True if a case broke; False if `fail_fast` is off."""
+    def _has_follow_up_break(self, results: Sequence[CaseResult]) -> bool:
+        """Return True if the follow-up runs of a case found a break; False if `fail_fast` is off."""
         from evalgate.gating.failure_reruns import classify_failures
 
         if not self.statistics.parameters.fail_fast:
