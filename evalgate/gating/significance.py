@@ -54,7 +54,7 @@ def decide_metrics(
         return None
     # A run that was interrupted, or stored, has the runs that it has: `decide_available_runs` never asks for
     # more.
-    decide = decide_available_runs if statistics.follows_up else decide_fixed_runs
+    decide = decide_available_runs if statistics.makes_more_runs else decide_fixed_runs
     return decide(tables, statistics.parameters)
 
 

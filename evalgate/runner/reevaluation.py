@@ -180,7 +180,7 @@ def score_stored_runs(
     rounds = min((len(case.runs) for case in scored), default=0) if rules.runs == "auto" else rules.runs
     decision = decide_metrics(scored, baseline, statistics)
     rounds = decision.rounds if decision else rounds
-    if statistics.follows_up:
+    if statistics.makes_more_runs:
         scored = tuple(rescore_case(case, rules, rounds) for case in cases)
     return ScoredRuns(scored, rounds, statistics, decision)
 

@@ -99,14 +99,16 @@ class StatisticalRuns:
         from evalgate.statistics.gate_decision import Decision
 
         tables = (
-            build_score_tables(results, self.baseline, self.statistics) if self.statistics.follows_up else {}
+            build_score_tables(results, self.baseline, self.statistics)
+            if self.statistics.makes_more_runs
+            else {}
         )
         step = plan_next_step(tables, self.statistics.parameters) if tables else None
         # A shard has cases without runs: its average is not that of the suite.
         is_whole = all(case.runs for case in results)
         if is_whole and isinstance(step, Decision) and _has_failing_average(step):
             return {}
-        # Suspects go first: if one broke, the gate closes, and another round of all cases would be wasted.
+        # Failing cases go first: if one broke, the gate closes, and another round of all cases is wasted.
         classifier = build_classifier(self.baseline, self.statistics)
         reruns = dict(classifier.plan_reruns(results)) if classifier else {}
         if step is None or isinstance(step, Decision) or (reruns and step.why == "round"):
