@@ -25,7 +25,7 @@ class RunStrategy(Protocol):
     """Strategy that plans the runs."""
 
     @property
-    def plans_further_runs(self) -> bool:
+    def plans_next_runs(self) -> bool:
         """Return False if no run follows the first ones, so that no result is needed to plan."""
         ...
 
@@ -59,7 +59,7 @@ class _UniformSchedule(Mapping[int, Sequence[int]]):
 class FixedRuns:
     """Strategy without statistics: it runs every case the same number of times."""
 
-    plans_further_runs = False
+    plans_next_runs = False
 
     def __init__(self, runs: int) -> None:
         self._runs = runs
@@ -81,7 +81,7 @@ class StatisticalRuns:
     With `runs: auto` it plans rounds of all cases. If `runs` is a number, only single cases are run again.
     """
 
-    plans_further_runs = True
+    plans_next_runs = True
 
     statistics: "StatisticalPolicy"
     baseline: Baseline | None
