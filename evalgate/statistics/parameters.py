@@ -40,8 +40,8 @@ class MetricRule:
     without an interval, outside of this package."""
     reliability: PassKRule | None = None
     is_figure: bool = False
-    """True: the scores are shares of logarithms (`figures.LogShares`). Their intervals are not cut to the
-    range of scores, and only their average is judged, no single case."""
+    """True: the scores are shares of logarithms (`budget_figures.LogShares`). Their intervals are not cut to
+    the range of scores, and only their average is judged, no single case."""
 
     @property
     def judges_cases(self) -> bool:
