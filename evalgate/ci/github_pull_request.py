@@ -21,7 +21,7 @@ from evalgate.ci.github_client import (
 )
 from evalgate.ci.posting import (
     ACTIONS_BOT,
-    MAX_SECTION,
+    MAX_SECTION_CHARACTERS,
     NoPullRequest,
     PostContent,
     PostNotice,
@@ -74,7 +74,7 @@ def post_pull_request(
             account,
             subject,
             options.name,
-            build_section(options, render_with_origin(MAX_SECTION), environ, _RUN),
+            build_section(options, render_with_origin(MAX_SECTION_CHARACTERS), environ, _RUN),
             shared=bool(options.section),
             shorter=render_with_origin,
             author=options.author,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalgate.ci.comment_sections import CommentSection
 from evalgate.ci.posting import (
-    MAX_SECTION,
+    MAX_SECTION_CHARACTERS,
     CommentTooLongError,
     NoPullRequest,
     NotFoundError,
@@ -78,7 +78,7 @@ def post_merge_request(
         result = post_note(
             find_merge_request(environ, token),
             options.name,
-            build_section(options, content.render_comment(MAX_SECTION), environ, _PIPELINE),
+            build_section(options, content.render_comment(MAX_SECTION_CHARACTERS), environ, _PIPELINE),
             shared=bool(options.section),
             shorter=content.render_comment,
             timeouts=timeouts,

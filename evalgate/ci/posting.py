@@ -19,7 +19,7 @@ ACTIONS_BOT = "github-actions[bot]"
 ONLY_GATE = "evalgate"
 """The name of a gate without a name of its own."""
 
-MAX_SECTION = 60_000
+MAX_SECTION_CHARACTERS = 60_000
 """The most characters of a new section. A comment of several sections may shorten them further."""
 
 PostStatus: TypeAlias = Literal["posted", "updated", "unchanged", "skipped", "failed"]

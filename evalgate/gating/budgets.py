@@ -250,7 +250,7 @@ def _find_growth(
     from evalgate.statistics.auto_runs import decide_available_runs
     from evalgate.statistics.gate_decision import decide_fixed_runs
 
-    decide = decide_available_runs if statistics.follows_up else decide_fixed_runs
+    decide = decide_available_runs if statistics.makes_more_runs else decide_fixed_runs
     return decide({name: figures.build_table(statistics)}, statistics.parameters).metrics[name]
 
 

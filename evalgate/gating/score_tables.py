@@ -49,7 +49,7 @@ class StatisticalPolicy:
         return self.parameters.runs is None
 
     @property
-    def follows_up(self) -> bool:
+    def makes_more_runs(self) -> bool:
         """Return True if runs may be made in addition to the first ones, which every case gets."""
         return self.is_auto or self.parameters.follow_up
 

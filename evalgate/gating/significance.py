@@ -1,4 +1,20 @@
-"""Decide by statistics, and write the decisions into the fields of the record."""
+"""Decide by statistics, and write the decisions into the fields of the record.
+
+A comparison with the baseline has these types on its way. In `statistics/` its figures are shares of a
+metric's range, in the record they are points of its scores:
+
+| type | of what | made in | fields of this type |
+|---|---|---|---|
+| `MeanDifference` | a mean | `mean_difference.py` | `change` of `Assessment` and `MetricDecision` |
+| `RuleCheck` | a rule | `metric_assessment.py` | `checks` of both |
+| `Assessment` | a metric, after some rounds | `metric_assessment.py` | none |
+| `MetricDecision` | a metric, at the end | `gate_decision.py` | `Decision.metrics`, by name of its table |
+| `CaseComparison` | a case | as `MetricDecision` | `MetricDecision.cases`, `CaseMetric.standing` |
+| `MetricComparison` | a metric, in the record | here | `MetricSummary.judgement` |
+| `Comparison` | all cases that changed | `case_changes.py` | `Record.comparison`, `GateInput.comparison` |
+
+For a budget, `budgets.py` makes the `CaseComparison` and the `MetricComparison`.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -54,7 +70,7 @@ def decide_metrics(
         return None
     # A run that was interrupted, or stored, has the runs that it has: `decide_available_runs` never asks for
     # more.
-    decide = decide_available_runs if statistics.follows_up else decide_fixed_runs
+    decide = decide_available_runs if statistics.makes_more_runs else decide_fixed_runs
     return decide(tables, statistics.parameters)
 
 

@@ -223,7 +223,11 @@ def _describe_failures(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
     if gate.max_failed_cases is None:
         settled = evidence.control.settled if evidence.control else ()
         incomplete = {metric.name for metric in evidence.metrics if _is_missing_runs(metric)}
-        broken = [case for case in evidence.cases if _is_broken(case, incomplete) and case.key not in settled]
+        broken = [
+            case
+            for case in evidence.cases
+            if _has_only_follow_up_break(case, incomplete) and case.key not in settled
+        ]
         quote = build_case_quote(case.key for case in evidence.cases)
         yield from (_describe_break(case, quote(case.key), evidence) for case in broken)
         # Cases with a follow-up were run again, or explained by their baseline: only a break counts there.
@@ -237,7 +241,7 @@ def _describe_failures(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
         yield f"{_format_case_share(failed, evidence)} missed a threshold."
 
 
-def _is_broken(case: CaseResult, incomplete: Collection[str]) -> bool:
+def _has_only_follow_up_break(case: CaseResult, incomplete: Collection[str]) -> bool:
     """Return True if the follow-up runs found a break that no exact test reports.
 
     `incomplete` are the metrics with too few scores for a verdict: their test reports nothing.
@@ -348,9 +352,9 @@ def _describe_missing(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
             yield from (f"{label}: {sentence}" for label, sentence in metric.iter_sentences())
     incomplete = {metric.name for metric in evidence.metrics if _is_missing_runs(metric)}
     unclear = [case for case in evidence.cases if not _is_measured(case, incomplete)]
-    broken = [case for case in unclear if case.status == "errored" and not case.agent_failed]
-    if broken:
-        yield f"A metric broke in {_format_case_share(broken, evidence)}{_quote_first_fault(broken)}"
+    unscored = [case for case in unclear if case.status == "errored" and not case.agent_failed]
+    if unscored:
+        yield f"A metric broke in {_format_case_share(unscored, evidence)}{_quote_first_fault(unscored)}"
     skipped = [case for case in unclear if case.status == "not_evaluated"]
     if skipped:
         yield f"Not evaluated: {_format_case_share(skipped, evidence)}{_quote_first_fault(skipped)}"

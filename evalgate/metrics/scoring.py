@@ -92,7 +92,7 @@ class BoundMetric:
         criterion = replace(self.criterion, threshold=case_threshold.threshold, min_mean=min_mean)
         return replace(self, criterion=criterion, scope=case_threshold.scope)
 
-    def decide_status(self, score: float | None, passed: bool | None = None) -> Status:
+    def decide_score_status(self, score: float | None, passed: bool | None = None) -> Status:
         """Return the status of a score: "passed" or "failed", or "not_evaluated" if the score is None.
 
         `passed` is the metric's own decision; if it is None, the threshold decides.
@@ -200,7 +200,7 @@ def _build_turn_results(
         for bound, scores in scored:
             if at < len(scores):
                 own = scores[at]
-                status = bound.decide_status(own.score, own.passed)
+                status = bound.decide_score_status(own.score, own.passed)
                 metrics.append(TurnMetric(bound.criterion.metric, own.score, status, own.reason, own.details))
         user = message.text if message else turn.user.text if turn else ""
         turns.append(TurnResult(user, turn.expected if turn else None, reply, tuple(metrics)))
@@ -219,7 +219,7 @@ def _build_run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:
     name, gates = criterion.metric, criterion.gates
     if isinstance(result, MetricScore):
         passed, score = result.passed, criterion.range.clamp(result.score)
-        status = bound.decide_status(score, passed)
+        status = bound.decide_score_status(score, passed)
         literal = passed is None
         if score == 1.0 and type(score) is float and not result.reason and result.details is None:
             return _share_full_score(name, status, literal, gates)  # most of all results
@@ -258,7 +258,7 @@ def score_case(
     return CaseResult(
         eval_set_id=eval_set_id,
         eval_id=case.eval_id,
-        status=decide_status(counting, case_metrics),
+        status=decide_case_status(counting, case_metrics),
         metrics=case_metrics,
         runs=tuple(runs),
         fingerprint=fingerprint,
@@ -298,7 +298,7 @@ def _summarize_case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> Cas
     passed = None
     if False in [run.literal for run in scored]:
         passed = all(run.status == "passed" for run in scored)
-    return _create_case_metric(bound, score, bound.decide_status(score, passed), reason)
+    return _create_case_metric(bound, score, bound.decide_score_status(score, passed), reason)
 
 
 def _create_case_metric(
@@ -319,7 +319,7 @@ def _create_case_metric(
     )
 
 
-def decide_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric | RunMetric]) -> Status:
+def decide_case_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric | RunMetric]) -> Status:
     """Return the status of a case from its runs and metrics, or of one run from that run and its metrics.
 
     With a crash or a time-out the status is "errored". Without any run, or if a run failed through no fault

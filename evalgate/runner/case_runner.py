@@ -118,9 +118,10 @@ class CaseRunner:
     ) -> CaseRun:
         """Make a run of a case, and retry it if something other than the agent failed.
 
-        If its worker died, a case is run once more, alone in a worker. After a fault that may pass, the
-        case is run again after a pause, as often as the throttle allows. If its machine was lost, the case
-        is run again at once, at most `_MOST_MOVES` times.
+        If its worker died, a case is run once more, alone in a worker, unless this case was the only one that
+        the worker was answering: then the agent crashed. After a fault that may pass, the case is run again
+        after a pause, as often as the throttle allows. If its machine was lost, the case is run again at
+        once, at most `_MOST_MOVES` times.
 
         `history` collects the failed attempts, so that they are available even if the call is cancelled.
 

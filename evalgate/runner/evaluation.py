@@ -127,7 +127,7 @@ class Evaluation:
         These runs are made before any result is known. Runs that exist already do not count. Cases without
         planned runs are left out.
         """
-        schedule = self._select_missing_runs(strategy.plan_first_runs(len(self._case_index)))
+        schedule = self._leave_out_made_runs(strategy.plan_first_runs(len(self._case_index)))
         named = ((suite.eval_set.eval_set_id, case.eval_id) for suite, case in self._case_index.iter_cases())
         return {name: len(schedule[index]) for index, name in enumerate(named) if index in schedule}
 
@@ -232,15 +232,15 @@ class Evaluation:
     async def _make_rounds(
         self, agent: Agent, strategy: RunStrategy, schedule: RunSchedule, index: int | None = None
     ) -> None:
-        """Make the scheduled runs, then round by round the further runs that the strategy plans.
+        """Make the scheduled runs, then round by round the next runs that the strategy plans.
 
-        `index`: the case that gets further runs; None: all cases.
+        `index`: the case to plan for; None: all cases.
         """
         if schedule and not await self.check_judge():
             return
         while schedule and not self.unreachable and not self.more_wanted:
             await self._make_round(agent, schedule)
-            schedule = self._plan_further_runs(strategy, index)
+            schedule = self._plan_next_runs(strategy, index)
             self.more_wanted = bool(schedule) and self.spending.stop_reason() is not None
 
     @property
@@ -272,28 +272,28 @@ class Evaluation:
         if not all(_is_final(run) for runs in self._results for run in runs):
             return False
         first = strategy.plan_first_runs(len(self._case_index))
-        if self._select_missing_runs(first):
+        if self._leave_out_made_runs(first):
             return False
-        return not self._select_missing_runs(strategy.plan_next_runs(self.collect_results()))
+        return not self._leave_out_made_runs(strategy.plan_next_runs(self.collect_results()))
 
     def _plan_missing_runs(self, strategy: RunStrategy, index: int | None = None) -> RunSchedule:
-        """Return the missing first runs, or the further runs if no first run is missing.
+        """Return the missing first runs, or the next runs if no first run is missing.
 
         `index`: the case to plan for; None: all cases.
         """
         first = strategy.plan_first_runs(len(self._case_index))
         if index is not None:
             first = {index: first[index]}
-        return self._select_missing_runs(first) or self._plan_further_runs(strategy, index)
+        return self._leave_out_made_runs(first) or self._plan_next_runs(strategy, index)
 
-    def _plan_further_runs(self, strategy: RunStrategy, index: int | None = None) -> RunSchedule:
-        if index is not None and not strategy.plans_further_runs:
+    def _plan_next_runs(self, strategy: RunStrategy, index: int | None = None) -> RunSchedule:
+        if index is not None and not strategy.plans_next_runs:
             return {}  # without the results of all cases, which nothing else needs here
-        schedule = self._select_missing_runs(strategy.plan_next_runs(self.collect_results()))
+        schedule = self._leave_out_made_runs(strategy.plan_next_runs(self.collect_results()))
         return schedule if index is None else {at: runs for at, runs in schedule.items() if at == index}
 
-    def _select_missing_runs(self, schedule: RunSchedule) -> RunSchedule:
-        """Return the wanted runs of this shard that do not exist yet."""
+    def _leave_out_made_runs(self, schedule: RunSchedule) -> RunSchedule:
+        """Return the runs of the schedule that this shard makes and that do not exist yet."""
         if self._run_scope.share is None and not any(self._results):
             return schedule
         missing = {}

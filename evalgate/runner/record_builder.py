@@ -194,7 +194,7 @@ def score_counted_runs(
     rounds = decision.rounds if decision else rounds
     # Runs beyond these rounds were made because a case looked bad. A case that looked good got no such second
     # chance, so in the means they would lean to one side: they only confirm.
-    cases = evaluation.collect_results(rounds) if statistics.follows_up else cases
+    cases = evaluation.collect_results(rounds) if statistics.makes_more_runs else cases
     return ScoredRuns(cases, rounds, statistics, decision)
 
 

@@ -180,7 +180,7 @@ def score_stored_runs(
     rounds = min((len(case.runs) for case in scored), default=0) if rules.runs == "auto" else rules.runs
     decision = decide_metrics(scored, baseline, statistics)
     rounds = decision.rounds if decision else rounds
-    if statistics.follows_up:
+    if statistics.makes_more_runs:
         scored = tuple(rescore_case(case, rules, rounds) for case in cases)
     return ScoredRuns(scored, rounds, statistics, decision)
 
@@ -273,7 +273,7 @@ def _apply_criterion(metric: RunMetric, bound: BoundMetric) -> RunMetric:
     gates = bound.criterion.gates
     if metric.score is None or not metric.literal:
         return metric if metric.gates == gates else replace(metric, gates=gates)
-    return replace(metric, status=bound.decide_status(metric.score), gates=gates)
+    return replace(metric, status=bound.decide_score_status(metric.score), gates=gates)
 
 
 def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], like: Record) -> Record:
@@ -319,7 +319,7 @@ def _build_run_metrics(
     scores: Mapping[str, float | None], criteria: Mapping[str, Criterion]
 ) -> Sequence[RunMetric]:
     bound = {name: BoundMetric(criterion, _STORED_SCORES) for name, criterion in criteria.items()}
-    return [RunMetric(name, score, bound[name].decide_status(score)) for name, score in scores.items()]
+    return [RunMetric(name, score, bound[name].decide_score_status(score)) for name, score in scores.items()]
 
 
 # --- stored results and baselines ---------------------------------------------------------------------------

@@ -25,7 +25,7 @@ class RunStrategy(Protocol):
     """Strategy that plans the runs."""
 
     @property
-    def plans_further_runs(self) -> bool:
+    def plans_next_runs(self) -> bool:
         """Return False if no run follows the first ones, so that no result is needed to plan."""
         ...
 
@@ -59,7 +59,7 @@ class _UniformSchedule(Mapping[int, Sequence[int]]):
 class FixedRuns:
     """Strategy without statistics: it runs every case the same number of times."""
 
-    plans_further_runs = False
+    plans_next_runs = False
 
     def __init__(self, runs: int) -> None:
         self._runs = runs
@@ -81,7 +81,7 @@ class StatisticalRuns:
     With `runs: auto` it plans rounds of all cases. If `runs` is a number, only single cases are run again.
     """
 
-    plans_further_runs = True
+    plans_next_runs = True
 
     statistics: "StatisticalPolicy"
     baseline: Baseline | None
@@ -99,19 +99,21 @@ class StatisticalRuns:
         from evalgate.statistics.gate_decision import Decision
 
         tables = (
-            build_score_tables(results, self.baseline, self.statistics) if self.statistics.follows_up else {}
+            build_score_tables(results, self.baseline, self.statistics)
+            if self.statistics.makes_more_runs
+            else {}
         )
         step = plan_next_step(tables, self.statistics.parameters) if tables else None
         # A shard has cases without runs: its average is not that of the suite.
         is_whole = all(case.runs for case in results)
         if is_whole and isinstance(step, Decision) and _has_failing_average(step):
             return {}
-        # Suspects go first: if one broke, the gate closes, and another round of all cases would be wasted.
+        # Failing cases go first: if one broke, the gate closes, and another round of all cases is wasted.
         classifier = build_classifier(self.baseline, self.statistics)
         reruns = dict(classifier.plan_reruns(results)) if classifier else {}
         if step is None or isinstance(step, Decision) or (reruns and step.why == "round"):
             return reruns
-        if step.why == "round" and self._has_broken_case(results):
+        if step.why == "round" and self._has_follow_up_break(results):
             return {}
         index = {build_row_name(case): at for at, case in enumerate(results)}
         # By count: a resumed run may lack a number in between, that of a run which says nothing.
@@ -120,8 +122,8 @@ class StatisticalRuns:
             for at, numbers in ((index[name], numbers) for name, numbers in step.runs.items())
         } | reruns
 
-    def _has_broken_case(self, results: Sequence[CaseResult]) -> bool:
-        """Return True if a case broke; False if `fail_fast` is off."""
+    def _has_follow_up_break(self, results: Sequence[CaseResult]) -> bool:
+        """Return True if the follow-up runs of a case found a break; False if `fail_fast` is off."""
         from evalgate.gating.failure_reruns import classify_failures
 
         if not self.statistics.parameters.fail_fast:

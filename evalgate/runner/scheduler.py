@@ -95,7 +95,7 @@ class _CaseScheduler:
         throttle: Throttle,
         create_trace: "Callable[[], RunTrace] | None",
     ) -> None:
-        self._stop_reason = stop_reason
+        self._find_caller_reason = stop_reason
         # Asked once, not per case: Python looks up the members of a protocol one by one.
         create_user = agent.create_user if isinstance(agent, ProvidesUser) else create_user
         self._create_runner = partial(
@@ -163,12 +163,14 @@ class _CaseScheduler:
         """Take the next request and run it, until no request is left."""
         for request in self._requests:
             await self._on_finished(request, await self._run_request(request))
-            if self._interruption is None and (failure := self._stop_reason()) is not None:
+            # Only the caller's reason: the time limit cancels running cases itself, and a refusal lets them
+            # end.
+            if self._interruption is None and (failure := self._find_caller_reason()) is not None:
                 self._cancel_cases(failure)
 
     def _find_stop_reason(self) -> Failure | None:
         """Return the reason why nothing new may begin, or None."""
-        return self._refusal or self._time_over or self._stop_reason()
+        return self._refusal or self._time_over or self._find_caller_reason()
 
     async def _run_request(self, request: RunRequest) -> CaseRun:
         if (failure := self._find_stop_reason()) is not None:

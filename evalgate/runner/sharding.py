@@ -157,7 +157,7 @@ def _check_metric(metric: RunMetric, expected: _Expected, turns: Sequence[float 
 def _matches_status(metric: RunMetric, bound: BoundMetric) -> bool:
     if metric.score is None or metric.status in {"errored", "not_evaluated"}:
         return metric.score is None and metric.status in {"errored", "not_evaluated"}
-    return not metric.literal or metric.status == bound.decide_status(metric.score)
+    return not metric.literal or metric.status == bound.decide_score_status(metric.score)
 
 
 def _collect_turn_scores(run: RunResult) -> Mapping[str, Sequence[float | None]]:

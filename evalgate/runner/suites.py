@@ -186,12 +186,12 @@ def build_suites(
         from evalgate.runner.check_scopes import limit_checks
 
         metrics = limit_checks(metrics, thresholds, eval_sets, case_policies, is_part=is_part)
-    if thresholds.has_own_criteria:
+    if thresholds.names_criteria:
         suites = tuple(Suite(eval_set, metrics, thresholds, case_policies) for eval_set in eval_sets)
     else:
         suites = tuple(
             replace(suite, metrics=(*suite.metrics, *metrics), case_policies=case_policies)
-            for suite in _build_suites_with_own_thresholds(
+            for suite in _build_suites_with_adjacent_thresholds(
                 eval_sets, context, rule_files, environment, thresholds, needs_criteria=needs_criteria
             )
         )
@@ -378,7 +378,7 @@ def _add_final_state(suite: Suite) -> Suite:
 _OWN_FILE = "evalgate.yaml (`evalgate init` writes one)"
 
 
-def _build_suites_with_own_thresholds(
+def _build_suites_with_adjacent_thresholds(
     eval_sets: Sequence[EvalSet],
     context: MetricContext,
     rule_files: RuleFiles,
@@ -391,7 +391,7 @@ def _build_suites_with_own_thresholds(
     loaded: dict[Path, Thresholds] = {}
     metrics_by_file: dict[int, tuple[BoundMetric, ...]] = {}
     for eval_set in eval_sets:
-        path = _find_own_thresholds_file(eval_set, rule_files, thresholds.criteria_folder)
+        path = _find_adjacent_file(eval_set, rule_files, thresholds.criteria_folder)
         set_thresholds: Thresholds | None
         if path is not None:
             if path not in loaded:
@@ -418,7 +418,7 @@ def _build_suites_with_own_thresholds(
         yield Suite(eval_set, metrics_by_file[id(set_thresholds)], set_thresholds)
 
 
-def _find_own_thresholds_file(eval_set: EvalSet, rule_files: RuleFiles, folder: str | None) -> Path | None:
+def _find_adjacent_file(eval_set: EvalSet, rule_files: RuleFiles, folder: str | None) -> Path | None:
     """Return the file with the criteria of an eval set, or None if there is none.
 
     It lies next to the eval set, or in `folder` if the user named a folder (None: no folder was named).

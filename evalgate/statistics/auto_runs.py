@@ -135,7 +135,7 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
             return NextRuns(wanted, "round")
         last = rounds == most
         assessments = build_assessments(metrics, parameters, AnalysisStage(rounds, last, most))
-        # A failed average closes the gate by itself: no suspect is worth a run then.
+        # A failed average closes the gate by itself: no single case is worth a run then.
         failed = any(assessment.failed for assessment in assessments.values())
         # Made once: the share of `case_alpha` that a cell gets must not depend on how many rounds the
         # averages take.
@@ -143,10 +143,10 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
             plan = plan_confirmation(assessments, metrics, parameters, max(first, parameters.confirm_runs))
             if not failed or parameters.runs:
                 statuses = _classify_all_cells(metrics, plan, assessments, parameters)
-                suspects = [case for (_, case), status in statuses.items() if status == "rerun"]
-                if not failed and suspects:
+                unsettled = [case for (_, case), status in statuses.items() if status == "rerun"]
+                if not failed and unsettled:
                     made = count_runs_per_case(metrics)
-                    return NextRuns({case: (made[case] + 1,) for case in suspects}, "confirm")
+                    return NextRuns({case: (made[case] + 1,) for case in unsettled}, "confirm")
         broke = parameters.fail_fast and "broken" in statuses.values()
         settled = all(
             _is_settled(assessments[name], metrics[name].rule, parameters, rounds) for name in metrics

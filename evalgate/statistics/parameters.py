@@ -40,8 +40,8 @@ class MetricRule:
     without an interval, outside of this package."""
     reliability: PassKRule | None = None
     is_figure: bool = False
-    """True: the scores are shares of logarithms (`figures.LogShares`). Their intervals are not cut to the
-    range of scores, and only their average is judged, no single case."""
+    """True: the scores are shares of logarithms (`budget_figures.LogShares`). Their intervals are not cut to
+    the range of scores, and only their average is judged, no single case."""
 
     @property
     def judges_cases(self) -> bool:
@@ -69,10 +69,10 @@ class Parameters:
     case_drop: float = 0.25
     """Smallest drop of the mean of one case that is reported."""
     confirm_runs: int = 10
-    """Most runs of one suspect. With fixed `runs` and no `follow_up`, suspects get only the fixed runs."""
+    """Most runs of a case that fell. With fixed `runs` and no `follow_up` it gets only the fixed runs."""
     follow_up: bool = False
-    """True: suspects get up to `confirm_runs` runs, also with fixed `runs`; the averages use the fixed runs
-    alone. False: with AUTO a suspect gets only the runs that confirm a break if all of them score 0."""
+    """True: cases that fell get up to `confirm_runs` runs, also with fixed `runs`; the averages use the fixed
+    runs alone. False: with AUTO they get only the runs that confirm a break if all of them score 0."""
     fail_fast: bool = True
     """True: AUTO stops at a case that is confirmed broken, instead of measuring the average further."""
     futility: float = 0.0

@@ -196,7 +196,9 @@ class BackgroundRun:
         }
         scores = [(each.name, each.score) for each in result.metrics if each.score is not None]
         low = [
-            name for name, score in scores if name in limits and limits[name].decide_status(score) == "failed"
+            name
+            for name, score in scores
+            if name in limits and limits[name].decide_score_status(score) == "failed"
         ]
         words = ", ".join(f"{name} {score:.2f}" for name, score in scores)
         return ("fail" if low else "pass"), f"{words} in {result.duration_s:.1f} s"

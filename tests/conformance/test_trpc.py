@@ -22,7 +22,7 @@ async def test_scores_are_equal(vector: Vector) -> None:
     assert isinstance(result, MetricScore)
     assert result.score == vector.score
     bound = BoundMetric(Criterion(vector.metric, vector.threshold), metric)
-    assert bound.decide_status(result.score, result.passed) == vector.status
+    assert bound.decide_score_status(result.score, result.passed) == vector.status
     assert vector.scores in (None, [turn.score for turn in result.turns])
     # A turn that is missing has a reason of our own.
     assert None in (*vector.expected, *vector.actual) or vector.reason_contains in result.reason

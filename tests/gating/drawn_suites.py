@@ -179,4 +179,4 @@ def _build_metric(bound: BoundMetric, outcome: Mapping[str, float | None]) -> Ru
     if share is JUDGE_FAILED:
         return RunMetric(bound.name, None, "errored", "the judge failed", gates=gates)
     score = bound.criterion.range.to_score(share)
-    return RunMetric(bound.name, score, bound.decide_status(score), gates=gates)
+    return RunMetric(bound.name, score, bound.decide_score_status(score), gates=gates)

@@ -38,7 +38,7 @@ class Silent:
 def judged(scores: list[float | None], reliability: ReliabilityRule) -> CaseMetric:
     bound = BoundMetric(Criterion("m", 0.8, reliability=reliability), Silent())
     runs = [
-        a_run_result(run=number, metrics=(RunMetric("m", score, bound.decide_status(score)),))
+        a_run_result(run=number, metrics=(RunMetric("m", score, bound.decide_score_status(score)),))
         for number, score in enumerate(scores, start=1)
     ]
     return score_case("s", a_case(), runs, [bound]).metrics[0]

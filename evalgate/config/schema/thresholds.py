@@ -255,7 +255,7 @@ class Thresholds:
         return tuple(each for each in self.criteria if each.evaluator == CHECK or is_budget(each.metric))
 
     @property
-    def has_own_criteria(self) -> bool:
+    def names_criteria(self) -> bool:
         """Return True if a criterion is neither check nor budget, so that files next to sets are not read."""
         return len(self.criteria) > len(self.checks_and_budgets)
 

@@ -26,7 +26,7 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.integrations.adk.writer import build_invocation
-from evalgate.metrics.scoring import decide_status
+from evalgate.metrics.scoring import decide_case_status
 
 HISTORY_FOLDER = ".adk/eval_history"
 RESULT_ENDING = ".evalset_result.json"
@@ -98,7 +98,7 @@ def _decide_status(run: RunResult) -> int:
     """Return the status of a run: FAILED if the agent crashed or timed out, as in `LocalEvalService`."""
     if run.outcome in AGENT_FAULT_OUTCOMES:
         return _FAILED
-    return _STATUSES.get(decide_status([run], run.metrics), _NOT_EVALUATED)
+    return _STATUSES.get(decide_case_status([run], run.metrics), _NOT_EVALUATED)
 
 
 def _build_metric(metric: CaseMetric, criteria: _Criteria) -> JsonObject:

@@ -24,7 +24,7 @@ from evalgate.core.types import (
     ToolCall,
     ToolResult,
 )
-from evalgate.metrics.scoring import decide_status
+from evalgate.metrics.scoring import decide_case_status
 
 _PREFIX = "orchestrate/"
 _SUCCESS = "journey_success"
@@ -106,7 +106,7 @@ def build_summary_row(case: CaseResult, run: RunResult) -> JsonObject:
     details = [metric.details for metric in run.metrics if metric.details and metric.name.startswith(_PREFIX)]
     counts = next((each for each in details if _COUNTS[0] in each), {})
     success = metrics.pop(_SUCCESS, None)
-    status = success.status if success else decide_status([run], run.metrics)
+    status = success.status if success else decide_case_status([run], run.metrics)
     is_error = run.outcome != "answered" or any(each.gating_status == "errored" for each in run.metrics)
     return {
         "run_idx": run.run,

@@ -30,7 +30,7 @@ from evalgate.core.types import (
 )
 from evalgate.datasets.conversion_losses import omit_empty
 from evalgate.integrations.trpc.writer import build_invocation
-from evalgate.metrics.scoring import decide_status
+from evalgate.metrics.scoring import decide_case_status
 
 RESULT_ENDING = ".evalset_result.json"
 _PASSED, _FAILED, _NOT_EVALUATED = "passed", "failed", "not_evaluated"
@@ -102,7 +102,7 @@ def _decide_status(run: RunResult) -> str:
     """Return the status of a run: `failed` if the agent crashed or timed out, as in tRPC-Agent-Go."""
     if run.outcome in AGENT_FAULT_OUTCOMES:
         return _FAILED
-    return _STATUSES.get(decide_status([run], run.metrics), _NOT_EVALUATED)
+    return _STATUSES.get(decide_case_status([run], run.metrics), _NOT_EVALUATED)
 
 
 def _build_turn(turn: TurnResult, metrics: Mapping[str, CaseMetric], criteria: _Criteria) -> JsonObject:

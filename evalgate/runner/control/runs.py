@@ -80,7 +80,7 @@ class ControlStrategy:
     """None: more runs are wanted."""
 
     @property
-    def plans_further_runs(self) -> bool:
+    def plans_next_runs(self) -> bool:
         """Return True: pairs are added until there is a decision."""
         return True
 
