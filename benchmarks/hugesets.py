@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.measure import ANSWER, CALLS, evalgate, python, run, write_project
 from evalgate import __version__
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.protocols import StreamingReporter
 from evalgate.core.types import (
     AgentInfo,
@@ -48,8 +48,8 @@ READERS = {
         "for item in read_large_json(Path('bench.evalset.json'), 'f').value['eval_cases']: pass"
     ),
     "our cases, each made": (
-        "from pathlib import Path; from evalgate.core import registry; from evalgate.datasets.loading import load_eval_sets\n"
-        "load_eval_sets(['bench.evalset.json'], registry.get_formats(), base=Path())"
+        "from pathlib import Path; from evalgate.core import plugin_registry; from evalgate.datasets.loading import load_eval_sets\n"
+        "load_eval_sets(['bench.evalset.json'], plugin_registry.get_formats(), base=Path())"
     ),
 }
 
@@ -154,7 +154,7 @@ def _reports(how):
 
 def _written(record):
     """Report → CPU seconds and characters."""
-    every = {name: registry.get_reporter(name) for name in registry.REPORTERS}
+    every = {name: plugin_registry.get_reporter(name) for name in plugin_registry.REPORTERS}
     reporters = {name: each for name, each in every.items() if hasattr(each, "render")}
     return {name: _cost(each, record) for name, each in {**reporters, "terminal": TerminalReport()}.items()}
 

@@ -19,7 +19,7 @@ from evalgate.config.schema.agent import LOCAL, AgentConfig
 from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.judge import CacheConfig
 from evalgate.config.schema.providers import PROVIDERS
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 
 ROOT = Path(__file__).parents[1]
 DOCS = {path.name: path.read_text("utf-8") for path in sorted((ROOT / "docs").glob("*.md"))}
@@ -164,7 +164,7 @@ def keys_of(schema: Any) -> Iterator[str]:
 
 def test_the_documents_name_every_key_of_the_thresholds_file() -> None:
     schema = json.loads((ROOT / "docs/evalgate.schema.json").read_text("utf-8"))
-    keys = set(keys_of(schema)) - registry.METRICS.keys()
+    keys = set(keys_of(schema)) - plugin_registry.METRICS.keys()
     assert {"custom_metrics", "range", "up_to_input_tokens", "start_timeout"} <= keys
     text = "\n".join(DOCS.values())
     named = set(re.findall(r"`(?:[a-z]+\.)*(\w+)`", text)) | set(re.findall(r"\b(\w+): ", text))

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig
 from evalgate.config.schema.thresholds import Thresholds
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, AgentContext, AgentOptions, AgentType
@@ -99,13 +99,13 @@ def build_agent(
     kind = spec.settings.kind
     if executor.kind == "ray" and kind != _RECORDING:
         # Loaded by name: an import would be a cycle, as each actor builds its agent with this module.
-        build_ray_agent: Callable[..., Agent] = registry.load_object(
+        build_ray_agent: Callable[..., Agent] = plugin_registry.load_object(
             "evalgate.agents.ray.agent:build_ray_agent"
         )
         return build_ray_agent(executor, spec, workspace, environ)
     context = _prepare_context(spec.settings, workspace, environ, cache)
     where = Problem("", 0, 0, f"agent {kind}")
-    with registry.translate_plugin_errors("agents", registry.AGENTS, kind, where):
+    with plugin_registry.translate_plugin_errors("agents", plugin_registry.AGENTS, kind, where):
         return spec.options.build(context)
 
 
@@ -132,7 +132,7 @@ def _prepare_context(
 
     def read_recording(path: str) -> Record | EvalSet:
         # By name, as the readers of recordings lie in layers above the agents.
-        read: Callable[[Path, str], Record | EvalSet] = registry.load_object(
+        read: Callable[[Path, str], Record | EvalSet] = plugin_registry.load_object(
             "evalgate.integrations.recordings:read_recording"
         )
         return read(workspace.folder / path, path)
@@ -219,7 +219,7 @@ def _resolve_agent_type(kind: str, agent_name: str, thresholds: Thresholds) -> A
             is no file or the command line names the kind (`agent_name` is not "").
     """
     try:
-        return registry.get_agent_type(kind)
+        return plugin_registry.get_agent_type(kind)
     except InvalidInputError as error:
         if agent_name or not thresholds.file:
             raise

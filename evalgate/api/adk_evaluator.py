@@ -16,7 +16,7 @@ from evalgate.api.evaluation import evaluate_plan
 from evalgate.api.evaluation_plan import EvaluationOptions, build_evaluation_plan, load_sources
 from evalgate.api.record import Record
 from evalgate.config.loader import parse_adk_config
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import format_score
@@ -194,7 +194,7 @@ class AgentEvaluator:
         folder = Path(new_eval_data_file).parent
         if not folder.is_dir():
             raise InvalidInputError(f"{new_eval_data_file}: there is no folder {folder}")
-        text = registry.get_writer("adk").write_eval_set(eval_set).text
+        text = plugin_registry.get_writer("adk").write_eval_set(eval_set).text
         write_file(Path(new_eval_data_file), text)
 
 
@@ -241,7 +241,7 @@ def _load_test_file(path: str, session_file: str | None, *, warns: bool = True) 
             "Initial session should be specified as a part of EvalSet file. Explicit initial session is only "
             "needed, when specifying data in the older schema."
         )
-    read_session: Callable[[Path, str], SessionInput] = registry.load_object(
+    read_session: Callable[[Path, str], SessionInput] = plugin_registry.load_object(
         "evalgate.integrations.adk.legacy_evalset:read_session_file"
     )
     session = read_session(Path(session_file), session_file)

@@ -17,7 +17,7 @@ from evalgate.config.cli_overrides import Overrides, SelectionOptions
 from evalgate.config.loader import parse_thresholds
 from evalgate.config.schema.agent import AgentConfig
 from evalgate.config.schema.thresholds import Thresholds
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.case_objects import find_wrong_cases
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
@@ -115,7 +115,7 @@ def load_sources(sources: object, format_name: str | None, folder: Path) -> tupl
         InvalidInputError: with every problem of the first wrong object, or else of all files.
     """
     patterns, objects = split_sources(sources, format_name)
-    formats = registry.get_formats()
+    formats = plugin_registry.get_formats()
     loaded = load_eval_sets(patterns, formats, folder=folder, format_name=format_name) if patterns else ()
     return (*loaded, *objects)
 
@@ -168,7 +168,7 @@ def _read_object(source: object, name: str, format_name: str | None) -> EvalSet:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"{name}: is no JSON: {error}") from None
-    return parse_eval_set(value, registry.get_formats(), shown_as=name, format_name=format_name)
+    return parse_eval_set(value, plugin_registry.get_formats(), shown_as=name, format_name=format_name)
 
 
 def describe_agent(agent: object, options: EvaluationOptions) -> AgentSpec:

@@ -138,16 +138,16 @@ class Record(types.Record):
             ReportWriteError: some files could not be written; the message names each of them.
         """
         from evalgate.api.arguments import check_arguments
-        from evalgate.core import registry
+        from evalgate.core import plugin_registry
         from evalgate.core.did_you_mean import did_you_mean
         from evalgate.core.errors import InvalidInputError
         from evalgate.reporting.report_files import check_writable, write_reports
 
         check_arguments({"folder": folder, "reports": reports}, required=frozenset({"folder", "reports"}))
-        if unknown := [name for name in reports if name not in registry.ON_REQUEST]:
-            hint = did_you_mean(unknown[0], registry.ON_REQUEST)
+        if unknown := [name for name in reports if name not in plugin_registry.ON_REQUEST]:
+            hint = did_you_mean(unknown[0], plugin_registry.ON_REQUEST)
             raise InvalidInputError(f"reports: `{unknown[0]}` is no report on request.{hint}")
-        found = registry.get_reporters({"html", *reports})
+        found = plugin_registry.get_reporters({"html", *reports})
         return write_reports(self, check_writable(Path(folder)), found)
 
     def to_dataframe(self) -> "DataFrame":
@@ -202,10 +202,12 @@ class Record(types.Record):
         )
 
     def _render(self, name: str) -> str:
-        from evalgate.core import registry
+        from evalgate.core import plugin_registry
         from evalgate.reporting.report_files import render_files
 
-        return "".join(chunk for _, text in render_files(self, registry.get_reporter(name)) for chunk in text)
+        return "".join(
+            chunk for _, text in render_files(self, plugin_registry.get_reporter(name)) for chunk in text
+        )
 
 
 class Outcome(CaseResult):

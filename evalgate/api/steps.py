@@ -21,7 +21,7 @@ from evalgate.api.evaluation_plan import (
 from evalgate.api.record import Record, build_redactor
 from evalgate.baselines.history import build_baseline
 from evalgate.config.loader import parse_thresholds
-from evalgate.core import registry, types
+from evalgate.core import plugin_registry, types
 from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.exit_codes import ExitCode
@@ -260,10 +260,13 @@ def render(record: types.Record, report: str = "comment") -> str:
     True
     """
     check_arguments({"record": record}, required=frozenset({"record"}))
-    reporter = registry.find_reporter(report)
+    reporter = plugin_registry.find_reporter(report)
     if reporter is None:
         known = sorted(
-            {*registry.REPORTERS, *registry.find_third_party_plugins("reporters", registry.REPORTERS)}
+            {
+                *plugin_registry.REPORTERS,
+                *plugin_registry.find_third_party_plugins("reporters", plugin_registry.REPORTERS),
+            }
         )
         hint = did_you_mean(report, known) or f" Known reports: {join_quoted(known)}."
         raise InvalidInputError(f"`{report}` is not a report.{hint}")

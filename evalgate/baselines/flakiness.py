@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from evalgate.core.formatting import join_quoted
 from evalgate.core.frozen import frozen
-from evalgate.core.registry import FINAL_STATE
+from evalgate.core.plugin_registry import FINAL_STATE
 from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import Baseline, BaselineRun, CaseKey
 

@@ -82,7 +82,10 @@ class CommentThread(Protocol):
 
 @frozen
 class _Step:
-    """Outcome of one look at the comment. Without both fields this job wrote, and has to look again."""
+    """Outcome of one look at the comment.
+
+    If neither field is set, the job changed the comment, or tried to, and must look again.
+    """
 
     standing: Comment | None = None
     """The comment, if it needed no change."""

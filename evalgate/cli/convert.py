@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
@@ -50,7 +50,7 @@ def convert_eval_set(options: ConvertOptions, folder: Path) -> ConvertResult:
             option is wrong, or the file exists or cannot be written.
     """
     workspace = resolve_workspace(folder)
-    writer = registry.get_writer(options.to)
+    writer = plugin_registry.get_writer(options.to)
     if options.out is not None and not options.out.strip():
         raise InvalidInputError("--out names no file; leave it out for standard output")
     if options.out is not None and not options.force and (workspace.folder / options.out).exists():
@@ -77,7 +77,7 @@ def convert_eval_set(options: ConvertOptions, folder: Path) -> ConvertResult:
 
 
 def _load_eval_set(options: ConvertOptions, workspace: Workspace) -> EvalSet:
-    formats, name = registry.get_formats(), options.format_name
+    formats, name = plugin_registry.get_formats(), options.format_name
     eval_sets = load_eval_sets([options.source], formats, folder=workspace.folder, format_name=name)
     if len(eval_sets) != 1:
         raise InvalidInputError(
@@ -118,7 +118,7 @@ def _describe_notes(eval_set: EvalSet, out: str | None) -> list[str]:
 
 
 def _find_format(document: JsonDocument, forced: str | None) -> EvalFormat:
-    formats = registry.get_formats()
+    formats = plugin_registry.get_formats()
     if forced is not None:
         return formats[forced]
     return next(each for each in formats.values() if each.matches_document(document))

@@ -14,7 +14,7 @@ from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.loader import find_thresholds_file, load_thresholds
 from evalgate.config.schema.judge import UserConfig
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError, NoVerdictError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
@@ -92,7 +92,7 @@ def generate_cases(
         InvalidInputError: the input is wrong, or the file exists.
         NoVerdictError: there is no case to write.
     """
-    workspace, writer = resolve_workspace(folder), registry.get_writer(options.to)
+    workspace, writer = resolve_workspace(folder), plugin_registry.get_writer(options.to)
     if (options.stories is None) == (options.recorded is None):
         raise InvalidInputError("name either a file of stories, or a recording with --from FILE")
     if (workspace.folder / options.out).exists():

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from evalgate.cli.storable_cases import make_storable
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError, NoVerdictError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
@@ -310,7 +310,7 @@ def _write_cases(
     edited, text = None, ""
     if target.file is None:
         eval_set = EvalSet(path.name.partition(".")[0], tuple(bare), options.out)
-        written = registry.get_writer(options.to).write_eval_set(eval_set)
+        written = plugin_registry.get_writer(options.to).write_eval_set(eval_set)
         text, lost = written.text, written.lost
     else:
         edited = edit_eval_set(target.file, [*target.file.eval_set.cases, *bare])

@@ -11,7 +11,7 @@ from evalgate.cli.agent_search import Candidates, build_patterns, find_candidate
 from evalgate.cli.project_import import ProjectImport
 from evalgate.cli.redacted_output import print_sentence
 from evalgate.config.loader import find_repository_root, find_thresholds_file
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_line
@@ -115,7 +115,7 @@ def check_agent(agent: str) -> None:
         InvalidInputError: the text has another form, or there is no such kind.
     """
     kind, colon, what = agent.partition(":")
-    registry.get_agent_type(kind)
+    plugin_registry.get_agent_type(kind)
     if not colon or not what.strip():
         raise InvalidInputError(f"--agent {agent}: write KIND:WHAT, as python:agent.py:answer")
 
@@ -124,7 +124,7 @@ def _build_config(agent: str | None, found: Candidates, project: ProjectImport |
     text = _read_scaffold(_CONFIG)
     if agent is not None:
         kind, _, what = agent.partition(":")
-        named_by = registry.get_agent_type(kind).named_by
+        named_by = plugin_registry.get_agent_type(kind).named_by
         more = project.get_agent_options(agent) if project else {}
         lines = [f"  {name}: {_quote_yaml(value)}\n" for name, value in more.items()]
         entry = "".join([f"  kind: {kind}\n  {named_by}: {_quote_yaml(what)}\n", *lines])

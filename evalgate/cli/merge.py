@@ -70,6 +70,7 @@ def merge(
     redactor = build_redactor()
     with pause_gc():  # everything that is read here is needed to the end
         with post_on_failure(posting, redactor), redactor.redact_errors():
+            redactor.learn_masks(options["mask"])  # before anything that may fail
             filters, destinations = pop_case_filters(options), pop_destinations(options)
             overrides, files = (
                 build_overrides(eval_sets, options, filters),

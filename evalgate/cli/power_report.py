@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evalgate.cli.baseline_show import build_score_history
 from evalgate.config import option_defaults
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import format_limit, format_score, pluralize
 from evalgate.core.frozen import frozen
@@ -170,7 +170,7 @@ def _count_cases(target: BaselineTarget) -> int:
     if not config.eval_sets:
         return 0
     loaded = load_eval_sets(
-        config.eval_sets, registry.get_formats(), folder=folder, format_name=config.format
+        config.eval_sets, plugin_registry.get_formats(), folder=folder, format_name=config.format
     )
     return sum(len(each.cases) for each in loaded)
 
@@ -325,9 +325,9 @@ def _iter_advice(
 
 
 def _describe_limits(metric: MetricPower) -> Iterator[str]:
-    """Yield the reason why the wanted drop can never be caught, or only with a smaller allowed drop.
+    """Yield at most one sentence: why the wanted drop cannot be caught reliably.
 
-    Yield nothing if it can be caught.
+    Either the average cannot fall so far, or `max_regression` allows the drop.
     """
     drop, allowed = format_limit(metric.drop), format_limit(metric.max_regression)
     holds = f"The number of cases holds for `max_regression: {metric.cases_max_regression:g}`."

@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from evalgate.cli.agent_search import build_patterns, find_candidates, read_or_empty, walk_folders
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
@@ -413,5 +413,5 @@ def _choose_name(stem: str, taken: Mapping[str, str]) -> str:
 def _write_eval_set(eval_set: EvalSet, out: str, to: str) -> tuple[str, list[str]]:
     """Return the text of the file, and sentences about content that the format cannot hold."""
     name = Path(out).name.partition(".")[0]
-    written = registry.get_writer(to).write_eval_set(replace(eval_set, eval_set_id=name, path=out))
+    written = plugin_registry.get_writer(to).write_eval_set(replace(eval_set, eval_set_id=name, path=out))
     return written.text, [f"{out}: {sentence}" for sentence in written.lost]

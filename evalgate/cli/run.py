@@ -245,6 +245,7 @@ def _run_once(
         redactor.redact_errors(),  # inside: an error is redacted before it is posted
         ExitStack() as until_published,
     ):
+        redactor.learn_masks(options["mask"])  # before anything that may fail
         publishing["destinations"] = pop_destinations(options)
         out = choose_out(click.get_current_context(), folder, out, options["agent"])
         selection_options = pop_selection_options(options, out, is_shard=shard is not None, is_resumed=resume)
@@ -326,7 +327,7 @@ def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> 
 
     Nothing is posted if `posting` is None, or after an interruption: a newer run usually follows.
     """
-    from evalgate.core.errors import RunInterruptedError
+    from evalgate.core.errors import InvalidInputError, RunInterruptedError
 
     try:
         yield
@@ -336,9 +337,13 @@ def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> 
         if posting is not None:
             from evalgate.runner.publish import post_error
 
+            if isinstance(error, click.ClickException):
+                shown: Exception = InvalidInputError(error.format_message())
+            else:
+                shown = error
             with suppress(Exception):  # the first error is to be reported, not that of posting
                 post_error(
-                    error,
+                    shown,
                     posting,
                     redactor.redact_text,
                     environ=os.environ,

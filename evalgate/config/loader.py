@@ -18,7 +18,7 @@ from evalgate.config.schema.criteria import (
     find_out_of_range_values,
 )
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Config, Thresholds
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range
@@ -84,14 +84,14 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
 
 def _load_trpc_file(document: ConfigDocument, folder: Path) -> Thresholds:
     """Build the thresholds of tRPC-Agent-Go's `.metrics.json`, a list of criteria."""
-    parse_trpc_criteria: Callable[[ConfigDocument], tuple[Criterion, ...]] = registry.load_object(
+    parse_trpc_criteria: Callable[[ConfigDocument], tuple[Criterion, ...]] = plugin_registry.load_object(
         "evalgate.integrations.trpc.metrics_file:parse_trpc_criteria"
     )
-    describe_ignored_trpc_keys: _DescribeIgnoredKeys = registry.load_object(
+    describe_ignored_trpc_keys: _DescribeIgnoredKeys = plugin_registry.load_object(
         "evalgate.integrations.trpc.metrics_file:describe_ignored_trpc_keys"
     )
-    find_criterion_position: Callable[[ConfigDocument, Location], tuple[int, int]] = registry.load_object(
-        "evalgate.integrations.trpc.metrics_file:find_criterion_position"
+    find_criterion_position: Callable[[ConfigDocument, Location], tuple[int, int]] = (
+        plugin_registry.load_object("evalgate.integrations.trpc.metrics_file:find_criterion_position")
     )
     find_position = partial(find_criterion_position, document)
     thresholds = Thresholds(DEFAULT_CONFIG, folder, document.path, "trpc", find_position=find_position)
@@ -105,7 +105,7 @@ def _load_trpc_file(document: ConfigDocument, folder: Path) -> Thresholds:
 
 def _load_adk_file(document: ConfigDocument, folder: Path) -> Thresholds:
     """Build the thresholds of Google ADK's `test_config.json`."""
-    adk_test_config: type[BaseModel] = registry.load_object(_ADK_TEST_CONFIG)
+    adk_test_config: type[BaseModel] = plugin_registry.load_object(_ADK_TEST_CONFIG)
     try:
         return _build_adk_thresholds(document, folder)
     except ValidationError as error:
@@ -167,7 +167,7 @@ def parse_adk_config(value: Mapping[str, object], folder: Path) -> Thresholds:
     try:
         return _build_adk_thresholds(document, folder)
     except ValidationError as error:
-        model: type[BaseModel] = registry.load_object(_ADK_TEST_CONFIG)
+        model: type[BaseModel] = plugin_registry.load_object(_ADK_TEST_CONFIG)
         raise InvalidInputError(_translate_errors(error, document, model)) from None
 
 
@@ -232,7 +232,7 @@ def _refuse_dataset(path: Path, shown_as: str) -> None:
     Raises:
         InvalidInputError: the file is such a dataset.
     """
-    suggest_conversion: Callable[[Path, str], str] = registry.load_object(
+    suggest_conversion: Callable[[Path, str], str] = plugin_registry.load_object(
         "evalgate.datasets.foreign_datasets:suggest_conversion"
     )
 
@@ -248,8 +248,8 @@ def _is_adk_test_config(path: Path, value: object) -> bool:
 
 
 def _build_adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
-    adk_test_config = registry.load_object(_ADK_TEST_CONFIG)
-    describe_ignored_adk_keys: _DescribeIgnoredKeys = registry.load_object(
+    adk_test_config = plugin_registry.load_object(_ADK_TEST_CONFIG)
+    describe_ignored_adk_keys: _DescribeIgnoredKeys = plugin_registry.load_object(
         "evalgate.integrations.adk.config:describe_ignored_adk_keys"
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar, get_args
 from urllib.parse import unquote, urlsplit
 
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.case_objects import find_wrong_cases
 from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
 from evalgate.core.protocols import AnyReporter, Document, EvalFormat, ReportsIgnoredKeys
@@ -108,8 +108,8 @@ def find_local_packages(folder: Path) -> Mapping[str, Path]:
     `folder` is absolute. A package counts if its source is `folder` itself or a folder below.
     """
     found = {}
-    for family in get_args(registry.Family):
-        for point in registry.list_entry_points(family):
+    for family in get_args(plugin_registry.Family):
+        for point in plugin_registry.list_entry_points(family):
             if point.dist and (source := _find_install_folder(point.dist)).is_relative_to(folder):
                 found[point.dist.name] = source
     return found

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.registry import FINAL_STATE
+from evalgate.core.plugin_registry import FINAL_STATE
 from evalgate.core.types import (
     CaseResult,
     EvalCase,

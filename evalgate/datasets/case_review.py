@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
@@ -126,7 +126,7 @@ def _check_edited(file: EvalSetFile, name: str, text: str) -> None:
 
     found = parse_eval_set(
         json.loads(text),
-        registry.get_formats(),
+        plugin_registry.get_formats(),
         shown_as=file.shown_as,
         format_name=file.eval_set.format_name,
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import EvalSetEditor
@@ -105,7 +105,9 @@ def _parse_file(path: Path, shown_as: str, data: bytes) -> EvalSetFile:
         message = f"has more than {most} MiB: split it, or edit it with another program"
         raise InvalidInputError([Problem(shown_as, 0, 0, message)])
     document = parse_json(data, shown_as)
-    return EvalSetFile(path, shown_as, data, document.value, read_document(document, registry.get_formats()))
+    return EvalSetFile(
+        path, shown_as, data, document.value, read_document(document, plugin_registry.get_formats())
+    )
 
 
 def edit_eval_set(file: EvalSetFile, cases: Sequence[EvalCase]) -> EditedFile:
@@ -150,7 +152,7 @@ def get_editor(file: EvalSetFile) -> EvalSetEditor:
         InvalidInputError: files of the format cannot be edited.
     """
     name = file.eval_set.format_name
-    editor = registry.get_editor(name)
+    editor = plugin_registry.get_editor(name)
     if editor is None:
         advice = (
             f"convert it first: `evalgate convert {file.shown_as} --to adk --out NEW.evalset.json`"
@@ -166,9 +168,9 @@ def _build_case(
 ) -> tuple[JsonObject, EvalCase, tuple[str, ...]]:
     """Return a new case as decoded JSON, the case that the format reads from this JSON, and the losses."""
     name = file.eval_set.format_name
-    written = registry.get_writer(name).write_eval_set(EvalSet(file.eval_set.eval_set_id, [case]))
+    written = plugin_registry.get_writer(name).write_eval_set(EvalSet(file.eval_set.eval_set_id, [case]))
     document = parse_json(written.text.encode(), file.shown_as)
-    read = registry.get_formats()[name].read_eval_set(document).cases[0]
+    read = plugin_registry.get_formats()[name].read_eval_set(document).cases[0]
     own = tuple([sentence for sentence in written.lost if sentence.startswith(f"{case.eval_id}: ")])
     return editor.get_cases(document.value)[0], read, own
 
@@ -332,7 +334,7 @@ def _shift_hunk(header: str, lines: int) -> str:
 
 def split_writable(cases: Sequence[EvalCase], format_name: str) -> tuple[list[EvalCase], list[str]]:
     """Return the cases that a format can hold, and a sentence about each of the others."""
-    writer = registry.get_writer(format_name)
+    writer = plugin_registry.get_writer(format_name)
     kept, refused = list[EvalCase](), list[str]()
     for case in cases:
         try:
@@ -359,7 +361,7 @@ def create_eval_set(path: Path, shown_as: str, format_name: str, eval_set: EvalS
     if path.exists():
         raise InvalidInputError([Problem(shown_as, 0, 0, "exists already: name another file")])
     new = replace(eval_set, format_name=format_name)
-    written = registry.get_writer(format_name).write_eval_set(new)
+    written = plugin_registry.get_writer(format_name).write_eval_set(new)
     found = _parse_file(path, shown_as, written.text.encode())
     if found.eval_set.format_name != format_name or len(found.eval_set.cases) != len(eval_set.cases):
         lost = "; ".join(written.lost) or "it needs at least one case"

@@ -222,7 +222,8 @@ def _describe_failures(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
     crashed = [case for case in evidence.cases if case.agent_failed]
     if gate.max_failed_cases is None:
         settled = evidence.control.settled if evidence.control else ()
-        broken = (case for case in evidence.cases if _is_broken(case) and case.key not in settled)
+        incomplete = {metric.name for metric in evidence.metrics if _is_missing_runs(metric)}
+        broken = [case for case in evidence.cases if _is_broken(case, incomplete) and case.key not in settled]
         quote = build_case_quote(case.key for case in evidence.cases)
         yield from (_describe_break(case, quote(case.key), evidence) for case in broken)
         # Cases with a follow-up were run again, or explained by their baseline: only a break counts there.
@@ -236,12 +237,16 @@ def _describe_failures(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
         yield f"{_format_case_share(failed, evidence)} missed a threshold."
 
 
-def _is_broken(case: CaseResult) -> bool:
-    """Return True if the follow-up runs found a break that the exact test did not find."""
+def _is_broken(case: CaseResult, incomplete: Collection[str]) -> bool:
+    """Return True if the follow-up runs found a break that no exact test reports.
+
+    `incomplete` are the metrics with too few scores for a verdict: their test reports nothing.
+    """
     if case.follow_up is None or case.follow_up.outcome != "broke":
         return False
     return not any(
-        metric.standing is not None and metric.standing.status == "broken" for metric in case.metrics
+        metric.standing is not None and metric.standing.status == "broken" and metric.name not in incomplete
+        for metric in case.metrics
     )
 
 

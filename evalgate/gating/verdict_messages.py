@@ -39,7 +39,7 @@ class MessageContext:
     max_runs: int | None = None
     """Most rounds of `runs: auto`, if known."""
     case_alpha: float = 0.02
-    """Chance that any unchanged case is called broken."""
+    """Largest chance that at least one unchanged case of the suite is called broken."""
     missing_because: str = "judge or API errors"
     """Causes of runs without a score."""
     quote: Callable[[str], str] = "`{}`".format
@@ -400,6 +400,7 @@ def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
         f"{metric.label} ({' < '.join(metric.range.format_pair(metric.score, metric.threshold))})"
         for metric in metrics
         if metric.minimum is None and not metric.regressed
+        if metric.judgement is None or metric.judgement.reason != "missing_runs"
         if metric.score is not None and not metric.range.is_met(metric.score, metric.threshold)
     ]
     if below:

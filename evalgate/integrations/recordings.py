@@ -4,7 +4,7 @@ from pathlib import Path
 
 from evalgate.agents.tracing.span_steps import build_trace
 from evalgate.agents.tracing.trace_formats import is_trace_file
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.types import EvalCase, EvalSet, Record, TraceSpan
 from evalgate.datasets.results_io import load_record, read_record_bytes
@@ -54,7 +54,9 @@ def is_recording(path: Path, shown_as: str) -> bool:
     if path.suffix.lower() != ".json":
         return False
     document = read_json(path, shown_as)
-    return any(eval_format.matches_document(document) for eval_format in registry.get_formats().values())
+    return any(
+        eval_format.matches_document(document) for eval_format in plugin_registry.get_formats().values()
+    )
 
 
 def read_trace_steps(path: Path, shown_as: str) -> dict[str, tuple[TraceSpan, ...]]:
@@ -90,7 +92,7 @@ def _read_trace_conversations(
 
 
 def _find_recording(document: JsonDocument) -> Record | EvalSet | None:
-    for eval_format in registry.get_formats().values():
+    for eval_format in plugin_registry.get_formats().values():
         if eval_format.matches_document(document):
             return eval_format.read_eval_set(document)
     if is_session(document.value):

@@ -145,9 +145,10 @@ class Redactor:
         return Redactor(tuple(dict.fromkeys((*self.needles, *needles))))
 
     def add_masks_from_tree(self, value: object) -> "Redactor":
-        """Return a redactor that also knows the masks that a tree announces; this object if none is new.
+        """Return a redactor that also hides the masks in `::add-mask::` lines of any text within `value`.
 
-        The masks are chosen as in `add_masks_from_texts`.
+        `value` is a dataclass, a collection or JSON. The masks are chosen as in `add_masks_from_texts`.
+        Return this object if none of them is new.
         """
         texts = TextCollector()
         texts.gather_texts(value)

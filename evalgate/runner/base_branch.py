@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 from evalgate.config.loader import DEFAULT_NAMES, OUR_TABLE, find_thresholds_file, load_thresholds
 from evalgate.config.schema.gate import AnchorConfig
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
@@ -418,7 +418,9 @@ def open_baseline_store(
     if name is None:
         return None
     context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
-    return registry.resolve_baseline_store(name, context) or rule_files.open_baseline(name, workspace.owner)
+    return plugin_registry.resolve_baseline_store(name, context) or rule_files.open_baseline(
+        name, workspace.owner
+    )
 
 
 def open_anchor_store(

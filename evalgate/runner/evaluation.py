@@ -409,8 +409,9 @@ class Evaluation:
         self, index: int, suite: Suite, case: EvalCase, rounds: int | None = None, fingerprint: str = ""
     ) -> CaseResult:
         runs = _sort_runs(self._results[index])
-        if rounds is not None and any(run.run > rounds for run in runs):
-            runs = tuple(run if run.run <= rounds else replace(run, confirms=True) for run in runs)
+        if rounds is not None and len(runs) > rounds:
+            # By position, as the statistics count: after --resume a number in between may be missing.
+            runs = (*runs[:rounds], *(replace(run, confirms=True) for run in runs[rounds:]))
         return score_case(
             suite.eval_set.eval_set_id,
             case,

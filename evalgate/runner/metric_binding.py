@@ -8,9 +8,10 @@ from pydantic import BaseModel, ValidationError
 
 from evalgate.config.schema.criteria import CheckConfig, CriterionConfig
 from evalgate.config.schema.thresholds import NEWEST_ADK, Thresholds
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import join_quoted
+from evalgate.core.plugin_registry import find_third_party_plugins, translate_plugin_errors
 from evalgate.core.protocols import (
     AsyncCloseable,
     DescribesOptions,
@@ -21,7 +22,6 @@ from evalgate.core.protocols import (
     MetricEnvironment,
     MetricType,
 )
-from evalgate.core.registry import find_third_party_plugins, translate_plugin_errors
 from evalgate.core.types import Criterion
 from evalgate.datasets.fingerprint import compute_metric_fingerprint
 from evalgate.documents.validation_errors import Location, format_location, translate_validation_error
@@ -48,7 +48,7 @@ def bind_metrics(
         asked_for = Problem(thresholds.file, *thresholds.find_position(place), f"`{format_location(place)}`")
         try:
             problems += _check_threshold_reachable(criterion, thresholds)
-            with translate_plugin_errors("metrics", registry.METRICS, name, asked_for):
+            with translate_plugin_errors("metrics", plugin_registry.METRICS, name, asked_for):
                 code = _read_code(criterion, thresholds, environment)
                 metric = _build_metric(criterion, thresholds, context, environment, code)
                 bound.append(_bind_metric(criterion, metric, code.digest if code else ""))
@@ -81,14 +81,16 @@ def find_criterion_problems(thresholds: Thresholds) -> Iterator[Problem]:
         if _is_registered(name, thresholds):
             yield from _check_threshold_reachable(criterion, thresholds)
             try:
-                _build_registered_metric(registry.get_own_metric_type(name), criterion, thresholds, context)
+                _build_registered_metric(
+                    plugin_registry.get_own_metric_type(name), criterion, thresholds, context
+                )
             except JudgeNotConfiguredError:
                 continue
             except InvalidInputError as error:
                 yield from error.problems
         elif name not in {
             *thresholds.config.custom_metrics,
-            *find_third_party_plugins("metrics", registry.METRICS),
+            *find_third_party_plugins("metrics", plugin_registry.METRICS),
         }:
             yield _build_unknown_metric_problem(criterion, thresholds)
 
@@ -105,9 +107,9 @@ def describe_ignored_options(thresholds: Thresholds) -> tuple[str, ...]:
     check = KeyChecker(thresholds.file, thresholds.find_position, [])
     context = MetricContext(NEWEST_ADK, folder=thresholds.folder)
     for criterion in thresholds.criteria:
-        if criterion.metric not in registry.METRICS or not criterion.options:
+        if criterion.metric not in plugin_registry.METRICS or not criterion.options:
             continue
-        metric_type = registry.get_own_metric_type(criterion.metric)
+        metric_type = plugin_registry.get_own_metric_type(criterion.metric)
         known = tuple(getattr(metric_type, "model_fields", ()))
         try:
             metric_type.build(criterion, context)
@@ -130,7 +132,11 @@ def _check_threshold_reachable(criterion: Criterion, thresholds: Thresholds) -> 
     range. A metric of another package may return scores below 0.
     """
     low, high = min(criterion.range), max(criterion.range)
-    if thresholds.dialect != "adk" or criterion.threshold >= low or criterion.metric not in registry.METRICS:
+    if (
+        thresholds.dialect != "adk"
+        or criterion.threshold >= low
+        or criterion.metric not in plugin_registry.METRICS
+    ):
         return []
     message = (
         f"`criteria.{criterion.metric}`: no score misses the threshold {criterion.threshold:g}: "
@@ -141,8 +147,8 @@ def _check_threshold_reachable(criterion: Criterion, thresholds: Thresholds) -> 
 
 def build_final_state_metric() -> BoundMetric:
     """Build the metric of expected session states, for eval sets without a criterion for it."""
-    criterion = Criterion(registry.FINAL_STATE, 1.0)
-    metric_type = registry.get_own_metric_type(registry.FINAL_STATE)
+    criterion = Criterion(plugin_registry.FINAL_STATE, 1.0)
+    metric_type = plugin_registry.get_own_metric_type(plugin_registry.FINAL_STATE)
     return _bind_metric(criterion, metric_type.build(criterion, MetricContext(NEWEST_ADK)))
 
 
@@ -170,8 +176,8 @@ def _build_metric(
         config = thresholds.config.custom_metrics[criterion.implementation]
         return build_custom_metric(criterion, config, environment, code)
     name = criterion.implementation
-    is_of_other_dialect = name in registry.METRICS and not _is_registered(name, thresholds)
-    metric_type = None if is_of_other_dialect else registry.find_metric_type(name)
+    is_of_other_dialect = name in plugin_registry.METRICS and not _is_registered(name, thresholds)
+    metric_type = None if is_of_other_dialect else plugin_registry.find_metric_type(name)
     if metric_type is None:
         raise InvalidInputError([_build_unknown_metric_problem(criterion, thresholds)])
     try:
@@ -208,7 +214,7 @@ def _read_code(
     config = thresholds.config.custom_metrics.get(name)
     if config is None:
         return None
-    if name in registry.METRICS:
+    if name in plugin_registry.METRICS:
         where = thresholds.find_position(("custom_metrics", name))
         message = f"`{name}` is a metric of evalgate's own: give yours another name"
         raise InvalidInputError([Problem(thresholds.file, *where, message)])
@@ -239,20 +245,22 @@ def _is_registered(name: str, thresholds: Thresholds) -> bool:
 
     Metrics of sections such as `checks` count in every file.
     """
-    if name in registry.SECTION_METRICS:
+    if name in plugin_registry.SECTION_METRICS:
         return True
-    return name in registry.METRICS and (thresholds.dialect != "trpc" or name.startswith(_TRPC_PREFIX))
+    return name in plugin_registry.METRICS and (thresholds.dialect != "trpc" or name.startswith(_TRPC_PREFIX))
 
 
 def _build_unknown_metric_problem(criterion: Criterion, thresholds: Thresholds) -> Problem:
     position = thresholds.find_position(("criteria", criterion.metric))
     from evalgate.core.did_you_mean import did_you_mean
 
-    own = [*thresholds.config.custom_metrics, *find_third_party_plugins("metrics", registry.METRICS)]
+    own = [*thresholds.config.custom_metrics, *find_third_party_plugins("metrics", plugin_registry.METRICS)]
     if thresholds.dialect == "trpc":
         name = criterion.evaluator
         theirs = [
-            each.removeprefix(_TRPC_PREFIX) for each in registry.METRICS if each.startswith(_TRPC_PREFIX)
+            each.removeprefix(_TRPC_PREFIX)
+            for each in plugin_registry.METRICS
+            if each.startswith(_TRPC_PREFIX)
         ]
         # tRPC-Agent-Go leaves a metric without an evaluator out silently; here no metric is lost.
         hint = did_you_mean(name, [*theirs, *own]) or (
@@ -260,7 +268,7 @@ def _build_unknown_metric_problem(criterion: Criterion, thresholds: Thresholds) 
         )
         text = f"`{name}` is no evaluator of tRPC-Agent-Go's own, and Go code cannot be called.{hint}"
         return Problem(thresholds.file, *position, text)
-    known = [*registry.METRICS, *own]
+    known = [*plugin_registry.METRICS, *own]
     hint = did_you_mean(criterion.metric, known) or f" Known metrics: {join_quoted(sorted(known))}."
     return Problem(
         thresholds.file, *position, f"`{criterion.metric}` is not a metric that evalgate knows.{hint}"
@@ -272,7 +280,7 @@ def _convert_option_errors(
 ) -> list[Problem]:
     prefix = thresholds.locate_criterion(criterion)
     model: object = getattr(metric_type, "options_type", metric_type)
-    settings = CheckConfig if criterion.evaluator in registry.SECTION_METRICS else CriterionConfig
+    settings = CheckConfig if criterion.evaluator in plugin_registry.SECTION_METRICS else CriterionConfig
     common = settings.model_fields if thresholds.dialect == "evalgate" else ()
 
     def list_known_keys(location: Location) -> Iterable[str]:

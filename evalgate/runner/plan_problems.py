@@ -11,7 +11,7 @@ from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.loader import InvalidThresholdsError
 from evalgate.config.schema.criteria import list_recordings
 from evalgate.config.schema.thresholds import Config, Thresholds
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.protocols import Lint, LintWarning, Metric
@@ -204,7 +204,7 @@ def iter_warnings(suites: Sequence[Suite], thresholds: Thresholds, folder: Path)
 
 def _find_lint_warnings(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list[LintWarning]:
     """Return the warnings of every lint about an eval set, in the order of the file."""
-    lints: Iterator[Lint] = (registry.load_object(path)() for path in LINTS.values())
+    lints: Iterator[Lint] = (plugin_registry.load_object(path)() for path in LINTS.values())
     looks = [lint.build_checker(eval_set, metrics) for lint in lints]
     found = [
         LintWarning(case.line, case.eval_id, sentence)

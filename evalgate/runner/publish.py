@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from evalgate import __version__
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import pluralize
@@ -192,7 +192,7 @@ class Publisher:
     post_options: "PostOptions | None" = None
     """Posts to the pull request; None: nothing is posted."""
     requested: Collection[str] = ()
-    """Names of reporters in `registry.ON_REQUEST` that are used, too."""
+    """Names of reporters in `plugin_registry.ON_REQUEST` that are used, too."""
     keep_results: int | None = None
     """Number of newest results to keep; None: `DEFAULT_KEPT`, or 0 if the variable CI is set."""
     details: bool = False
@@ -242,7 +242,7 @@ class Publisher:
 
     def clear_previous_reports(self) -> None:
         """Remove the reports of the last run but keep its record; call this when the run begins."""
-        names = registry.list_report_files()
+        names = plugin_registry.list_report_files()
         keep_previous_record(self._report_folder)
         remove_reports(self._report_folder, names)
         remove_leftovers(self._report_folder, names)
@@ -257,7 +257,7 @@ class Publisher:
         _render_terminal(nothing, self.stdout, self.environ)
 
     def _get_reporters(self) -> tuple[AnyReporter, ...]:
-        return registry.get_reporters(self.requested)
+        return plugin_registry.get_reporters(self.requested)
 
     def publish(self, record: Record) -> int:
         """Write the reports, print the result, post and send what was asked for, and return the exit code.
@@ -317,7 +317,7 @@ class Publisher:
             return self._report_missing_folder(record), ()
         reporters = self._get_reporters()
         # Users would take an earlier report for this run's.
-        absent = (file for name, file in registry.ON_REQUEST.items() if name not in self.requested)
+        absent = (file for name, file in plugin_registry.ON_REQUEST.items() if name not in self.requested)
         remove_reports(self._report_folder, absent)
         try:
             return record, self._write_files(record, reporters)
@@ -406,14 +406,14 @@ def rerender_reports(
 
     workspace = resolve_workspace(folder)
     source, target = workspace.folder / results, workspace.folder / out
-    reporters = registry.get_reporters({"html", *requested})
+    reporters = plugin_registry.get_reporters({"html", *requested})
     record = LiveRedactor(Redactor.from_environment(environ)).redact_tree(read_record(source, results))
     if wrong := list(find_inconsistencies(record)):
         raise InvalidInputError(
             f"{results}: {'; '.join(wrong)}. The file was edited: run `evalgate run` again."
         )
     opened = check_writable(target, workspace.owner, root=workspace.folder)
-    remove_reports(opened, registry.list_report_files(), but={source.resolve()})
+    remove_reports(opened, plugin_registry.list_report_files(), but={source.resolve()})
     root = _find_path_from_root(workspace.folder, environ)
     try:
         write_reports(record, opened, reporters, path_from_root=root, owner=workspace.owner)

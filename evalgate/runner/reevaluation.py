@@ -11,7 +11,7 @@ from evalgate.baselines.failing_since import (
 )
 from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.thresholds import Thresholds
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.exit_codes import ExitCode
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import get_score_range
@@ -188,7 +188,7 @@ def score_stored_runs(
 def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) -> CaseResult:
     """Return the case scored under the rules.
 
-    Runs with a number above `rounds` are marked as follow-ups and are in no mean; None: all runs count.
+    Runs after the first `rounds` are marked as follow-ups and are in no mean; None: all runs count.
     """
     if rules.case_policies is None:
         case_policy = CasePolicy(case.tags, case.weight, case.protected, quarantine=case.quarantine)
@@ -206,9 +206,9 @@ def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) 
                 for each in run.metrics
                 if each.name in thresholds
             ),
-            confirms=rounds is not None and run.run > rounds,
+            confirms=rounds is not None and at >= rounds,
         )
-        for run in case.runs
+        for at, run in enumerate(case.runs)
     ]
     eval_case = EvalCase(
         case.eval_id,
@@ -246,7 +246,11 @@ def _is_evaluated(metric: CaseMetric, rules: GateRules) -> bool:
     If `rules.case_policies` is None, every stored metric is evaluated; else those with a criterion, and the
     final state.
     """
-    return rules.case_policies is None or metric.name in rules.criteria or metric.name == registry.FINAL_STATE
+    return (
+        rules.case_policies is None
+        or metric.name in rules.criteria
+        or metric.name == plugin_registry.FINAL_STATE
+    )
 
 
 def _bind_metric(metric: CaseMetric, rules: GateRules, case_policy: CasePolicy) -> BoundMetric:

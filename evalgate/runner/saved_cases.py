@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import join_quoted
 from evalgate.core.frozen import frozen
@@ -80,9 +80,9 @@ def save_cases(
     kept, refused = split_writable(redacted, format_name)
     # Without any, the writer refuses all of them.
     eval_set = EvalSet(Path(out).name.partition(".")[0], tuple(kept or redacted), path=out)
-    written = registry.get_writer(format_name).write_eval_set(eval_set)
+    written = plugin_registry.get_writer(format_name).write_eval_set(eval_set)
     # What cannot be read again, such as an id with a line break, is never written.
-    registry.get_formats()[format_name].read_eval_set(parse_json(written.text.encode(), out))
+    plugin_registry.get_formats()[format_name].read_eval_set(parse_json(written.text.encode(), out))
     with _translate_os_errors(out):
         (workspace.folder / out).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(workspace.folder / out, written.text, workspace.owner)
@@ -113,7 +113,7 @@ def _check_file(file: EvalSetFile, to: str | None, names: Sequence[str]) -> None
 def _is_readable_as(format_name: str, file: EvalSetFile) -> bool:
     """Return True if a file is of this format, too: adk-rs reads most files of Google ADK."""
     try:
-        registry.get_formats()[format_name].read_eval_set(parse_json(file.data, file.shown_as))
+        plugin_registry.get_formats()[format_name].read_eval_set(parse_json(file.data, file.shown_as))
     except InvalidInputError:
         return False
     return True

@@ -8,7 +8,7 @@ from evalgate.baselines.stores.file import FileStore
 from evalgate.config.loader import find_thresholds_file, load_thresholds
 from evalgate.config.schema.gate import DEFAULT_BASELINE
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Config, Thresholds
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, HasFollowUpStep, StoreContext, explain_missing_baseline
@@ -96,7 +96,7 @@ def open_named_store(workspace: Workspace, name: str) -> BaselineStore:
         InvalidInputError: `name` refers to no baseline.
     """
     context = StoreContext(workspace.folder, os.environ, workspace.owner)
-    store = registry.resolve_baseline_store(name, context)
+    store = plugin_registry.resolve_baseline_store(name, context)
     return store or FileStore(workspace.folder / name, name, workspace.owner)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evalgate.agents.factory import AgentSpec
 from evalgate.config.schema.thresholds import Config, Thresholds
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import LlmJudged, MetricContext, MetricEnvironment
@@ -293,7 +293,7 @@ def _load_eval_sets(
         if not objects.eval_sets:
             raise InvalidInputError("no eval sets: name files, folders or globs, or list them as `eval_sets`")
         return objects.eval_sets
-    formats = registry.get_formats()
+    formats = plugin_registry.get_formats()
     try:
         loaded = load_eval_sets(config.eval_sets, formats, folder=workspace.folder, format_name=config.format)
     except InvalidInputError as error:
@@ -369,7 +369,7 @@ def _build_metric_environment(
 
 def _add_final_state(suite: Suite) -> Suite:
     """Return the suite with a metric for expected final states, so that no expectation is ignored."""
-    is_named = any(bound.name == registry.FINAL_STATE for bound in suite.metrics)
+    is_named = any(bound.name == plugin_registry.FINAL_STATE for bound in suite.metrics)
     if is_named or not any(case.expects_state for case in suite.eval_set.cases):
         return suite
     return replace(suite, metrics=(*suite.metrics, build_final_state_metric()))

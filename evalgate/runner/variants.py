@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from evalgate.agents.factory import AgentSpec, resolve_agent
 from evalgate.config.schema.agent import AgentConfig
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
 from evalgate.core.formatting import join_quoted, pluralize
@@ -182,7 +182,7 @@ def _vary_agent(agent: AgentSpec, agent_name: str, key: str, value: str, plan: P
         InvalidInputError: the agent has no such key, or refuses the value.
     """
     own, settings = f"--vary agent.{key}={value}", agent.settings
-    type_ = registry.get_agent_type(settings.kind)
+    type_ = plugin_registry.get_agent_type(settings.kind)
     if key not in {*AgentConfig.model_fields, *type_.model_fields}:
         hint = did_you_mean(key, {*AgentConfig.model_fields, *type_.model_fields})
         raise InvalidInputError(f"{own}: an agent of kind `{settings.kind}` has no `{key}`.{hint}")

@@ -120,8 +120,9 @@ class CaseControl:
     control_runs: int
     control_failed: int
     p: float
-    """Sequential p: chance that a head like the control shows so large an excess of failures after any of
-    the planned pairs; 1 without a pair."""
+    """Sequential p value, valid after any number of pairs; 1 without a pair. If head and control failed
+    equally often, the head's excess of failures would look as strong after at least one of the planned pairs
+    with this chance."""
     level: float
     """Level that p was compared with, Holm's share of `case_alpha`."""
     is_measured: bool
@@ -331,7 +332,7 @@ def _count_rounds_made(average: AverageSuspect) -> int:
 
 @frozen
 class _AverageLook:
-    """Comparison of the fresh runs of one average after `rounds` rounds."""
+    """Comparisons of one average after `rounds` rounds: head with control, and control with stored runs."""
 
     rounds: int
     stored: MeanDifference | None

@@ -54,18 +54,18 @@ class Parameters:
     """Parameters shared by all gating metrics of a run."""
 
     alpha: float = 0.05
-    """Chance that any unchanged average fails, one-sided, over all gating metrics."""
+    """Largest chance that at least one unchanged average fails, one-sided, over all gating metrics."""
     averages_share: float = 1.0
     """Share of `alpha` that the averages may use up; below 1 if single cases close the gate as well."""
     doubt: float = 1.0
     """Level up to which a drop of `max_drop` is inconclusive; the metrics share it. A drop with a larger p
     passes, unless proof is required. 1: every such drop is inconclusive."""
     runs: int | None = None
-    """Runs of every case; None: AUTO, which makes rounds of one run of every case (`adaptive_runs`)."""
+    """Runs of every case; None: AUTO, which makes rounds of one run of every case (`auto_runs`)."""
     max_runs: int = 5
     """Most rounds of AUTO, at least 1."""
     case_alpha: float = 0.02
-    """Chance that any unchanged case is called broken."""
+    """Largest chance that at least one unchanged case of the suite is called broken."""
     case_drop: float = 0.25
     """Smallest drop of the mean of one case that is reported."""
     confirm_runs: int = 10

@@ -149,10 +149,12 @@ def _build_git_env(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: bool) -> Iterator[Setting]:
-    """Yield the settings with git's credentials that the checkout left; else, on GitHub, the job's token.
+    """Yield git settings that authenticate a fetch.
 
-    Outside GitHub, the settings of the machine and of the user follow, as they may name a helper that knows
-    the password. These settings are not read if the agent runs as another user than the gate.
+    First come the authorization headers in the checkout's own configuration. On GitHub, if it has none, the
+    job's token follows. Elsewhere, unless `is_foreign` (the agent runs as another user than the gate), proxy
+    and certificates of the checkout follow, and the settings of machine and user, which may name a
+    credential helper.
     """
     in_github = environ.get("GITHUB_ACTIONS") == "true"
     found = list(_read_settings(folder, _HEADERS if is_foreign or in_github else _CONNECTIONS, "--local"))

@@ -77,7 +77,10 @@ def build_case(draft: CaseDraft, base: EvalCase) -> tuple[EvalCase, dict[str, st
 
 
 def _arrange_turns(base: EvalCase, draft: CaseDraft, turns: Sequence[CaseTurn]) -> EvalCase:
-    """Return the case with the turns of the draft; each turn keeps its recordings and mocks of tools."""
+    """Return the case with the turns of the draft.
+
+    Mocks of tools move with their turns. Recorded replies do so only if each turn had one and none is added.
+    """
     order: list[int | None] = []
     for turn in draft.turns:
         is_known = turn.source is not None and turn.source < len(base.turns) and turn.source not in order

@@ -13,7 +13,7 @@ import pytest
 
 from evalgate.agents.containers.ownership import LABEL
 from evalgate.agents.http.options import DialectName
-from evalgate.core.registry import AGENTS
+from evalgate.core.plugin_registry import AGENTS
 from tests.agents.containers.test_docker import connect_client
 from tests.agents.matrix import FOLDER, KINDS, RECORD, Kind, told
 from tests.agents.play import MARK, left, running

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import evalgate
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import (
     AnchorComparison,
@@ -218,13 +218,13 @@ class TestRender:
 
     def test_a_plugin_has_a_report(self, monkeypatch: pytest.MonkeyPatch) -> None:
         point = EntryPoint("csv", f"{__name__}:Csv", "evalgate.reporters")
-        monkeypatch.setattr(registry, "list_entry_points", lambda family: (point,))
+        monkeypatch.setattr(plugin_registry, "list_entry_points", lambda family: (point,))
         record = evalgate.evaluate(TWO, greet, criteria=CRITERIA)
         assert evalgate.render(record, "csv") == "ada,passed\nbob,failed\n"
 
     def test_a_plugin_that_fails_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         point = EntryPoint("csv", f"{__name__}:Csv", "evalgate.reporters")
-        monkeypatch.setattr(registry, "list_entry_points", lambda family: (point,))
+        monkeypatch.setattr(plugin_registry, "list_entry_points", lambda family: (point,))
         monkeypatch.setattr(Csv, "render", lambda self, record: record["x"])
         record = evalgate.evaluate(TWO, greet, criteria=CRITERIA)
         with pytest.raises(InvalidInputError, match="the plugin `csv` cannot be used: TypeError: "):

@@ -37,6 +37,7 @@ def pull_request(github: FakeGitHub, tmp_path: Path, monkeypatch: pytest.MonkeyP
         (["run", "--webhook", "ftp://example.test"], "`--webhook` must be an address"),
         (["run", "--otlp", "nowhere"], "`--otlp` must be an address"),
         (["run", "-c", "none.yaml"], "none.yaml"),
+        (["run", "--base", "main"], "--base needs --affected"),
         (["merge", "--mask", "abc", "none.json"], "mask 1 is shorter than 4 characters"),
         (["merge", "--webhook", "ftp://example.test", "none.json"], "`--webhook` must be an address"),
     ],
@@ -48,6 +49,19 @@ def test_every_wrong_option_is_posted(pull_request: FakeGitHub, arguments: list[
 
     (body,) = pull_request.world.comment_bodies()
     assert said in body
+    assert "a bug" not in body
+
+
+def test_masks_are_hidden_in_the_errors_of_other_options(
+    pull_request: FakeGitHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/hidden-from-all/certificate")
+
+    assert main(["run", "--comment", "--mask", "hidden-from-all", "--otlp", "https://example.test"]) == 2
+
+    (body,) = pull_request.world.comment_bodies()
+    assert "names no file: " in body
+    assert "hidden-from-all" not in body + capsys.readouterr().err
 
 
 def test_a_comment_that_cannot_be_posted_has_no_verdict_to_keep(

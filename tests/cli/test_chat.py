@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from evalgate.cli.main import cli
 from evalgate.core.errors import InvalidInputError, NoVerdictError
-from evalgate.core.registry import get_formats
+from evalgate.core.plugin_registry import get_formats
 from evalgate.core.types import EvalCase, ToolCall
 from evalgate.datasets.loading import load_eval_sets
 from evalgate.runner.chat import choose_case_id, select_turns

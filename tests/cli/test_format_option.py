@@ -11,7 +11,7 @@ from evalgate.cli.main import convert, validate
 from evalgate.cli.run import run
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.registry import FORMATS
+from evalgate.core.plugin_registry import FORMATS
 from evalgate.runner.plan import build_plan, check_files
 
 TURN = {"user_content": {"parts": [{"text": "Hi"}]}, "final_response": {"parts": [{"text": "Ho"}]}}

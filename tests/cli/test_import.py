@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from evalgate.cli.main import cli
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError, NoVerdictError
 from evalgate.core.types import EvalSet
 from evalgate.datasets.case_notes import read_case_notes
@@ -337,10 +337,10 @@ def test_every_format_can_be_written(tmp_path: Path, to: str) -> None:
     invoke(tmp_path, "validate", OUT)
     write_traces(tmp_path, LATE, SENT, HELLO)
     invoke(tmp_path, "import", "traces.json")
-    cases = load_eval_sets([OUT], registry.get_formats(), folder=tmp_path)[0].cases
+    cases = load_eval_sets([OUT], plugin_registry.get_formats(), folder=tmp_path)[0].cases
     assert [case.status for case in cases] == ["observed"] * 3
     invoke(tmp_path, "review", OUT, "--drop", cases[0].eval_id, "--accept", cases[1].eval_id)
-    left = load_eval_sets([OUT], registry.get_formats(), folder=tmp_path)[0].cases
+    left = load_eval_sets([OUT], plugin_registry.get_formats(), folder=tmp_path)[0].cases
     assert [(case.eval_id, case.status) for case in left] == [
         (cases[1].eval_id, "expected"),
         (cases[2].eval_id, "observed"),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from evalgate.cli import options, shell_completion
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from tests.test_startup import ours
 
 SETUP = {
@@ -106,10 +106,10 @@ def test_every_line_is_completed_as_it_is_typed(shell: str, project: Path) -> No
 
 
 def test_the_names_that_are_written_out_are_those_of_the_plugins() -> None:
-    assert set(shell_completion.AGENT_KINDS) == set(registry.AGENTS)
-    assert set(options.FORMATS) == set(registry.FORMATS)
-    assert set(options.WRITABLE_FORMATS) == set(registry.WRITERS)
-    assert {"html", *options.OWNER_REPORTS} == set(registry.ON_REQUEST)
+    assert set(shell_completion.AGENT_KINDS) == set(plugin_registry.AGENTS)
+    assert set(options.FORMATS) == set(plugin_registry.FORMATS)
+    assert set(options.WRITABLE_FORMATS) == set(plugin_registry.WRITERS)
+    assert {"html", *options.OWNER_REPORTS} == set(plugin_registry.ON_REQUEST)
 
 
 def complete(folder: Path, code: str = "", **environ: str) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from tests.config.thresholds_schema import build_thresholds_schema
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def test_runs_has_no_default_but_a_rule() -> None:
 def test_every_section_of_criteria_names_every_metric() -> None:
     schema = json.loads(PUBLISHED.read_text("utf-8"))
     for criteria in (schema, schema["$defs"]["CaseRule"]):
-        assert criteria["properties"]["criteria"]["properties"].keys() == registry.METRICS.keys()
+        assert criteria["properties"]["criteria"]["properties"].keys() == plugin_registry.METRICS.keys()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from evalgate.config.schema.agent import AgentConfig
 from evalgate.config.schema.budgets import BudgetLimits
 from evalgate.config.schema.checks import CheckConditions
 from evalgate.config.schema.thresholds import Config
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.score_ranges import BUDGETS, Range, get_score_range
 
 
@@ -61,7 +61,7 @@ def build_thresholds_schema() -> dict[str, object]:
         "title": "Agent",
         "description": settings["description"],
         "anyOf": [
-            *(_build_kind_schema(kind, settings, definitions) for kind in registry.AGENTS),
+            *(_build_kind_schema(kind, settings, definitions) for kind in plugin_registry.AGENTS),
             {
                 "type": "object",
                 "description": "A kind that another package brings.",
@@ -69,7 +69,7 @@ def build_thresholds_schema() -> dict[str, object]:
                     "kind": {
                         **settings["properties"]["kind"],
                         "type": "string",
-                        "not": {"enum": [*registry.AGENTS]},
+                        "not": {"enum": [*plugin_registry.AGENTS]},
                     }
                 },
                 "required": ["kind"],
@@ -102,11 +102,11 @@ def _name_metrics(criteria: dict[str, object], definitions: dict[str, object]) -
     Other names stay allowed: metrics of the user's own and of other packages.
     """
     named = {}
-    for name in sorted(registry.METRICS):
+    for name in sorted(plugin_registry.METRICS):
         known = get_score_range(name)
         shared = f"Scores{known.low:g}To{known.high:g}" if not known.lower_is_better else "Figures"
         definitions[shared] = _build_range_schema(known)
-        text = " ".join((getdoc(registry.find_metric_type(name)) or "").split("\n\n")[0].split())
+        text = " ".join((getdoc(plugin_registry.find_metric_type(name)) or "").split("\n\n")[0].split())
         scores = "" if known.lower_is_better else f"Scores lie between {known}."
         named[name] = {
             "description": f"{text} {scores}".strip(),
@@ -120,7 +120,7 @@ def _build_budget_schemas(criterion: dict[str, Any]) -> dict[str, object]:
     limits = BudgetLimits.model_json_schema(schema_generator=_DocstringJsonSchema)["properties"]
     settings = next(each for each in criterion["anyOf"] if "properties" in each)["properties"]
     shared = {key: settings[key] for key in ("pass_hat_k", "pass_at_k", "at_least", "gates")}
-    text = getdoc(registry.find_metric_type(BUDGETS[0])) or ""
+    text = getdoc(plugin_registry.find_metric_type(BUDGETS[0])) or ""
     section = {"type": "object", "properties": {**limits, **shared}, "additionalProperties": False}
     found = {
         "description": f"{text} A number is `max`.",
@@ -166,7 +166,7 @@ def _build_kind_schema(
     kind: str, settings: Mapping[str, object], definitions: dict[str, object]
 ) -> dict[str, object]:
     """Return the `agent` section of one kind: the common settings, and the kind's own options."""
-    model: Any = registry.get_agent_type(kind)
+    model: Any = plugin_registry.get_agent_type(kind)
     own = TypeAdapter(model).json_schema(schema_generator=_DocstringJsonSchema)
     definitions.update(own.pop("$defs", {}))
     common = settings["properties"]

@@ -10,8 +10,8 @@ import pytest
 from pydantic import ImportString, TypeAdapter
 
 from evalgate.config.schema.judge import JudgeConfig
+from evalgate.core.plugin_registry import METRICS
 from evalgate.core.protocols import MetricContext
-from evalgate.core.registry import METRICS
 from evalgate.core.types import (
     CaseRun,
     Criterion,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import MetricContext, MetricType
 from evalgate.core.types import (
@@ -195,6 +195,6 @@ def eval_set_in(content: Any) -> EvalSet | None:
 def test_every_real_file_loads() -> None:
     folder = shared_folder()
     for path in sorted((folder / "corpus/adkrs").iterdir()) if folder else []:
-        (eval_set,) = load_eval_sets([path.name], registry.get_formats(), folder=path.parent)
+        (eval_set,) = load_eval_sets([path.name], plugin_registry.get_formats(), folder=path.parent)
 
         assert all(case.turns for case in eval_set.cases), path.name

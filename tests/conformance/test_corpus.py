@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalgate.config.loader import load_thresholds
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.datasets.loading import load_eval_sets
 from evalgate.documents.strict_json import read_json
@@ -74,7 +74,7 @@ def _is_read_or_refused_for_its_reason(path: Path) -> None:
     elif name.endswith(".session.json") or ("wxo" in parts and WITHOUT_GOALS.search(name)):
         _is_no_eval_set(path)
     else:
-        (eval_set,) = load_eval_sets([name], registry.get_formats(), folder=path.parent)
+        (eval_set,) = load_eval_sets([name], plugin_registry.get_formats(), folder=path.parent)
         assert eval_set.cases
         assert all(case.turns or case.scenario for case in eval_set.cases)
         assert all(case.line for case in eval_set.cases)
@@ -84,7 +84,7 @@ def _is_no_eval_set(path: Path) -> None:
     with pytest.raises(
         InvalidInputError, match=r"no eval set of a format|goal_details|`NaN` is no JSON number"
     ):
-        load_eval_sets([path.name], registry.get_formats(), folder=path.parent)
+        load_eval_sets([path.name], plugin_registry.get_formats(), folder=path.parent)
 
 
 def _holds_thresholds(path: Path) -> None:

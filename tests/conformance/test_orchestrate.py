@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import MetricScore
 from evalgate.datasets.loading import load_eval_sets
@@ -192,9 +192,9 @@ def test_every_real_dataset_loads_or_says_why_not() -> None:
     for path in sorted((folder / "corpus/wxo").glob("*.json")) if folder else []:
         if path.name in REFUSED:
             with pytest.raises(InvalidInputError, match=REFUSED[path.name]):
-                load_eval_sets([path.name], registry.get_formats(), folder=path.parent)
+                load_eval_sets([path.name], plugin_registry.get_formats(), folder=path.parent)
         else:
-            (eval_set,) = load_eval_sets([path.name], registry.get_formats(), folder=path.parent)
+            (eval_set,) = load_eval_sets([path.name], plugin_registry.get_formats(), folder=path.parent)
             assert all(case.journey and (case.turns or case.scenario) for case in eval_set.cases), path.name
 
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from evalgate.config.schema.thresholds import NEWEST_ADK
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import (
     CaseRun,
@@ -88,7 +88,9 @@ async def evaluated(row: dict[str, Any], model: ScriptedModel) -> MetricResult:
     # The rows hold a key; files must name its variable.
     options = json.loads(json.dumps(metric.get("criterion") or {}).replace('"k"', '"${JUDGE_KEY}"'))
     bench = build_scripted_resolver(model) if options else None
-    metric_type = registry.get_own_metric_type(f"trpc/{metric.get('evaluatorName') or metric['metricName']}")
+    metric_type = plugin_registry.get_own_metric_type(
+        f"trpc/{metric.get('evaluatorName') or metric['metricName']}"
+    )
     criterion = Criterion(metric["metricName"], metric["threshold"], options)
     case, run = conversation(row)
     return await metric_type.build(criterion, MetricContext(NEWEST_ADK, bench)).score(case, run)

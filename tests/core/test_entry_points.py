@@ -11,8 +11,8 @@ import pytest
 
 import evalgate as library
 from evalgate.config.schema.thresholds import NEWEST_ADK, Config, Thresholds
-from evalgate.core import registry
-from evalgate.core import registry as thirdparty
+from evalgate.core import plugin_registry
+from evalgate.core import plugin_registry as thirdparty
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import Metric, MetricContext, MetricEnvironment, StoreContext
 from evalgate.core.types import CaseTurn, Criterion, EvalCase, EvalSet, Record, UserMessage
@@ -107,14 +107,14 @@ def test_a_name_of_our_own_is_refused(bring: list[EntryPoint]) -> None:
     with pytest.raises(
         InvalidInputError, match=r"`adk` of `other.module:Adk` has the name of one of evalgate's own"
     ):
-        list(registry.get_formats())
+        list(plugin_registry.get_formats())
 
 
 def test_two_packages_must_not_bring_the_same_name(bring: list[EntryPoint]) -> None:
     bring += [EntryPoint("csv", f"{name}:Csv", "evalgate.reporters") for name in ("one", "two")]
 
     with pytest.raises(InvalidInputError, match="brought by both `one:Csv` and `two:Csv`"):
-        registry.get_reporters()
+        plugin_registry.get_reporters()
 
 
 def test_a_plugin_that_cannot_be_loaded_is_named(bring: list[EntryPoint]) -> None:
@@ -123,7 +123,7 @@ def test_a_plugin_that_cannot_be_loaded_is_named(bring: list[EntryPoint]) -> Non
     with pytest.raises(
         InvalidInputError, match="cannot be loaded: ModuleNotFoundError: No module named 'nowhere'"
     ):
-        registry.get_reporters()
+        plugin_registry.get_reporters()
 
 
 class Broken:
@@ -166,16 +166,16 @@ def test_a_reporter_has_a_file_of_its_own(
     bring: list[EntryPoint], monkeypatch: pytest.MonkeyPatch, name: object, message: str
 ) -> None:
     bring.append(EntryPoint("mine", f"{__name__}:Report", "evalgate.reporters"))
-    assert registry.get_reporters()[-1].file_name == "mine.txt"
+    assert plugin_registry.get_reporters()[-1].file_name == "mine.txt"
     monkeypatch.setattr(Report, "file_name", name)
     with pytest.raises(InvalidInputError, match=message):
-        registry.get_reporters()
+        plugin_registry.get_reporters()
 
 
 def test_two_packages_must_not_write_the_same_file(bring: list[EntryPoint]) -> None:
     bring += [EntryPoint(name, f"{__name__}:Report", "evalgate.reporters") for name in ("mine", "other")]
     with pytest.raises(InvalidInputError, match=r"plugin `other` of .* writes `mine.txt`"):
-        registry.get_reporters()
+        plugin_registry.get_reporters()
 
 
 @pytest.mark.parametrize("error", [KeyError, SystemExit])
@@ -266,7 +266,7 @@ def test_a_metric_of_another_package_that_cannot_be_made_is_named_at_its_line(
 
 
 def test_a_metric_of_our_own_that_cannot_be_made_is_our_bug(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "METRICS", {"shiny": f"{__name__}:Broken"})
+    monkeypatch.setattr(plugin_registry, "METRICS", {"shiny": f"{__name__}:Broken"})
 
     with pytest.raises(KeyError):
         metric_binding.bind_metrics(
@@ -278,7 +278,7 @@ def test_a_baseline_of_another_package_that_cannot_be_made_is_named(bring: list[
     bring.append(EntryPoint("cloud", f"{__name__}:Broken", "evalgate.baselines"))
 
     with pytest.raises(InvalidInputError, match=r"baseline cloud:x: the plugin `cloud` of .* no luck with x"):
-        registry.resolve_baseline_store("cloud:x", StoreContext(Path()))
+        plugin_registry.resolve_baseline_store("cloud:x", StoreContext(Path()))
 
 
 def test_what_we_have_ourselves_is_found_without_looking_through_packages(
@@ -289,6 +289,6 @@ def test_what_we_have_ourselves_is_found_without_looking_through_packages(
 
     monkeypatch.setattr(thirdparty, "list_entry_points", never)
 
-    assert registry.get_formats()["adk"]
-    assert next(iter(registry.get_formats().values()))
+    assert plugin_registry.get_formats()["adk"]
+    assert next(iter(plugin_registry.get_formats().values()))
     assert metric_binding.build_final_state_metric()

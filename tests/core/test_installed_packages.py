@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 
 PLUGIN = "[console_scripts]\nx = x:main\n[evalgate.metrics]\nshiny = shiny:Metric\n"
 METADATA = "Metadata-Version: 2.1\nName: shiny\nVersion: 1.0\n"
@@ -15,15 +15,15 @@ METADATA = "Metadata-Version: 2.1\nName: shiny\nVersion: 1.0\n"
 
 @pytest.fixture(autouse=True)
 def _search_anew() -> Iterator[None]:
-    registry.list_entry_points.cache_clear()
-    registry._may_have_plugins.cache_clear()
+    plugin_registry.list_entry_points.cache_clear()
+    plugin_registry._may_have_plugins.cache_clear()
     yield
-    registry.list_entry_points.cache_clear()
-    registry._may_have_plugins.cache_clear()
+    plugin_registry.list_entry_points.cache_clear()
+    plugin_registry._may_have_plugins.cache_clear()
 
 
-def find_names(family: registry.Family) -> list[str]:
-    return [point.name for point in registry.list_entry_points(family)]
+def find_names(family: plugin_registry.Family) -> list[str]:
+    return [point.name for point in plugin_registry.list_entry_points(family)]
 
 
 @pytest.mark.parametrize(

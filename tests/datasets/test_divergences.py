@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from evalgate.core.registry import METRICS, get_own_metric_type
+from evalgate.core.plugin_registry import METRICS, get_own_metric_type
 from evalgate.core.types import (
     CaseMetric,
     CaseResult,

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from evalgate.core.plugin_registry import get_agent_type
 from evalgate.core.protocols import Agent, AgentContext
-from evalgate.core.registry import get_agent_type
 from evalgate.core.types import CaseRun, EvalCase, EvalSet, Event, Record, Reply, ToolCall, ToolResult
 from tests.agents.play import PATIENT_S, environment, outcomes
 

@@ -16,7 +16,7 @@ from evalgate.api.record import Record
 from evalgate.api.trpc.managers import LocalEvalResultManager
 from evalgate.api.trpc.results import EvalCaseResult
 from evalgate.api.trpc.summaries import aggregate_case, build_summary
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import AgentInfo, CaseMetric, Failure, Reply, RunMetric
 from evalgate.documents.strict_json import parse_json
@@ -63,7 +63,7 @@ def record() -> Record:
 
 
 def render(record: Any, name: str) -> Mapping[str, str]:
-    return {path: "".join(text) for path, text in render_files(record, registry.get_reporter(name))}
+    return {path: "".join(text) for path, text in render_files(record, plugin_registry.get_reporter(name))}
 
 
 def load_only(record: Any, name: str) -> Any:
@@ -76,7 +76,7 @@ def load_only(record: Any, name: str) -> Any:
 def test_every_record_can_be_written(tmp_path: Path, situation: str, name: str) -> None:
     written = Record.from_core(GOLDEN[situation]()).write(tmp_path, [name])
 
-    assert written[-1] == tmp_path / registry.ON_REQUEST[name]
+    assert written[-1] == tmp_path / plugin_registry.ON_REQUEST[name]
     assert written[-1].exists()
 
 

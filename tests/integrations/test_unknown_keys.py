@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalSet
 from evalgate.datasets.large.large_json import read_large_json
@@ -98,7 +98,9 @@ def changed(document: Any, place: tuple[str | int, ...], *, without: str = "", *
 
 
 def read(document: Any, name: str) -> EvalSet:
-    return registry.get_formats()[name].read_eval_set(parse_json(json.dumps(document).encode(), "f.json"))
+    return plugin_registry.get_formats()[name].read_eval_set(
+        parse_json(json.dumps(document).encode(), "f.json")
+    )
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ def test_a_mistake_in_every_case_is_reported_ten_times(tmp_path: Any) -> None:
 
     for document in (read_large_json(path, "f.json", step=1), read_large_json(path, "f.json")):
         with pytest.raises(InvalidInputError) as caught:
-            registry.get_formats()["adk"].read_eval_set(document)
+            plugin_registry.get_formats()["adk"].read_eval_set(document)
         messages = [problem.message for problem in caught.value.problems]
         assert len(messages) == 11
         assert "`intermediate_dta` is unknown in 40 more places" in messages
@@ -211,7 +213,7 @@ def test_a_large_set_is_checked_once(tmp_path: Any) -> None:
     cases = [{**CASE, "eval_id": f"c{number}", "mood": 1} for number in range(30)]
     path.write_text(json.dumps({"eval_set_id": "s", "eval_cases": cases}))
 
-    found = registry.get_formats()["adk"].read_eval_set(read_large_json(path, "f.json", step=1))
+    found = plugin_registry.get_formats()["adk"].read_eval_set(read_large_json(path, "f.json", step=1))
 
     assert found.notices == ("30 keys of f.json are read by nothing: `mood` (30 times, first in line 1).",)
     assert [case.eval_id for case in found.cases] == [f"c{number}" for number in range(30)]

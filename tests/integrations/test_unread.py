@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.protocols import ReportsIgnoredKeys
 from evalgate.documents.strict_json import parse_json
 
@@ -91,7 +91,7 @@ UNREAD: dict[str, list[tuple[str | int, ...]]] = {
 
 @pytest.mark.parametrize("name", SETS)
 def test_ignored_keys_are_reported(name: str) -> None:
-    eval_format = registry.get_formats()[name]
+    eval_format = plugin_registry.get_formats()[name]
     document = parse_json(json.dumps(SETS[name]).encode(), "f.json")
 
     assert eval_format.matches_document(document)

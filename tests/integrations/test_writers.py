@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import EvalSetWriter, ReportsIgnoredKeys, WriteResult
 from evalgate.core.types import (
@@ -33,8 +33,10 @@ from evalgate.datasets.loading import load_eval_sets
 from evalgate.documents.strict_json import parse_json, read_json
 from tests.conformance import shared_folder
 
-FORMATS = registry.get_formats()
-WRITERS: Mapping[str, EvalSetWriter] = {name: registry.get_writer(name) for name in registry.WRITERS}
+FORMATS = plugin_registry.get_formats()
+WRITERS: Mapping[str, EvalSetWriter] = {
+    name: plugin_registry.get_writer(name) for name in plugin_registry.WRITERS
+}
 
 
 def loaded(text: str, path: str = "f.json") -> EvalSet:

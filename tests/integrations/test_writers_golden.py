@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.documents.strict_json import read_json
 from evalgate.integrations.adk.evalset import AdkFormat
 
@@ -46,7 +46,7 @@ LOST = {
 def test_an_eval_set_is_written_in_another_format(target: str) -> None:
     document = read_json(GOLDEN / "rolls.adk.json", "rolls.adk.json")
 
-    written = registry.get_writer(target).write_eval_set(AdkFormat().read_eval_set(document))
+    written = plugin_registry.get_writer(target).write_eval_set(AdkFormat().read_eval_set(document))
 
     assert written.text == (GOLDEN / f"rolls.{target}.json").read_text("utf-8")
     assert list(written.lost) == LOST[target]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evalgate.config.cli_overrides import Overrides
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.protocols import MetricCode
 from evalgate.core.types import CaseRun, MetricFailure, MetricScore, Reply
 from evalgate.metrics import custom_metric, custom_metric_code
@@ -270,13 +270,13 @@ def test_a_plugin_that_the_change_edits_is_said(
     url = {"direct_url.json": json.dumps({"url": (desk / place).as_uri(), "dir_info": {}})} if place else {}
     write(info, {**about, **url})
     monkeypatch.syspath_prepend(tmp_path / "site")
-    registry.list_entry_points.cache_clear()
-    registry._may_have_plugins.cache_clear()
+    plugin_registry.list_entry_points.cache_clear()
+    plugin_registry._may_have_plugins.cache_clear()
     try:
         told = [each for each in plan_in(desk, **PULL_REQUEST).notices if "`shiny`" in each]
     finally:
-        registry.list_entry_points.cache_clear()
-        registry._may_have_plugins.cache_clear()
+        plugin_registry.list_entry_points.cache_clear()
+        plugin_registry._may_have_plugins.cache_clear()
     sentence = (
         "This change edits plugin, which the package `shiny` with plugins of evalgate was installed from: "
         "the change's own version was used, because it is what is installed."

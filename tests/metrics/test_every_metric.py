@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalgate.config.schema.judge import JudgeConfig
+from evalgate.core.plugin_registry import METRICS
 from evalgate.core.protocols import MetricContext, MetricType
-from evalgate.core.registry import METRICS
 from evalgate.core.score_ranges import SCORE_RANGES
 from evalgate.core.types import (
     CaseRun,

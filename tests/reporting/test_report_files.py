@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Record
 from evalgate.reporting.comment.reporter import CommentReport
@@ -80,8 +80,8 @@ def test_the_comment_mentions_the_page_only_if_it_was_written(tmp_path: Path, pa
 
 def test_a_page_is_removed_by_the_name_that_its_reporter_gives_it() -> None:
     assert {
-        name: registry.get_reporter(name).file_name for name in registry.ON_REQUEST
-    } == registry.ON_REQUEST
+        name: plugin_registry.get_reporter(name).file_name for name in plugin_registry.ON_REQUEST
+    } == plugin_registry.ON_REQUEST
 
 
 def test_a_folder_with_the_name_of_a_report_is_an_error(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from evalgate.config.schema.agent import SessionConfig
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.registry import get_formats
+from evalgate.core.plugin_registry import get_formats
 from evalgate.core.types import EvalSet, SessionInput
 from evalgate.datasets.loading import load_eval_sets
 from evalgate.runner.case_sessions import complete_sessions

@@ -18,6 +18,7 @@ from evalgate.cli.backtest import run_backtest
 from evalgate.cli.compare import compare_results
 from evalgate.cli.flaky import format_flaky_report as flaky_text
 from evalgate.cli.flaky import rank_flaky_cases
+from evalgate.config.schema.gate import GateConfig
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import (
     Baseline,
@@ -30,6 +31,7 @@ from evalgate.core.types import (
     Verdict,
 )
 from evalgate.datasets.results_io import dump_record
+from evalgate.runner.reevaluation import GateRules, rescore_case
 from tests.builders import RESPONSE, a_case_result, a_record, a_run_result
 
 
@@ -424,3 +426,12 @@ def test_cases_with_too_few_stored_runs_are_left_out_and_counted(tmp_path: Path)
     assert "may still fail up to 63% of the time.\n  1 case left out: fewer than 3 scored runs.\n" in aa_text(
         found
     )
+
+
+def test_a_number_that_a_resumed_run_lacks_makes_no_run_a_follow_up() -> None:
+    runs = (a_run_result(run=1), a_run_result(run=3), a_run_result(run=4))
+
+    case = a_case_result("order", "passed", runs=runs)
+    found = rescore_case(case, GateRules(GateConfig(), "auto"), rounds=2)
+
+    assert [(run.run, run.confirms) for run in found.runs] == [(1, False), (3, False), (4, True)]

@@ -431,3 +431,33 @@ def test_follow_ups_of_fixed_runs_go_on_where_they_were_interrupted(
     assert [each["metrics"][0]["score"] for each in found["cases"]] == [
         each["metrics"][0]["score"] for each in expected["cases"]
     ]
+
+
+GRADE = """\
+import pathlib
+
+def grade(case, run):
+    text = run.replies[0].response or ""
+    if pathlib.Path("outage").exists() and text in ("order01", "order02", "order04"):
+        raise RuntimeError("the service of the metric is down")
+    return float(text.startswith("order"))
+"""
+
+
+def test_a_break_is_told_although_its_metric_lacks_scores_of_other_cases(tmp_path: Path) -> None:
+    """A metric with too few scores has no verdict, not even of an agent that is declared deterministic."""
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "grade.py").write_text(GRADE)
+    (tmp_path / "demo.evalset.json").write_text(eval_set(*texts()))
+    metric = {"criteria": {"mine": 1.0}, "custom_metrics": {"mine": {"entry": "grade.py:grade"}}}
+    gate = {"baseline": "b.json", "deterministic": True}
+    (tmp_path / "evalgate.json").write_text(json.dumps({**CONFIG, **metric, "runs": 1, "gate": gate}))
+    play(tmp_path, {}, "--runs", "2")
+    assert evalgate("baseline", "save", "--to", "b.json", cwd=tmp_path).code == 0
+    (tmp_path / "outage").touch()
+
+    done = play(tmp_path, {"order03": "-"})
+
+    assert done.code == 1, done.out
+    assert "case_3 broke: failed its only run; passed 2 of 2 on the baseline." in done.out
+    assert "mine: Not enough data: 3 of 20 runs have no score" in done.out

@@ -44,8 +44,9 @@ class StreamedCalls:
     def _begin_call(self, index: int) -> _Json:
         call: _Json = {"id": None}
         place = len(self.calls)
-        while place and self._indexes[place - 1] > index:
-            place -= 1
+        if index not in self._open:  # else the calls are not numbered, and come in their order
+            while place and self._indexes[place - 1] > index:
+                place -= 1
         self.calls.insert(place, call)
         self._indexes.insert(place, index)
         self._open[index] = call

@@ -324,12 +324,12 @@ class ClusterAgent:
         self.on_lost(slot.number, f"it said nothing for {seconds:g} s")
 
     def _watch_readiness(self) -> None:
-        """Start the time limit if no actor is ready, else stop it: a full cluster never starts an actor."""
+        """Start the time limit for a first ready actor, or cancel it once there is one."""
         if any(slot.ready for slot in self._slots.values()):
             if self._readiness_timer is not None:
                 self._readiness_timer.cancel()
             self._readiness_timer = None
-        elif self._readiness_timer is None:
+        elif self._readiness_timer is None:  # a full cluster would never start an actor
             loop = asyncio.get_running_loop()
             self._readiness_timer = loop.call_later(self._limits.start_timeout_s, self._fail_unready)
 

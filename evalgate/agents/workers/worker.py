@@ -174,7 +174,10 @@ class Worker:
     def on_process_ended(self) -> None:
         """Shut the worker down after its process ended, and settle its sessions."""
         failure = self.process.exit_failure
-        when = " while it answered" if self.ready.done() else " before it was ready"
+        when = " before it was ready"
+        if self.ready.done():
+            is_asked = any(session.busy for session in self.sessions.values())
+            when = " while it answered" if is_asked else " between two turns"
         self._shut_down(replace(failure, message=failure.message + when))
 
     def _handle_worker_message(self, kind: object, message: dict[str, object]) -> None:
@@ -268,9 +271,9 @@ class Worker:
             if busy == [session]:
                 _fail_session(session, failure, stalled=stalled)
             else:
-                message = f"{failure.message} ({len(busy)} cases at once in that process)"
-                shared = replace(failure, message=message)
-                session.fail_turn(session.build_lost_error(shared, "timed_out" if stalled else "crashed"))
+                shared = f" ({len(busy)} cases at once in that process)" if busy else ""
+                lost = replace(failure, message=f"{failure.message}{shared}")
+                session.fail_turn(session.build_lost_error(lost, "timed_out" if stalled else "crashed"))
         self._on_change()
 
     def _add_stderr(self, failure: Failure) -> Failure:

@@ -12,7 +12,7 @@ from evalgate.api.evaluation_plan import EvaluationOptions, build_evaluation_pla
 from evalgate.api.record import Record
 from evalgate.config.loader import find_thresholds_file, parse_thresholds
 from evalgate.config.schema.thresholds import Thresholds
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
 from evalgate.core.sanitize import to_file_name
 from evalgate.core.types import EvalCase, EvalSet
@@ -98,7 +98,7 @@ class Project:
             InvalidInputError: with every problem of the files.
         """
         name = format_name or self.thresholds.config.format
-        return load_eval_sets(patterns, registry.get_formats(), folder=self.folder, format_name=name)
+        return load_eval_sets(patterns, plugin_registry.get_formats(), folder=self.folder, format_name=name)
 
     def resolve_policies(self, eval_set: EvalSet) -> CasePolicies:
         """Return the policies of a set's cases, which include their tags, by case key.

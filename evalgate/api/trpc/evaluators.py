@@ -18,7 +18,7 @@ from evalgate.api.trpc.protocols import Evaluator
 from evalgate.api.trpc.requests import EvaluateResult, PerInvocationDetails, PerInvocationResult
 from evalgate.api.trpc.results import EvalStatus, RubricScore, parse_status
 from evalgate.config.schema.thresholds import NEWEST_ADK
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.formatting import compute_sequential_mean
@@ -116,7 +116,7 @@ class BuiltInEvaluator:
     @property
     def description(self) -> str:
         """Return the first line of the metric's documentation."""
-        metric_type = registry.get_own_metric_type(_PREFIX + self._name)
+        metric_type = plugin_registry.get_own_metric_type(_PREFIX + self._name)
         return (metric_type.__doc__ or "").partition("\n")[0]
 
     async def evaluate(
@@ -155,7 +155,7 @@ class BuiltInEvaluator:
         criterion = Criterion(metric.metric_name, metric.threshold, options, name)
         try:
             context = MetricContext(NEWEST_ADK, _judges.get())
-            return registry.get_own_metric_type(name).build(criterion, context)
+            return plugin_registry.get_own_metric_type(name).build(criterion, context)
         except ValidationError as error:
             raise InvalidInputError(
                 translate_validation_error(

@@ -58,9 +58,9 @@ class JudgeFloor(BaseModel):
     kappa: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     """Cohen's kappa of the judge and people."""
     tpr: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
-    """Share of the answers that people pass which the judge passes."""
+    """Lowest true positive rate: the share of the answers passed by people that the judge must pass, too."""
     tnr: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
-    """Share of the answers that people fail which the judge fails."""
+    """Lowest true negative rate: the share of the answers failed by people that the judge must fail, too."""
 
     @property
     def label_floors(self) -> Mapping[str, float]:

@@ -1,7 +1,7 @@
 """Protocols of plugins, of the data that plugins receive, and of optional abilities.
 
 No base class is inherited. A plugin is one file in the folder of its family and one line in
-`evalgate.core.registry`.
+`evalgate.core.plugin_registry`.
 """
 
 from evalgate.core.protocols.agents import (

@@ -17,7 +17,12 @@ class Metric(Protocol):
     """A way to score a run. Options are the fields of the implementation."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Score an answered run. Must not raise; an exception is recorded as `MetricFailure`."""
+        """Score an answered run.
+
+        Return a `MetricFailure` instead of raising. Only `JudgeError` is part of the protocol: the judge gave
+        no usable answer, and the run has no score. Any other exception in a case's run is recorded as a
+        `MetricFailure`.
+        """
         ...
 
 

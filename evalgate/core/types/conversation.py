@@ -242,7 +242,9 @@ class CaseRun:
     """1-based."""
     outcome: Outcome
     replies: tuple[Reply | None, ...] = ()
-    """One reply per turn that was run; None if a recording lacks the turn. May have more turns than the case.
+    """Replies turn by turn, up to a turn that failed; None if a recording lacks the reply of a turn.
+
+    A recording may have replies to more turns than the case has.
     """
     duration_s: float = 0.0
     usage: Usage | None = None

@@ -175,9 +175,9 @@ def _render_cases(record: Record, groups: Sequence[FindingGroup], available: int
 
 
 def _render_acceptance(record: Record, groups: Sequence[FindingGroup]) -> str:
-    """Return a line with the command that accepts the first acceptable case of the first groups.
+    """Return a line with the command `evalgate accept` for a failing case; "" if there is none.
 
-    Return "" if there is no such case with a short command.
+    Of the cases that lead the first 10 groups, it is the first that can be accepted by a short command.
     """
     if not groups:
         return ""

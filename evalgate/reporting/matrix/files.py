@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.sanitize import to_log_json
 from evalgate.core.types import Record
@@ -66,7 +66,7 @@ def write_variants(records: Sequence[tuple[str, Record]], out: Path, workspace: 
         InvalidInputError: a file cannot be written.
     """
     names = {"results.json", "report.html"}
-    reporters = [each for each in registry.get_reporters({"html"}) if each.file_name in names]
+    reporters = [each for each in plugin_registry.get_reporters({"html"}) if each.file_name in names]
     for name, record in records:
         folder = check_writable(out / name, workspace.owner, root=workspace.folder)
         try:

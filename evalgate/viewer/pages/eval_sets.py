@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evalgate.core.errors import EvalgateError, InvalidInputError
-from evalgate.core.registry import WRITERS
+from evalgate.core.plugin_registry import WRITERS
 from evalgate.core.types import CaseTurn, EvalCase, EvalSet, Reply, SessionInput, UserMessage
 from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set
 from evalgate.viewer.eval_sets import NEW_ENDING, describe_first_message

@@ -45,6 +45,13 @@ STREAMS: dict[str, tuple[list[Pieces], list[Call]]] = {
         ANTHROPIC,
         [("toolu_1", "forecast", {"city": "Paris"}), ("toolu_2", "list_orders", {})],
     ),
+    "calls of the first chunk, and one more whose index is used already": (
+        [
+            [build_piece(0, "a", "first", "{}"), build_piece(1, "b", "second", "{}")],
+            [build_piece(0, "c", "third", "{}")],
+        ],
+        [("a", "first", {}), ("b", "second", {}), ("c", "third", {})],
+    ),
     "Gemini": (
         [[build_piece(0, "", "forecast", PARIS)], [build_piece(0, "", "forecast", ROME)]],
         WITHOUT_IDS,

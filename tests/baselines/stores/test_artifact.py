@@ -15,8 +15,8 @@ from evalgate.baselines.stores.artifact import ArtifactStore
 from evalgate.ci.posting import PostTimeouts
 from evalgate.cli.baseline_save import SaveOptions, save_baseline
 from evalgate.core.errors import EvalgateError, InvalidInputError, NoVerdictError
+from evalgate.core.plugin_registry import resolve_baseline_store
 from evalgate.core.protocols import StoreContext, explain_missing_baseline
-from evalgate.core.registry import resolve_baseline_store
 from evalgate.core.types import Baseline, BaselineSource
 from evalgate.datasets.results_io import dump_record
 from evalgate.runner.stored_results import resolve_target

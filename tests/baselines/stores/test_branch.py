@@ -10,8 +10,8 @@ import pytest
 from evalgate.baselines.history import build_baseline
 from evalgate.baselines.stores.branch import BranchStore, build_branch_store
 from evalgate.core.errors import InvalidInputError
+from evalgate.core.plugin_registry import resolve_baseline_store
 from evalgate.core.protocols import StoreContext
-from evalgate.core.registry import resolve_baseline_store
 from evalgate.core.types import Baseline, BaselineSource
 from tests.builders import a_case_result, a_record
 

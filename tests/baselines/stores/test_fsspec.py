@@ -18,8 +18,8 @@ from evalgate.baselines.history import add_run, build_baseline, prune_runs, repl
 from evalgate.baselines.serialization import dump_baseline
 from evalgate.baselines.stores.fsspec import FsspecStore
 from evalgate.core.errors import InvalidInputError, NoVerdictError
+from evalgate.core.plugin_registry import resolve_baseline_store
 from evalgate.core.protocols import BaselineStore, StoreContext
-from evalgate.core.registry import resolve_baseline_store
 from evalgate.core.types import Baseline, BaselineSource, Record
 from evalgate.datasets.results_io import dump_record
 from tests.baselines.stores.writer import a_gate_run, write

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from evalgate.baselines.stores.file import FileStore
+from evalgate.core.plugin_registry import resolve_baseline_store
 from evalgate.core.protocols import StoreContext
-from evalgate.core.registry import resolve_baseline_store
 from tests.frameworks.venvs import python_with
 
 ROOT = Path(__file__).parents[3]

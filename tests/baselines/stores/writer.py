@@ -8,8 +8,8 @@ from pathlib import Path
 
 from evalgate.baselines.history import join_baselines, split_baseline
 from evalgate.baselines.stores.file import FileStore
+from evalgate.core.plugin_registry import resolve_baseline_store
 from evalgate.core.protocols import StoreContext
-from evalgate.core.registry import resolve_baseline_store
 from evalgate.core.types import Baseline, BaselineCase, BaselineRun, BaselineSource
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from evalgate.config.cli_overrides import Overrides
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalCase, Record, RunResult
 from evalgate.datasets import loading
@@ -146,7 +146,7 @@ def test_a_run_has_the_same_record(
     held = json.loads(dump_record(gated(folder)))
     lines = list(check_files(Overrides(), thresholds_file=None, folder=folder))
     as_large(monkeypatch)
-    (found,) = loading.load_eval_sets(["s.json"], registry.get_formats(), folder=folder)
+    (found,) = loading.load_eval_sets(["s.json"], plugin_registry.get_formats(), folder=folder)
     assert isinstance(found.cases, StoredCases)
     record = gated(folder)
 
@@ -163,7 +163,7 @@ def test_the_size_of_the_file_decides(tmp_path: Path, monkeypatch: pytest.Monkey
     as_large(monkeypatch)
     for limit, expected in ((size + 1, tuple), (size, StoredCases)):
         monkeypatch.setattr(loading, "LARGE_FILE", limit)
-        (found,) = loading.load_eval_sets(["s.json"], registry.get_formats(), folder=folder)
+        (found,) = loading.load_eval_sets(["s.json"], plugin_registry.get_formats(), folder=folder)
         assert type(found.cases) is expected
 
 

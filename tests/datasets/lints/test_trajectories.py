@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.protocols import Metric
 from evalgate.core.types import EvalCase, EvalSet, Reply, Scenario
 from evalgate.datasets.large.large_json import read_large_json
@@ -55,7 +55,7 @@ def a_set(*calls: dict[str, Any], cases: int = 1) -> str:
 def test_a_set_that_stays_in_its_file(tmp_path: Path, calls: tuple[dict[str, Any], ...], times: int) -> None:
     path = tmp_path / "f.json"
     path.write_text(a_set(*calls, cases=20))
-    eval_set = registry.get_formats()["adk"].read_eval_set(read_large_json(path, "f.json", step=1))
+    eval_set = plugin_registry.get_formats()["adk"].read_eval_set(read_large_json(path, "f.json", step=1))
 
     assert len(list(find_empty_trajectories(eval_set, {"tools": EXACT}))) == times
 

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 import evalgate
 from evalgate.config.schema.judge import JudgeConfig
 from evalgate.core.errors import InvalidInputError
+from evalgate.core.plugin_registry import METRICS
 from evalgate.core.protocols import MetricContext
-from evalgate.core.registry import METRICS
 from evalgate.core.types import (
     CaseRun,
     CaseTurn,

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from evalgate.config.schema.thresholds import NEWEST_ADK
-from evalgate.core import registry
+from evalgate.core import plugin_registry
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import (
     CaseRun,
@@ -120,7 +120,7 @@ async def test_the_details_hold_the_counts() -> None:
     }
 
 
-CATALOGUE = {name: path for name, path in registry.METRICS.items() if name.startswith("orchestrate/")}
+CATALOGUE = {name: path for name, path in plugin_registry.METRICS.items() if name.startswith("orchestrate/")}
 
 
 @pytest.mark.parametrize(("name", "path"), CATALOGUE.items())

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.registry import get_formats
+from evalgate.core.plugin_registry import get_formats
 from evalgate.core.types import (
     CaseTurn,
     EvalCase,
