@@ -91,10 +91,8 @@ def build_python_agent(
         gid=gid,
         memory=memory,
     )
-    options = PoolOptions(
-        workers=workers, timeout_s=timeout, start_timeout_s=start_timeout, track_files=track_files
-    )
-    return WorkerPool(launch, options)
+    limits = {"timeout_s": timeout, "start_timeout_s": start_timeout}
+    return WorkerPool(launch, PoolOptions(workers=workers, track_files=track_files, **limits))
 
 
 class PythonAgentOptions(BaseModel):
