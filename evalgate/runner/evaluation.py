@@ -409,8 +409,7 @@ class Evaluation:
         self, index: int, suite: Suite, case: EvalCase, rounds: int | None = None, fingerprint: str = ""
     ) -> CaseResult:
         runs = _sort_runs(self._results[index])
-        if rounds is not None and len(runs) > rounds:
-            # By position, as the statistics count: after --resume a number in between may be missing.
+        if rounds is not None and len(runs) > rounds:  # by position: a resumed run may lack a number
             runs = (*runs[:rounds], *(replace(run, confirms=True) for run in runs[rounds:]))
         return score_case(
             suite.eval_set.eval_set_id,
