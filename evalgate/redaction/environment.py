@@ -1,12 +1,13 @@
 """Find secrets in environment variables and `::add-mask::` lines, and tell ordinary words from secrets.
 
 Redacting `postgres` or `order_id` everywhere would make reports unreadable and protect nothing. The rule
-uses no statistics. Short values, numbers and paths stay visible. Of a URL, only the password or Sentry's
-key is redacted, but the whole URL if the name of its variable contains `webhook` or `dsn`. Any other value of
-a secret variable stays visible in three cases: it consists of one or two words of the lists below; it
-consists of any number of placeholder words; or it is the name of a column, and the name of the variable ends
-in `key` without saying what the key opens. All other values are redacted. So if the lists lack a word, too
-much is redacted. A passphrase of three or more words is redacted, unless all are placeholder words.
+uses no statistics. Short values, numbers and paths stay visible. Of a URL, only the password, Sentry's key or
+a token as user name is redacted, but the whole URL if the name of its variable contains `webhook` or `dsn`.
+Any other value of a secret variable stays visible in three cases: it consists of one or two words of the
+lists below; it consists of any number of placeholder words; or it is the name of a column, and the name of
+the variable ends in `key` without saying what the key opens. All other values are redacted. So if the lists
+lack a word, too much is redacted. A passphrase of three or more words is redacted, unless all are placeholder
+words.
 """
 
 import json
@@ -125,6 +126,8 @@ _SENTRY_KEY = compile_lazily(r"[0-9a-f]{32}")
 _CAMEL = compile_lazily(r"(?<=[a-z0-9])(?=[A-Z])")
 
 _SPECIFIC_KEY = compile_lazily(r"(?:api|access|private|account|signing|encryption|master)[_-]?keys?\d*$")
+_LISTS_NAME = compile_lazily(r"(?:token|secret|passw(?:or)?d|passphrase|pwd|credential|key)s?[_\- ]?\d*$")
+"""The end of a name that says of each text in a list that it is a secret, as that of `API_TOKENS` does."""
 _LAST_WORD = compile_lazily(r"[^_.\- ]*$")
 _NUMBER = compile_lazily(r"[\d.,:+\-_/ ]{1,12}")
 _FOLDERS = (
@@ -132,14 +135,23 @@ _FOLDERS = (
 )
 _PATH = compile_lazily(rf"(?:~|\.{{1,2}}|/(?:{_FOLDERS.replace(' ', '|')})|[A-Za-z]:[\\/][\w .]+)(?:[\\/]|$)")
 _URL = compile_lazily(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://")
+USER_TOKEN = compile_lazily(
+    r"(?i:https?)://(?=(?:[^\s\d/?#:@]{0,255}\d){3})(?P<value>[\w.~+%\-]{20,255})(?::[^\s/?#@\"'<>]{0,255})?@"
+)
+"""A token as user name in a URL, perhaps with a password such as `x-oauth-basic`: a name has fewer digits."""
+_PLACE = compile_lazily(r"(?i)[a-z][a-z0-9+.\-]{1,12}://|[./~$%]|arn:")
+_USUAL = {ord(character): None for character in "-_./:"}
 
 _ASSIGNMENT = compile_lazily(
     r"(?m)^[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][\w.\-]{0,99})[ \t]*[=:][ \t]*(?P<value>[^\s=].*)$"
 )
 _HEADING = compile_lazily(r"-----|\[[^\]]*\]$")
 """A line that encloses a key, or begins a section of an INI text."""
+_STRUCTURE = compile_lazily(r"(?:[^\S\n]*+(?:[;#][^\n]*+)?\n)*+[^\S\n]*+[{\[]")
+"""The start of JSON or of an INI text, perhaps after blank lines and comments."""
 
 _WORKING_FOLDERS = ("PWD", "OLDPWD")  # the shell's folders; the names look like those of passwords
+_MOST_QUOTES = 3
 _SHORTEST = 6
 _SHORTEST_WORD = 8
 
@@ -176,13 +188,37 @@ def is_worth_hiding(value: str) -> bool:
     return not (_NUMBER.fullmatch(value) or _PATH.match(value))
 
 
+def is_mixed(value: str) -> bool:
+    """Return True for six or more characters with a letter and a character that words do not have.
+
+    Words have only letters and `-_./:`. Return False for a number, a path, and a value with `***`, too.
+    """
+    if len(value) < _SHORTEST or "***" in value or _PLACE.match(value):
+        return False
+    return any(map(str.isalpha, value)) and not value.translate(_USUAL).isalpha()
+
+
 def _find_value_secrets(name: str, value: str) -> Iterator[str]:
+    """Yield the secrets in a value, and those in the text within its quotes, which some programs take off.
+
+    At most three layers of quotes are taken off.
+    """
+    yield from _find_unstripped_secrets(name, value)
+    for _ in range(_MOST_QUOTES):
+        if not value or value[0] not in "'\"" or value[0] != value[-1]:
+            return
+        value = value[1:-1].strip()
+        yield from _find_unstripped_secrets(name, value)
+
+
+def _find_unstripped_secrets(name: str, value: str) -> Iterator[str]:
+    """Yield the secrets in a value as it is written, with its quotes."""
     if _URL.match(value):
         yield from _find_url_secrets(name, value)
     elif is_secret_name(name) and is_worth_hiding(value) and not _is_column_name(name, value):
         yield value
         yield from _iter_parts(name, value)
-    elif value.startswith(("{", "[")):
+    elif _STRUCTURE.match(value):
         found = _parse_container(value)
         yield from _iter_assigned_secrets(value) if found is None else _iter_leaf_secrets(name, found)
 
@@ -204,9 +240,10 @@ def _find_url_secrets(name: str, value: str) -> Iterator[str]:
         user, password = parts.username or "", parts.password or ""
     except ValueError:
         user, password = "", ""
-    if _SENTRY_KEY.fullmatch(user):
-        yield user
-    for spelling in dict.fromkeys((password, unquote(password))):
+    if not _SENTRY_KEY.fullmatch(user):
+        token = USER_TOKEN.search(value)
+        user = token["value"] if token else ""
+    for spelling in dict.fromkeys((user, unquote(user), password, unquote(password))):
         if is_worth_hiding(spelling):
             yield spelling
     if is_secret_name(name) and ("webhook" in name.lower() or "dsn" in name.lower()):
@@ -216,8 +253,8 @@ def _find_url_secrets(name: str, value: str) -> Iterator[str]:
 def _iter_parts(name: str, value: str) -> Iterator[str]:
     """Yield the parts of a secret that may be shown alone.
 
-    These are the lines of a key, the values of an INI text that are secrets by their names, the secrets in a
-    JSON document, and the text within quotes, which some programs take off.
+    These are the lines of a key, the values of an INI text that are secrets by their names, and the secrets
+    in a JSON document.
     """
     found = _parse_container(value)
     if found is not None:
@@ -226,8 +263,6 @@ def _iter_parts(name: str, value: str) -> Iterator[str]:
         lines = (line.strip() for line in value.splitlines())
         yield from (line for line in lines if not _HEADING.match(line) and is_worth_hiding(line))
         yield from _iter_assigned_secrets(value)
-    elif value[0] in "'\"" and value[0] == value[-1]:
-        yield from _find_value_secrets(name, value[1:-1].strip())
 
 
 def _iter_assigned_secrets(text: str) -> Iterator[str]:
@@ -247,13 +282,25 @@ def _parse_container(value: str) -> object:
 
 
 def _iter_leaf_secrets(name: str, found: object) -> Iterator[str]:
-    """Yield the secrets of a JSON document; the bare texts of a list are secrets if `name` is that of one."""
+    """Yield the secrets of a JSON document.
+
+    A text in a list has the name of the list. It may be an ordinary word, as in `WEBHOOK_EVENTS`; so unless
+    the name ends in a word such as `tokens`, only texts that look like tokens, and URLs, are secrets by it.
+    """
     todo: list[tuple[str, object]] = [(name, found)]
     while todo:
         name, node = todo.pop()
         if isinstance(node, dict):
             todo += node.items()
         elif isinstance(node, list):
-            todo += [(name, item) for item in node]
+            todo += [(name if _is_named_by_list(name, item) else "", item) for item in node]
         elif isinstance(node, str):
             yield from _find_value_secrets(name, node.strip())
+
+
+def _is_named_by_list(name: str, item: object) -> bool:
+    """Return True if an item of a JSON list is a secret when the name of the list is that of secrets."""
+    if not isinstance(item, str) or _LISTS_NAME.search(_CAMEL.sub("_", name).lower()):
+        return True
+    item = item.strip()
+    return bool(_URL.match(item)) or (is_mixed(item) and not any(map(str.isspace, item)))

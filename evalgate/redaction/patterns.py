@@ -11,7 +11,7 @@ from os.path import commonprefix
 
 from evalgate.core.lazy_pattern import compile_lazily
 from evalgate.redaction.encodings import SHORTEST_ENCODED, TextSpan, decode_parts
-from evalgate.redaction.environment import is_secret_name
+from evalgate.redaction.environment import USER_TOKEN, is_mixed, is_secret_name
 
 _MARK = compile_lazily(r"…|\.\.\.")
 """Mark at the place where a text was cut."""
@@ -195,10 +195,6 @@ _AFTER_SIGN = compile_lazily(
 )
 _SCHEME = compile_lazily(r"(?<![a-z])(?:bearer|basic)[ \t]{1,3}(?P<value>[a-z0-9+/=_.~\-]{16,4096})")
 _USERINFO = compile_lazily(r"://[^\s/?#:@\"'<>]{0,80}:(?P<value>[^\s/?#@\"'<>]{3,255})@")
-_NAMED_TOKEN = compile_lazily(
-    r"https?://(?=(?:[^\s\d/?#:@]{0,255}\d){3})(?P<value>[\w.~+%\-]{20,255})(?::[^\s/?#@\"'<>]{0,255})?@"
-)
-"""A token as user name in a URL, perhaps with a password such as `x-oauth-basic`: a name has fewer digits."""
 _SIGNATURE = compile_lazily(r"(?<=[?&]sig=)(?P<value>[A-Za-z0-9%+/_\-]{30,512}=*)")
 _CURLS_USER = compile_lazily(r"(?:(?<![\w-])-u|--user)[ =]?[\"']?[^\s:\"']{0,80}:(?P<value>[^\s\"']{3,255})")
 _SEPARATORS = ("=", ":", "--", ">", "%3", "u003")
@@ -207,7 +203,6 @@ _NAME_BEFORE = compile_lazily(r"[A-Za-z0-9_.\-]{0,40}\Z")
 _LONGEST_NAME = 40
 _CAMEL = compile_lazily(r"(?<=[a-z0-9])(?=[A-Z])")
 _HEX = compile_lazily(r"[0-9a-fA-F\-]+")
-_PLACE = compile_lazily(r"(?i)[a-z][a-z0-9+.\-]{1,12}://|[./~$%]|arn:")
 _MIN_LABELED_LENGTH = 9
 """Fewest characters of a text with a label, a separator and a value, or with a user and password in a URL."""
 
@@ -227,7 +222,7 @@ def _find_labeled_secrets(text: str, words: str) -> Iterator[TextSpan]:
         return
     if "://" in words:
         yield from (span for span in _iter_values(_USERINFO, text) if "***" not in text[slice(*span)])
-        yield from _iter_values(_NAMED_TOKEN, text)
+        yield from _iter_values(USER_TOKEN, text)
     found = words.lower()
     signs: list[str] = []
     if any(separator in words for separator in _SEPARATORS):
@@ -242,7 +237,7 @@ def _find_labeled_secrets(text: str, words: str) -> Iterator[TextSpan]:
     for sign in signs:
         yield from _find_after_sign(sign, text, lower)
     if has_scheme:
-        yield from (span for span in _iter_values(_SCHEME, lower) if _is_mixed(text[slice(*span)]))
+        yield from (span for span in _iter_values(_SCHEME, lower) if is_mixed(text[slice(*span)]))
 
 
 def _find_request_secrets(text: str, words: str) -> Iterator[TextSpan]:
@@ -250,7 +245,7 @@ def _find_request_secrets(text: str, words: str) -> Iterator[TextSpan]:
     if "sig=" in words:
         yield from _iter_values(_SIGNATURE, text)
     if "-u" in words:
-        yield from (span for span in _iter_values(_CURLS_USER, text) if _is_mixed(text[slice(*span)]))
+        yield from (span for span in _iter_values(_CURLS_USER, text) if is_mixed(text[slice(*span)]))
 
 
 def is_secret_value(key: str, value: str) -> bool:
@@ -290,21 +285,11 @@ def _is_named_secret(name: str, value: str) -> bool:
     if not is_secret_name(name):
         return False
     strong = _STRONG.search(_CAMEL.sub("_", name).lower())
-    return _is_mixed(value) if strong else _is_random(value)
+    return is_mixed(value) if strong else _is_random(value)
 
 
 def _iter_values(pattern: re.Pattern[str], text: str) -> Iterator[TextSpan]:
     return (match.span("value") for match in pattern.finditer(text))
-
-
-def _is_mixed(value: str) -> bool:
-    """Return True for six or more characters with a letter and a character that words do not have.
-
-    Words have only letters and `-_./:`. Return False for a number, a path, and a value with `***`, too.
-    """
-    if len(value) < 6 or "***" in value or _PLACE.match(value):
-        return False
-    return any(map(str.isalpha, value)) and not value.translate(_USUAL).isalpha()
 
 
 def _is_random(value: str) -> bool:
@@ -312,13 +297,10 @@ def _is_random(value: str) -> bool:
 
     Return False for a digest, a UUID or a path.
     """
-    if len(value) < 16 or not _is_mixed(value) or _HEX.fullmatch(value):
+    if len(value) < 16 or not is_mixed(value) or _HEX.fullmatch(value):
         return False
     kinds = (str.islower, str.isupper, str.isdigit)
     if not all(any(map(kind, value)) for kind in kinds):
         return False
     shares = [count / len(value) for count in Counter(value).values()]
     return -sum(share * math.log2(share) for share in shares) >= 3.5  # bits of entropy per character
-
-
-_USUAL = {ord(character): None for character in "-_./:"}

@@ -138,7 +138,7 @@ def _iter_labels() -> Iterator[str]:
     yield rf"--[A-Za-z0-9_.\-]*(?i:{labels})"
     yield rf"(?i:(?:bearer|basic){_BLANK}+[a-z0-9+/=_.~\-]{{16}})"
     yield r"://[^\s/?#:@\"'<>]*:[^\s/?#@\"'<>]{3,}@"
-    yield r"https?://[^\s/?#:@\"'<>]{16,}(?::[^\s/?#@\"'<>]*)?@"
+    yield r"(?i:https?)://[^\s/?#:@\"'<>]{16,}(?::[^\s/?#@\"'<>]*)?@"
     yield r"[?&]sig="
     yield r"(?:-u|--user)[ =]?[\\\"']*[^\s:\"']*:[^\s\"']{3}"
     # In camel case, a word begins with a capital after a small letter or a digit, and ends before a capital.

@@ -134,6 +134,8 @@ def test_a_name_of_a_column_is_hidden_unless_the_variable_is_a_bare_key(
 
 PEM = "-----BEGIN KEY-----\nMIIEowIBAAKCAQEA\nQyNTUxOQAAACB7\n-----END KEY-----"
 
+USER_TOKEN = "abcdef0123456789abcdef0123"
+
 AWS_PROFILE = "[default]\naws_secret_access_key = wJalrXUtnFEMI/K7MDENG\nregion = eu-west-1"
 
 
@@ -199,9 +201,45 @@ AWS_PROFILE = "[default]\naws_secret_access_key = wJalrXUtnFEMI/K7MDENG\nregion 
             ],
         ),
         ({"AWS_PROFILE_TEXT": AWS_PROFILE}, ["wJalrXUtnFEMI/K7MDENG"]),
+        *(({"AWS_PROFILE_TEXT": before + AWS_PROFILE}, ["wJalrXUtnFEMI/K7MDENG"])
+          for before in ("; made by hand\n", "# a\n\n \t\r\n  ; b\r\n", "\n")),
+        ({"NOTES": "; password\n" * 20_000}, []),
+        ({"CLONE": f"https://{USER_TOKEN}@host/x"}, [USER_TOKEN]),
+        ({"CLONE": f"HTTPS://{USER_TOKEN}:x-oauth-basic@host/x"}, [USER_TOKEN, "x-oauth-basic"]),
+        ({"CLONE": f"git+https://{USER_TOKEN}%2B@host/x"}, [f"{USER_TOKEN}%2B", f"{USER_TOKEN}+"]),
+        ({"CLONE": f"https://host/{USER_TOKEN}", "PLAIN": "https://some-long-user-name-1@host"}, []),
         ({"NOTES": "Auth: uses sessions, not tokens\nKey: shift-f10"}, []),
         ({"DEEP_SECRET": "[" * 100_000}, []),
     ],
-)
+)  # fmt: skip
 def test_the_secrets_of_an_environment(environ: dict[str, str], secrets: list[str]) -> None:
     assert list(find_secrets(environ)) == secrets
+
+
+@pytest.mark.parametrize(
+    ("name", "items", "hidden"),
+    [
+        ("WEBHOOK_EVENTS", ["order.refunded", "invoice.paid"], []),
+        ("WEBHOOK_EVENTS", ["Order 66 refunded", "invoice paid"], []),
+        ("AUTH_PROVIDERS", ["github-enterprise", "okta-sso"], []),
+        ("AUTH_PROVIDERS", ["okta-sso", "s3cret-value"], ["s3cret-value"]),
+        ("SLACK_WEBHOOKS", ["https://hooks.example/T0/B0/x1y2"], ["https://hooks.example/T0/B0/x1y2"]),
+        *((name, ["correct horse", "longsecretword"], ["longsecretword", "correct horse"])
+          for name in ("API_TOKENS", "SECRETS", "dbPasswords", "PASSPHRASES", "API_KEYS", "API_TOKEN", "TOKENS_2")),
+    ],
+)  # fmt: skip
+def test_words_of_a_list_are_hidden_only_if_the_name_ends_like_that_of_a_secret(
+    name: str, items: list[str], hidden: list[str]
+) -> None:
+    value = json.dumps(items)
+    assert list(find_secrets({name: value})) == [value, *hidden]
+
+
+def test_at_most_three_layers_of_quotes_are_taken_off() -> None:
+    layers = ["canary-1-one"]
+    for quote in "'\"'\"":
+        layers.append(f"{quote}{layers[-1]}{quote}")
+    assert list(find_secrets({"API_TOKEN": layers[4]})) == layers[4:0:-1]
+    deep = "'\"" * 3000 + "canary-1-one" + "\"'" * 3000
+    assert list(find_secrets({"API_TOKEN": deep})) == [deep[n : len(deep) - n] for n in range(4)]
+    assert list(find_secrets({"API_TOKEN": "'\"" * 3000 + "'"}))[1:] == []

@@ -126,6 +126,7 @@ def test_a_private_key_is_hidden(text: str, expected: str) -> None:
         ),
         (f"https://{ALNUM}:x-oauth-basic@github.com", "https://***:***@github.com"),
         (f"https://{ALNUM}:@host", "https://***:@host"),
+        (f"HTTPS://{ALNUM}@host", "HTTPS://***@host"),
         ("token: Zm9vYmFyMTIzNDU2Nzg5MGFiY0RFRg", "token: ***"),
         ("AccountKey=abc+123/def==;Suffix=x", "AccountKey=***;Suffix=x"),
         ("<password>hunter2</password>", "<password>***</password>"),
