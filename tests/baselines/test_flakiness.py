@@ -2,7 +2,8 @@
 
 import pytest
 
-from evalgate.baselines.flakiness import Flakiness, measure_flakiness
+from evalgate.baselines.flakiness import Flakiness, measure_flakiness, score_run_pass
+from evalgate.core.types import BaselineRun
 
 RUNS = {"1": 1.0, "0": 0.0, "x": None}
 
@@ -20,3 +21,8 @@ RUNS = {"1": 1.0, "0": 0.0, "x": None}
 )
 def test_the_flip_rate_of_a_case(text: str, expected: Flakiness) -> None:
     assert measure_flakiness([RUNS[each] for each in text]) == expected
+
+
+def test_what_passes_is_a_matter_of_the_score() -> None:
+    runs = [BaselineRun(0, "answered", {"response_match_score": score}, 1.0) for score in (0.8, 0.7)]
+    assert measure_flakiness([score_run_pass(run, {}, 0.75) for run in runs]).passed == 1

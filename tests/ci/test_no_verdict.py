@@ -1,77 +1,99 @@
-"""The comment of a run that did not begin: an older comment must not go on showing a verdict."""
+"""A command that ends without a verdict: no old one stays at the pull request."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from evalgate.__main__ import main
-from tests.ci.conftest import TOKEN
+from evalgate.ci.comment_sections import read_sections
+from tests.ci.test_github_pull_request import AGENT, EVAL_SET, THRESHOLDS, environ_of
+from tests.commands import evalgate
 from tests.github.server import FakeGitHub
-from tests.github.world import PULL, REPOSITORY
+
+SECRET = "hunter2-planted-secret"
 
 
 @pytest.fixture
-def pull_request(github: FakeGitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGitHub:
-    """A job of GitHub Actions in an empty project, for a pull request."""
-    event = tmp_path / "event.json"
-    event.write_text(json.dumps({"pull_request": {"number": PULL}}), encoding="utf-8")
-    environ = {
-        "GITHUB_TOKEN": TOKEN,
-        "GITHUB_REPOSITORY": REPOSITORY,
-        "GITHUB_API_URL": github.url,
-        "GITHUB_RUN_ID": "12",
-        "GITHUB_EVENT_NAME": "pull_request",
-        "GITHUB_EVENT_PATH": str(event),
-    }
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(tmp_path)
-    return github
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "a.evalset.json").write_text(json.dumps(EVAL_SET))
+    return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["run", "--mask", "abc"], "mask 1 is shorter than 4 characters"),
-        (["run", "--webhook", "ftp://example.test"], "`--webhook` must be an address"),
-        (["run", "--otlp", "nowhere"], "`--otlp` must be an address"),
-        (["run", "-c", "none.yaml"], "none.yaml"),
-        (["run", "--base", "main"], "--base needs --affected"),
-        (["merge", "--mask", "abc", "none.json"], "mask 1 is shorter than 4 characters"),
-        (["merge", "--webhook", "ftp://example.test", "none.json"], "`--webhook` must be an address"),
-    ],
-)
-def test_every_wrong_option_is_posted(pull_request: FakeGitHub, arguments: list[str], said: str) -> None:
-    command, *options = arguments
-
-    assert main([command, "--comment", *options]) == 2
-
-    (body,) = pull_request.world.comment_bodies()
-    assert said in body
-    assert "a bug" not in body
+def configure(project: Path, **changes: object) -> None:
+    (project / "evalgate.json").write_text(json.dumps({**THRESHOLDS, **changes}))
 
 
-def test_masks_are_hidden_in_the_errors_of_other_options(
-    pull_request: FakeGitHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/hidden-from-all/certificate")
-
-    assert main(["run", "--comment", "--mask", "hidden-from-all", "--otlp", "https://example.test"]) == 2
-
-    (body,) = pull_request.world.comment_bodies()
-    assert "names no file: " in body
-    assert "hidden-from-all" not in body + capsys.readouterr().err
+def posted(github: FakeGitHub) -> str:
+    (body,) = github.world.comment_bodies()
+    (section,) = read_sections(body).values()
+    return section.text
 
 
-def test_a_comment_that_cannot_be_posted_has_no_verdict_to_keep(
-    pull_request: FakeGitHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("GITHUB_TOKEN")
+def test_wrong_input_replaces_the_verdict_of_another_commit(github: FakeGitHub, project: Path) -> None:
+    environ = environ_of(github, project)
+    configure(project, criteria={"response_match_score": 0.0})
+    first = evalgate("run", "--comment", "--check", "--html", cwd=project, **environ)
+    assert first.code == 0, first.err
+    assert posted(github).startswith("### ✅ Gate open")
+    assert "`report.html`" in posted(github)
 
-    assert main(["run", "--comment", "-c", "none.yaml"]) == 2
+    configure(project, criteria={"respons_match_score": 1.0}, runs="many")
+    environ["GITHUB_RUN_ID"] = "18"
+    second = evalgate("run", "--comment", "--check", cwd=project, **environ)
+    assert second.code == 2
+    assert second.err.startswith("The comment is updated: ")
+    text = posted(github)
+    assert text.startswith("### ⚠️ No verdict: evalgate.json:1:")
+    assert "many" in text
+    assert "report.html" not in text
+    assert "baseline" not in text
+    assert "agent" not in text
+    check = list(github.world.check_runs.values())[-1]
+    assert (check["conclusion"], "evalgate.json:1:" in check["output"]["title"]) == ("failure", True)
 
-    said = capsys.readouterr().err
-    assert "The comment was not posted: " in said
-    assert "The exit code stays the same." in said
-    assert "verdict" not in said
+
+def test_the_post_lists_every_problem_and_no_secret(github: FakeGitHub, project: Path) -> None:
+    configure(project, **{SECRET: 1, "other": 2})
+    done = evalgate(
+        "run", "--comment", "--check", "--mask", SECRET, cwd=project, **environ_of(github, project)
+    )
+    assert done.code == 2
+    text = posted(github)
+    assert text.startswith("### ⚠️ No verdict")
+    assert "other" in text
+    assert SECRET not in text
+    (check,) = github.world.check_runs.values()
+    assert "***" in check["output"]["title"]
+    assert SECRET not in str(check)
+
+
+def test_an_unreadable_baseline_is_posted(github: FakeGitHub, project: Path) -> None:
+    configure(project, gate={"baseline": "sftp://127.0.0.1:1/evals"})
+    done = evalgate("run", "--comment", cwd=project, **environ_of(github, project))
+    assert done.code == 2
+    text = posted(github)
+    assert text.startswith("### ⚠️ No verdict: ")
+    assert "needs a driver that is not installed" in text
+
+
+def test_a_failed_merge_is_posted(github: FakeGitHub, project: Path) -> None:
+    configure(project)
+    done = evalgate("merge", "missing.json", "--comment", cwd=project, **environ_of(github, project))
+    assert done.code == 2
+    assert "missing.json" in posted(github)
+
+
+def test_without_the_option_nothing_is_posted(github: FakeGitHub, project: Path) -> None:
+    configure(project, runs="many")
+    assert evalgate("run", cwd=project, **environ_of(github, project)).code == 2
+    assert github.exchanges == []
+
+
+def test_an_impossible_post_changes_no_exit_code(github: FakeGitHub, project: Path) -> None:
+    configure(project, runs="many")
+    environ = environ_of(github, project) | {"GITHUB_TOKEN": ""}
+    done = evalgate("run", "--comment", cwd=project, **environ)
+    assert done.code == 2
+    assert "The comment was not posted: there is no token" in done.out
+    assert "evalgate.json:1:" in done.err

@@ -1,0 +1,77 @@
+"""The comment of a run that did not begin: an older comment must not go on showing a verdict."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evalgate.__main__ import main
+from tests.ci.conftest import TOKEN
+from tests.github.server import FakeGitHub
+from tests.github.world import PULL, REPOSITORY
+
+
+@pytest.fixture
+def pull_request(github: FakeGitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGitHub:
+    """A job of GitHub Actions in an empty project, for a pull request."""
+    event = tmp_path / "event.json"
+    event.write_text(json.dumps({"pull_request": {"number": PULL}}), encoding="utf-8")
+    environ = {
+        "GITHUB_TOKEN": TOKEN,
+        "GITHUB_REPOSITORY": REPOSITORY,
+        "GITHUB_API_URL": github.url,
+        "GITHUB_RUN_ID": "12",
+        "GITHUB_EVENT_NAME": "pull_request",
+        "GITHUB_EVENT_PATH": str(event),
+    }
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    return github
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "--mask", "abc"], "mask 1 is shorter than 4 characters"),
+        (["run", "--webhook", "ftp://example.test"], "`--webhook` must be an address"),
+        (["run", "--otlp", "nowhere"], "`--otlp` must be an address"),
+        (["run", "-c", "none.yaml"], "none.yaml"),
+        (["run", "--base", "main"], "--base needs --affected"),
+        (["merge", "--mask", "abc", "none.json"], "mask 1 is shorter than 4 characters"),
+        (["merge", "--webhook", "ftp://example.test", "none.json"], "`--webhook` must be an address"),
+    ],
+)
+def test_every_wrong_option_is_posted(pull_request: FakeGitHub, arguments: list[str], said: str) -> None:
+    command, *options = arguments
+
+    assert main([command, "--comment", *options]) == 2
+
+    (body,) = pull_request.world.comment_bodies()
+    assert said in body
+    assert "a bug" not in body
+
+
+def test_masks_are_hidden_in_the_errors_of_other_options(
+    pull_request: FakeGitHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/hidden-from-all/certificate")
+
+    assert main(["run", "--comment", "--mask", "hidden-from-all", "--otlp", "https://example.test"]) == 2
+
+    (body,) = pull_request.world.comment_bodies()
+    assert "names no file: " in body
+    assert "hidden-from-all" not in body + capsys.readouterr().err
+
+
+def test_a_comment_that_cannot_be_posted_has_no_verdict_to_keep(
+    pull_request: FakeGitHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("GITHUB_TOKEN")
+
+    assert main(["run", "--comment", "-c", "none.yaml"]) == 2
+
+    said = capsys.readouterr().err
+    assert "The comment was not posted: " in said
+    assert "The exit code stays the same." in said
+    assert "verdict" not in said
