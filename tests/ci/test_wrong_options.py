@@ -1,29 +1,19 @@
-"""The comment of a run that did not begin: an older comment must not go on showing a verdict."""
+"""Options that are wrong, or contradict each other: the pull request says so, and shows no older verdict."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from evalgate.__main__ import main
-from tests.ci.conftest import TOKEN
+from tests.ci.test_github_pull_request import environ_of
 from tests.github.server import FakeGitHub
-from tests.github.world import PULL, REPOSITORY
 
 
 @pytest.fixture
 def pull_request(github: FakeGitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGitHub:
     """A job of GitHub Actions in an empty project, for a pull request."""
-    event = tmp_path / "event.json"
-    event.write_text(json.dumps({"pull_request": {"number": PULL}}), encoding="utf-8")
-    environ = {
-        "GITHUB_TOKEN": TOKEN,
-        "GITHUB_REPOSITORY": REPOSITORY,
-        "GITHUB_API_URL": github.url,
-        "GITHUB_RUN_ID": "12",
-        "GITHUB_EVENT_NAME": "pull_request",
-        "GITHUB_EVENT_PATH": str(event),
-    }
+    environ = environ_of(github, tmp_path)
+    del environ["GITHUB_ACTIONS"]  # notices go to stderr
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
