@@ -91,7 +91,7 @@ def build_agent(
 
     On this machine, the command `setup` of the configuration, if any, installs the agent's dependencies now,
     in an environment below `cache` (None: `.cache/evalgate` in the agent's home folder). In a cluster, each
-    actor does so.
+    actor runs `setup`. An agent of kind `replay` always runs on this machine.
 
     Raises:
         EvalgateError: the setup fails, or an option names something that cannot be used.
@@ -155,7 +155,7 @@ def _prepare_context(
 def find_agent_problems(
     settings: AgentConfig | None, agent_name: str, thresholds: Thresholds
 ) -> tuple[Problem, ...]:
-    """Return the problems of an `agent` section; none if `settings` is None.
+    """Return the problems of an `agent` section; () if it has none or `settings` is None.
 
     `agent_name` is the WHAT of `--agent KIND:WHAT`, and "" without this option of the command line.
     """
@@ -172,7 +172,7 @@ _SAMPLE_WORD = "FORECASTS"
 
 
 def describe_sample_agent(spec: AgentSpec, thresholds: Thresholds) -> str:
-    """Return a notice if the run gates the agent that `evalgate init` writes; else "".
+    """Return a notice if the run gates the sample agent that `evalgate init` writes; "" for any other agent.
 
     Only the code is compared, not the file's name, docstrings, comments or formatting. An agent with any
     other code is the user's own.
@@ -236,10 +236,10 @@ class _HasAlternativeName(Protocol):
 
 
 def _choose_naming_option(agent_type: AgentType, kind_options: Mapping[str, object]) -> str:
-    """Return the name of the option that names the agent.
+    """Return the name of the option that names the agent: `named_by` or `otherwise_named_by` of its type.
 
-    This is `otherwise_named_by` if the type has it and only this option is in `kind_options`; else
-    `named_by`.
+    The value of `otherwise_named_by` is returned only if this option is in `kind_options` and the other is
+    not.
     """
     other = (
         agent_type.otherwise_named_by if isinstance(agent_type, _HasAlternativeName) else agent_type.named_by

@@ -124,7 +124,7 @@ class PerTurnSession:
 
 
 class _TurnProcess(AgentProcess):
-    """Process with an answer that is its whole stdout. The object listens to the events of its process."""
+    """Process that answers one message with its whole stdout, and receiver of its own events."""
 
     def __init__(self) -> None:
         super().__init__(self)
@@ -144,7 +144,7 @@ class _TurnProcess(AgentProcess):
         """Ignore protocol errors: there is no protocol."""
 
     def on_process_ended(self) -> None:
-        """Ignore the end: the future `ended` is awaited instead."""
+        """Ignore the event: the future `ended` is awaited instead."""
 
     @override
     def _on_stdout(self, data: bytes) -> None:
@@ -210,7 +210,7 @@ class CommandAgentOptions(BaseModel):
     """If true, tool calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
 
     def build(self, context: AgentContext) -> Agent:
-        """Build the agent; with `otel`, an agent that receives the spans of the program."""
+        """Build the agent. If `otel` is set, it also receives the OpenTelemetry spans of its program."""
         traces = resolve_otel_settings(self.otel)
         if traces is None:
             return self._build_agent(context)

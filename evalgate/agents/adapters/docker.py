@@ -127,7 +127,7 @@ class DockerAgentOptions(HttpDialectOptions):
         """Build the agent without creating its container.
 
         Raises:
-            InvalidInputError: a placeholder has no value, or the Compose file has problems.
+            InvalidInputError: a placeholder has no value, or the Compose file is missing or has problems.
         """
         expander = PlaceholderExpander(context.environ)
         spec = self._build_spec(context, expander)
@@ -226,10 +226,10 @@ class DockerAgentOptions(HttpDialectOptions):
         )
 
     def _override_service(self, service: ContainerSpec, own: ContainerSpec) -> ContainerSpec:
-        """Return the service's container, changed by the settings of the `agent` section in `own`.
+        """Return the container of the Compose `service`, changed by the settings of the `agent` section.
 
-        Variables and copied folders are added to those of the service. Any other setting that is given
-        replaces the service's.
+        `own` holds these settings. Its variables and copied folders are added to the service's. Any other
+        setting that is given replaces the service's.
         """
         given = self.model_fields_set  # tells `read_only: false` from no `read_only`
         limits = ContainerLimits(

@@ -49,7 +49,7 @@ class HttpAgentOptions(HttpDialectOptions):
         return url.rstrip("/")
 
     def build(self, context: AgentContext) -> Agent:
-        """Build the agent; with `otel`, an agent that receives the server's spans.
+        """Build the agent. If `otel` is set, it also receives the OpenTelemetry spans of its server.
 
         Raises:
             InvalidInputError: a placeholder has no value, or the URL cannot be used.

@@ -38,9 +38,9 @@ _TOLERANCE_S = 0.05
 
 
 class _LoopWorker:
-    """Worker with conversations in one event loop: the caller's, or a thread's, which can be abandoned.
+    """Host of conversations in one event loop: the caller's loop, or the loop of a separate thread.
 
-    All methods except `send` are called in the loop of the gate.
+    A thread that hangs is abandoned. All methods except `send` are called in the loop of the gate.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class _LoopWorker:
         Args:
             hosted: The agent, as the host runs it.
             thread: The agent's thread; None: the agent runs in the caller's loop.
-            concurrency: Threads for an agent that is not asynchronous.
+            concurrency: Largest number of threads for an agent that is not asynchronous.
             timeout: Seconds that one turn may take.
-            on_change: Function that is called when a session ends.
+            on_change: Function that is called when a session ends, and when a hanging thread is abandoned.
         """
         self.sessions: dict[str, WorkerSession] = {}
         self.features = frozenset(hosted.features)
@@ -84,7 +84,7 @@ class _LoopWorker:
         self._grace_timer: LoopTimer | None = None
 
     async def close(self) -> None:
-        """End the agent's thread and the threads of its turns; threads that hang are left behind."""
+        """End the agent's thread and the threads of its turns; abandon threads that hang."""
         self.sessions.clear()
         self.turn_limits.cancel_timer()
         if self._grace_timer is not None:
@@ -94,7 +94,7 @@ class _LoopWorker:
             await self.thread.stop()
 
     def send(self, message: dict[str, Any]) -> None:
-        """Deliver a message of the host soon, in order; this may be called in any thread.
+        """Queue a message from the agent for its session; any thread may call this. The order is kept.
 
         Raises:
             MessageTooLargeError, TypeError, ValueError, RecursionError: as for `encode_line`.
@@ -126,7 +126,7 @@ class _LoopWorker:
     # --- called by its sessions -----------------------------------------------------------------------------
 
     def write_message(self, message: JsonObject) -> None:
-        """Pass a copy of a message to the host, so that no agent changes the state of a case for later runs.
+        """Pass a copy of a message to the agent, so that it cannot change the state of a case for later runs.
 
         Raises:
             TypeError, ValueError, RecursionError: the case has a value that JSON cannot hold.
@@ -146,10 +146,7 @@ class _LoopWorker:
             each.concurrent = len(busy) > 1
 
     def cancel_turn(self, session: WorkerSession) -> None:
-        """Cancel the turn in progress.
-
-        If the agent has a thread and does not answer within `_GRACE_S`, leave the thread behind.
-        """
+        """Cancel the turn in progress; abandon the agent's thread if the cancel has no answer within 1 s."""
         session.concurrent = sum(each.busy for each in self.sessions.values()) > 1
         session.state = SessionState.CANCELLING
         session.cancelled_at = time.monotonic()
@@ -160,7 +157,7 @@ class _LoopWorker:
                 self._grace_timer = LoopTimer(_GRACE_S, self._check_block)
 
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
-        """Handle the answer to a cancel; count the turn as abandoned if it is still running."""
+        """Handle the answer to a cancel; count a turn that is still running as abandoned."""
         self._unanswered.pop(session, None)
         self.abandoned += still_running
 
@@ -186,10 +183,10 @@ class _LoopWorker:
             self._leave_thread_behind(self.thread)
 
     def _leave_thread_behind(self, thread: AgentThread) -> None:
-        """Leave the blocked thread behind, and settle every session in it.
+        """Abandon the blocked thread, and end every session in it with an error.
 
-        If exactly one session is busy, it has timed out. All other sessions are lost and are started again,
-        each alone.
+        If exactly one session is busy, it fails with a timeout. All other sessions are lost and are started
+        again, each alone.
         """
         self.is_blocked = True
         self.turn_limits.cancel_timer()
@@ -210,7 +207,7 @@ class _LoopWorker:
 
 @frozen
 class InProcessOptions:
-    """The options of an agent that is an object."""
+    """Options of an agent that the library's caller passes as an object."""
 
     agent: object
 
@@ -222,8 +219,8 @@ class InProcessOptions:
 class InProcessAgent:
     """`Agent` that runs its turns in this process.
 
-    Asynchronous turns run in the loop of a separate thread if the gate has its own loop, else in the caller's
-    loop.
+    If the gate has its own event loop, asynchronous turns run in the loop of a separate thread. Otherwise,
+    they run in the caller's loop.
     """
 
     def __init__(self, agent: object, *, timeout: float, concurrency: int) -> None:
@@ -232,7 +229,7 @@ class InProcessAgent:
         Args:
             agent: A function, an object with a known method, or a class or function that creates one.
             timeout: Seconds that one turn may take.
-            concurrency: Conversations at once, and threads for an agent that is not asynchronous.
+            concurrency: Largest number of threads for an agent that is not asynchronous.
         """
         self._agent = agent
         self._timeout_s = timeout
@@ -247,12 +244,12 @@ class InProcessAgent:
         self._is_reserved = False
 
     async def __aenter__(self) -> Self:
-        """Find out how to call the agent.
+        """Create the agent if necessary, and choose the function that runs its turns.
 
-        If the class or function that creates the agent raises, the error is raised by `open_session`.
+        If the class or function that creates the agent raises, `open_session` reports the error.
 
         Raises:
-            InvalidInputError: the object is no agent, or conversations would share its memory.
+            InvalidInputError: the object is no agent, or it stores conversations and cannot be copied.
         """
         own_process()
         try:
@@ -318,7 +315,7 @@ class InProcessAgent:
             self._changed.set()
 
     def _choose_worker(self, hosted: HostedAgent) -> _LoopWorker:
-        """Return the current worker; create one if there is none, or if the current one was left behind."""
+        """Return the current worker; create one if there is none, or if the current one hangs."""
         if self._worker is None or self._worker.is_blocked:
             self._worker = _LoopWorker(
                 hosted,

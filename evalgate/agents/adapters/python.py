@@ -30,7 +30,7 @@ def build_python_launch(
     """Return the launch of a process that hosts a Python agent.
 
     Args:
-        host_options: Options of the host: `entry`, and others that depend on the kind of agent.
+        host_options: Options of the host program, such as `entry`; `host.program.main` lists them.
         cwd: Working folder of the process, which is first on its `sys.path`.
         env: Whole environment of the process.
         concurrency: Largest number of threads in the process for a synchronous agent.
@@ -117,7 +117,7 @@ class PythonAgentOptions(BaseModel):
         return entry
 
     def build(self, context: AgentContext) -> WorkerPool:
-        """Build the agent in worker processes."""
+        """Return the pool of worker processes that will host the agent; none is started yet."""
         return build_python_agent(
             entry=self.entry,
             cwd=context.folder,
@@ -152,7 +152,7 @@ class AdkAgentOptions(BaseModel):
     """Memory that one worker and its children may use, as `512m`; no limit when absent."""
 
     def build(self, context: AgentContext) -> WorkerPool:
-        """Build the ADK agent in worker processes."""
+        """Return the pool of worker processes that will host the ADK agent; none is started yet."""
         launch = build_python_launch(
             {
                 "entry": self.entry,

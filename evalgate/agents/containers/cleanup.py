@@ -18,7 +18,7 @@ _FOREIGN_AGE_S = 24 * 3600
 
 
 def remove_orphans(client: "DockerClient") -> int:
-    """Remove the containers, then the networks and volumes, of gates that ended; return their number.
+    """Remove the containers, networks and volumes of gates that ended; return the number of removed objects.
 
     Objects of gates on other machines are removed if they are older than a day. Objects that cannot be
     inspected or removed are left to the next run.

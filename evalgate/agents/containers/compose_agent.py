@@ -77,7 +77,8 @@ class Sidecars:
         `stop` afterwards, also after an error.
 
         Raises:
-            AgentUnreachableError: a service cannot be started, or its condition does not become true.
+            AgentUnreachableError: no daemon answers, a service cannot be started, or a condition does not
+                become true.
             InvalidInputError: the package `docker` is missing.
         """
         client = self._client = docker_client.connect_to_daemon()
@@ -157,7 +158,10 @@ class Sidecars:
 
 
 def _inspect_condition(container: "Container", condition: str) -> tuple[str, bool]:
-    """Ask the daemon about a container, and return what `_check_condition` returns for its state."""
+    """Return the result of `_check_condition` for the current state of a container.
+
+    If the daemon does not answer, the condition counts as not true yet.
+    """
     import docker.errors
 
     try:
@@ -236,7 +240,7 @@ class ComposeAgent:
 
         Raises:
             AgentUnreachableError: a service or the agent did not start.
-            RuntimeError: the agent was not entered.
+            RuntimeError: the agent was not entered as a context manager.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -246,7 +250,7 @@ class ComposeAgent:
 
 
 class ContainerSpecBuilder:
-    """Builder of container specifications that collects the problems of all services."""
+    """Converter of Compose services to container specifications; collects the problems of all services."""
 
     def __init__(self, composition: ComposeProject, folder: Path) -> None:
         """Create a builder that may copy files of `folder`, the working folder."""
@@ -326,9 +330,9 @@ class ContainerSpecBuilder:
         return {}
 
     def _fill_missing_values(self, given: Mapping[str, str | None]) -> dict[str, str]:
-        """Return `given` with each None replaced by the value of the variable of that name.
+        """Return `given` with each None replaced by the value of the variable with the same name.
 
-        Names of variables without a value are left out.
+        Names without a value are left out.
         """
         values = self._composition.values
         filled = {name: values.get(name) if value is None else value for name, value in given.items()}
@@ -337,7 +341,7 @@ class ContainerSpecBuilder:
     def _resolve_mount(self, name: str, index: int, volume: Volume) -> Path:
         """Return the path to copy in place of a bind mount.
 
-        Report a path that is missing or outside the working folder.
+        Record a problem if the path is missing or outside the working folder.
         """
         location, source = ("services", name, "volumes", index), volume.source or ""
         # Resolved before it is compared: a link in the working folder may lead out of it.
@@ -357,9 +361,9 @@ class ContainerSpecBuilder:
 
 
 def place_in_network(spec: ContainerSpec, network: str, volumes: Mapping[str, str]) -> ContainerSpec:
-    """Return `spec` in the network, with the names of the volumes that were created.
+    """Return `spec` with `network` as its network, and with the names of the created volumes.
 
-    `volumes` maps each name of the Compose file to the name of the created volume.
+    `volumes` maps each volume name of the Compose file to the name of the created volume.
     """
     return replace(
         spec,

@@ -24,7 +24,10 @@ _VARIABLE = re.compile(
 
 
 class InterpolationError(Exception):
-    """Error of a variable without a value or with an invalid form. The message lacks its subject, the key."""
+    """Error of a variable without a value or with an invalid form.
+
+    The message begins with a verb; the caller puts the key of the Compose file before it.
+    """
 
 
 def interpolate_text(text: str, values: Mapping[str, str]) -> str:
@@ -365,7 +368,10 @@ class _ProjectReader:
         return service
 
     def _interpolate_value(self, value: Any, location: Location) -> Any:
-        """Return `value` with all variables in it interpolated; report texts with invalid variables."""
+        """Return `value` with all variables in it interpolated.
+
+        Record a problem for each text with an invalid variable, and keep the text.
+        """
         if isinstance(value, dict):
             return {key: self._interpolate_value(each, (*location, key)) for key, each in value.items()}
         if isinstance(value, list):

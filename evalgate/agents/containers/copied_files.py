@@ -1,4 +1,4 @@
-"""Copy files and folders into a container, except for folders that can be created again."""
+"""Copy files and folders into a container, except for what can be created again, such as `.venv`."""
 
 import io
 import tarfile
@@ -36,7 +36,10 @@ def build_file_archive(file: Path, target: str) -> bytes:
 
 
 def build_folder_archive(folder: Path) -> bytes:
-    """Return a tar archive of a folder without `LEFT_OUT`, owned by root and readable by every user."""
+    """Return a tar archive of a folder, owned by root and readable by every user.
+
+    Files and folders with a name in `LEFT_OUT`, such as `.git`, are left out.
+    """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         archive.add(folder, arcname=".", filter=_select_entry)

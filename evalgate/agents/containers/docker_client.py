@@ -53,7 +53,7 @@ def connect_to_daemon() -> "DockerClient":
 
 
 def ensure_image(client: "DockerClient", spec: ContainerSpec) -> str:
-    """Return the name of the image, pulled if it is missing; or the id of the image that was built.
+    """Pull the image if it is missing, or build it; return its name, or the id of a built image.
 
     Raises:
         AgentUnreachableError: the image can be neither found nor pulled, or the build fails.
@@ -124,7 +124,10 @@ def create_container(client: "DockerClient", image: str, spec: ContainerSpec) ->
 
 
 def start_container(container: "Container", owner: str = "the agent") -> None:
-    """Start a container; raise AgentUnreachableError if its command cannot be executed."""
+    """Start a container; raise AgentUnreachableError if the daemon cannot start it.
+
+    `owner` names the container's owner in the error message.
+    """
     import docker.errors
 
     try:
@@ -144,7 +147,7 @@ def remove_container(container: "Container") -> None:
 
 
 def prepare_image(spec: ContainerSpec) -> "tuple[DockerClient, str]":
-    """Return a client, and the image's name or id, after removing leftovers of earlier runs.
+    """Remove leftovers of gates that ended, and return a client with the image's name or id.
 
     The caller must close the client.
 
@@ -215,14 +218,18 @@ def find_gate_container(client: "DockerClient") -> str:
 
 
 def find_shared_network(client: "DockerClient", own: str, spec: ContainerSpec) -> str:
-    """Return the name of the network that the gate's container `own` and the agent's container share."""
+    """Return the network in which the gate's container `own` and the container of `spec` reach each other.
+
+    This is the network of `spec`, or the first network of `own` if `spec` has the default, `bridge`.
+    """
     return find_container_network(client, own) if spec.limits.network == "bridge" else spec.limits.network
 
 
 def _list_volumes(spec: ContainerSpec) -> list[str]:
-    """Return all volumes, as `path` or `name:path[:ro]`.
+    """Return the volumes of a container, each as `path` or `name:path[:ro]`.
 
-    Volumes without a name can be written in a read-only container, and are removed with the container.
+    A volume without a name serves each copied folder, so that it can be written in a read-only container.
+    Volumes without a name are removed with the container.
     """
     copies = [target for source, target in spec.copied if source.is_dir()]
     named = [f"{name}:{target}{':ro' if is_read_only else ''}" for name, target, is_read_only in spec.volumes]

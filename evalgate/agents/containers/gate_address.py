@@ -31,17 +31,21 @@ _LONGEST_INTERFACE = 15
 def find_reachable_endpoint(
     spec: ContainerSpec, wanted: CollectorEndpoint, *, host_is_given: bool
 ) -> CollectorEndpoint:
-    """Return an endpoint that the container can reach, and as few other machines as possible. This blocks.
+    """Return the endpoint at which the container can send spans to the gate. This call blocks.
 
-    The container reaches the endpoint at the gateway of its network, which leads to the machine. If the
-    gate runs in a container too, the address is the gate's, in the network that both containers share. If
-    the daemon runs in a virtual machine, the address is `host.docker.internal`. The wanted endpoint is
+    The container reaches the endpoint at one of these addresses:
+
+    - the gate's own, in the network of both containers, if the gate runs in a container
+    - `host.docker.internal`, if the daemon runs in a virtual machine
+    - in all other cases, the gateway of the container's network, which is an address of this machine
+
+    The gate listens only at this address if possible, so that few other machines can reach it. `wanted` is
     returned unchanged for a container in the machine's own network, and if no daemon answers.
 
     Args:
         spec: Specification of the container.
         wanted: Endpoint of the configuration.
-        host_is_given: True if the configuration names the host of `wanted`, which is kept.
+        host_is_given: True if the configuration names the host of `wanted`; this host is kept.
 
     Raises:
         InvalidInputError: the package `docker` is missing.
@@ -79,9 +83,9 @@ def _find_gateway_address(client: "DockerClient", spec: ContainerSpec) -> str | 
 
 
 def _is_local_daemon(client: "DockerClient") -> bool:
-    """Return True if containers share this kernel, and the daemon is not Docker Desktop's.
+    """Return True if the daemon runs containers on this machine and not in a virtual machine.
 
-    In WSL, Docker Desktop shares the kernel, but still routes containers through a virtual machine.
+    Docker Desktop always counts as a virtual machine: in WSL, it shares the kernel but not the network.
     """
     import docker.errors
 

@@ -31,9 +31,10 @@ def build_labels() -> dict[str, str]:
 
 
 def identify_machine() -> str:
-    """Return the id of the container that this process runs in, else the machine's boot id and PID namespace.
+    """Return the id of the container that this process runs in.
 
-    Return "unknown" if neither can be read, as outside of Linux.
+    Outside of containers, return the machine's boot id and the PID namespace; "unknown" if they cannot be
+    read, as outside of Linux.
     """
     container = find_own_container()
     if container:

@@ -1,8 +1,8 @@
 """Agent that is a server in a container, which the gate reaches over HTTP.
 
-One container serves all conversations, and is replaced when it ends. If several conversations were running,
-the gate cannot know which of them ended the container. So all of them are lost, and each is started again in
-a separate container.
+One container serves all conversations, and is replaced when it ends. If several turns were in progress, any
+of them may have ended the container. All conversations are then lost, and each is started again in a
+container of its own.
 """
 
 import asyncio
@@ -72,8 +72,8 @@ class ServerContainer:
         """Create the container and wait until its server answers.
 
         Raises:
-            AgentUnreachableError: the container cannot be created, or the server does not answer. An error
-                without a detail gets the end of the container's log as its detail.
+            AgentUnreachableError: the container cannot be created, or the server does not answer. The
+                failure's detail is the end of the container's log unless the failure has another detail.
         """
         # Shielded, as a thread cannot be cancelled: until it ends, it is not known which container to remove.
         making = asyncio.ensure_future(asyncio.to_thread(self._create_container))
@@ -107,7 +107,7 @@ class ServerContainer:
     async def read_log(self) -> str:
         """Return the end of the container's log; "" if there is no container or no log.
 
-        Wait up to 2 seconds for the first line of the log, unless an earlier call did so in vain.
+        Wait up to 2 seconds for the first line of the log. After a call that found no log, do not wait.
         """
         container = self._container
         if container is None:
@@ -120,9 +120,10 @@ class ServerContainer:
         return log
 
     async def detect_end(self) -> Failure | None:
-        """Return the failure of the container if it ended, and None if it still runs.
+        """Return the failure of the container if it ended; None if it still runs.
 
-        Wait a second for the end of the container; wait up to 15 seconds while its server is not healthy.
+        Wait a second for the container to end. Continue to wait while the server fails its health check, up
+        to 15 seconds in all.
         """
         self.affected_turns = max(self.affected_turns, self.busy)
         if self._end_watch is None or (self._end_watch.done() and self.end_failure is None):
@@ -254,8 +255,8 @@ class ServerContainerAgent:
     async def acquire_server(self, *, alone: bool) -> ServerContainer:
         """Return a started server; with `alone`, a server in a new container for this caller only.
 
-        The caller must pass the server to `release_server`. With `alone`, the call waits while four such
-        containers run.
+        The caller must pass the server to `release_server`. With `alone`, the call waits while four callers
+        have a container for themselves.
 
         Raises:
             AgentUnreachableError: a new container was needed, and did not start.
@@ -310,7 +311,7 @@ class ServerContainerAgent:
 
 
 class _ServerSession:
-    """One conversation; its errors carry the end of the container's log."""
+    """One conversation with the server. The errors of its turns contain the end of the container's log."""
 
     def __init__(self, agent: ServerContainerAgent, case: EvalCase, run: int, *, alone: bool) -> None:
         self._agent = agent
@@ -334,12 +335,12 @@ class _ServerSession:
 
     @property
     def applies_mocks(self) -> bool:
-        """Return True if the agent in the container applies tool mocks."""
+        """Return True if the dialect lets the gate answer the agent's tool calls with mocks."""
         return self._inner.applies_mocks
 
     @property
     def applies_recordings(self) -> bool:
-        """Return True if the agent in the container answers tool calls from a recording."""
+        """Return True if the dialect lets the gate answer the agent's tool calls from a recording."""
         return self._inner.applies_recordings
 
     async def run_turn(self, message: UserMessage) -> Reply:

@@ -34,7 +34,7 @@ _FRAME = struct.Struct(">BxxxL")
 
 
 class ContainerProcess(AgentProcess):
-    """An `AgentProcess` that is a container, which is removed when it ends."""
+    """An `AgentProcess` that runs in a container. The container is removed when it ends."""
 
     def __init__(
         self, listener: ProcessListener, client: "DockerClient", image: str, spec: ContainerSpec
@@ -104,7 +104,7 @@ class ContainerProcess(AgentProcess):
             task.add_done_callback(self._tasks.discard)
 
     def on_detached(self) -> None:
-        """Remove the container after its stream ended."""
+        """Read the exit code and remove the container, after its stream ended."""
         task = asyncio.create_task(self._finish_process())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -193,7 +193,7 @@ def _read_exit_state(container: "Container") -> tuple[int, bool]:
 
 
 def _detach_socket(attached: Any) -> socket.socket:
-    """Return the attached stream as a plain socket, and close the SDK's objects around it."""
+    """Return the attached stream as a plain socket, and close the Docker SDK's objects around it."""
     inner = getattr(attached, "_sock", attached)
     stream = socket.socket(fileno=os.dup(inner.fileno()))
     for each in (getattr(attached, "_response", attached), attached, inner):
@@ -238,7 +238,11 @@ class WorkerContainerAgent:
                 self._client.close()
 
     async def check_entry(self) -> None:
-        """Wait for the first worker; raise InvalidInputError if it cannot find the agent's entry."""
+        """Wait until the first worker is ready or has failed.
+
+        Raises:
+            InvalidInputError: the first worker cannot find the agent's entry.
+        """
         if self._pool is not None:
             await self._pool.check_entry()
 
@@ -249,7 +253,7 @@ class WorkerContainerAgent:
 
         Raises:
             AgentUnreachableError: there is no daemon or no image.
-            RuntimeError: the agent was not entered.
+            RuntimeError: the agent was not entered as a context manager.
         """
         if self._refusal is not None:
             raise self._refusal

@@ -75,8 +75,8 @@ class AnswerCollector:
     def get_response(self) -> str | None:
         """Return the text of the response; None if the agent gave none.
 
-        Only the first of these that exists is returned: the text that the agent returned, or gave as
-        `response` in an answer; the joined texts that it yielded; the final message that it reported.
+        The order of precedence is: the text that the agent returned or gave as `response`; the joined texts
+        that it yielded; the final message that it reported.
         """
         if self._response is not None:
             return self._response

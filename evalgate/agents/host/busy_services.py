@@ -23,10 +23,9 @@ _MAX_CAUSES = 8
 def classify_transient_error(error: BaseException) -> tuple[str, float | None] | None:
     """Return the kind of a busy service's error and its Retry-After in seconds; None for other errors.
 
-    The kind is `rate_limited` or `unavailable`; Retry-After is None if the service sent no such value.
+    The kind is `rate_limited` or `unavailable`; Retry-After is None if the service did not send it.
     Causes (`raise … from`) and the only member of an exception group are searched as well, up to 8 errors in
-    all. An error's `__context__` is not searched: an error that was merely being handled says nothing about
-    the service.
+    all. An error's `__context__` is not searched, because it need not come from the service.
     """
     try:
         for depth, each in enumerate(reasons := list(_iter_causes(error))):
@@ -102,7 +101,7 @@ def _find_retry_after(error: BaseException) -> float | None:
 
 
 def _read_retry_delay(details: Any) -> float | None:
-    """Return the seconds of the first `google.rpc.RetryInfo`, or None if there is none.
+    """Return the delay in seconds of the first `google.rpc.RetryInfo`; None if there is none.
 
     Google's APIs send this delay only in the body of an answer, as `{"retryDelay": "37s"}`.
 

@@ -271,7 +271,7 @@ class SessionManager:
 def _drain_generator(generator: Any, answer: AnswerCollector) -> object:
     """Add every yielded value to `answer`, and return the generator's return value.
 
-    If there is no return value, return None, or an empty text if `answer` is still empty.
+    Without a return value, return "" if `answer` is still empty, and None if it is not.
     """
     while True:
         try:

@@ -36,7 +36,7 @@ def as_agent(function: object) -> Callable[[str], Any]:
     or its result is invalid, the answer has the field `failed` instead of a score.
 
     Raises:
-        UnusableEntryError: `function` cannot be called, or has none of the three signatures.
+        UnusableEntryError: `function` cannot be called, or has none of the module's three signatures.
     """
     if not callable(function):
         raise UnusableEntryError(f"it is of type {type(function).__name__}, not a function")
@@ -63,7 +63,7 @@ def as_agent(function: object) -> Callable[[str], Any]:
 
 
 class InvalidScoreError(Exception):
-    """Result of a metric that is not a score; the message says what was expected."""
+    """Error for a metric's result that is not a score; the message describes the expected result."""
 
 
 def _describe_failure(error: BaseException) -> dict[str, str]:
@@ -181,7 +181,7 @@ _STATUSES = {
 
 
 def _convert_result(result: Any) -> dict[str, Any]:
-    """Return the answer for the result that a function returned for a whole run.
+    """Convert a metric's result for a whole run to the fields of the answer.
 
     The result is a number, an object with a score, or evalgate's `NotApplicable` or `MetricFailure`.
 
@@ -212,7 +212,7 @@ def _convert_object(result: Any) -> dict[str, Any]:
 
 
 def _convert_turn(result: Any) -> dict[str, Any]:
-    """Return the answer for one turn from the result of a function: a number or an object with a score.
+    """Convert a metric's result for one turn, a number or an object with a score, to an item of `turns`.
 
     Raises:
         InvalidScoreError: the result is anything else, a part of it is invalid, or its status is `error`.
@@ -259,7 +259,7 @@ def _has_field(result: Any, name: str) -> bool:
 
 
 def _get_field(result: Any, *names: str) -> Any:
-    """Return the value of the first named field that is not None, else None."""
+    """Return the first value of the named fields that is not None; None if there is none."""
     for name in names:
         value = result.get(name) if isinstance(result, dict) else getattr(result, name, None)
         if value is not None:

@@ -20,30 +20,30 @@ class UnusableEntryError(Exception):
 
 
 class EntryNotFoundError(UnusableEntryError):
-    """Entry that names no existing module, file or attribute; the message says what is missing."""
+    """Error for an entry that names no existing module, file or attribute; the message says which."""
 
 
 class AgentCreationError(Exception):
-    """Failure of the agent's class or factory; `__cause__` is the exception that was raised.
+    """Error of a class or factory that raised instead of creating the agent.
 
-    The message summarises this exception.
+    `__cause__` is the exception that was raised, and the message summarises it.
     """
 
 
 class InvalidAnswerError(Exception):
-    """Value from the agent that is not a valid answer; the message says what was expected."""
+    """Error for a value from the agent that is not a valid answer; the message names the expected values."""
 
 
 class UnsupportedCaseError(Exception):
-    """Case with a part that this kind of agent does not support; not counted against the agent."""
+    """Error for a case with a part that this kind of agent does not support; not the agent's fault."""
 
 
 class NoMatchingMockError(Exception):
-    """Call of a mocked tool that neither a mock nor a recording answers; not counted against the agent."""
+    """Error for a call of a mocked tool without a matching result; not the agent's fault."""
 
 
 class MessageTooLargeError(ValueError):
-    """Message of the agent that is larger than `MAX_ANSWER_BYTES`."""
+    """Error for a message of the agent that is larger than `MAX_ANSWER_BYTES`, 16 MiB."""
 
     def __init__(self) -> None:
         super().__init__("the agent sent more than 16 MiB in one turn; let it send large data as a reference")

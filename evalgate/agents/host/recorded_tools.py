@@ -21,7 +21,7 @@ _ADVICE = "Record again with `--live-tools`, or give this call a fixed result in
 
 
 class RecordedToolError(Exception):
-    """Error that the tool raised when it was recorded; `type_name` is the name of its class, or ""."""
+    """Error that a tool raised in the recorded call; `type_name` is the error's class, "" if not recorded."""
 
     def __init__(self, message: str, type_name: str = "") -> None:
         super().__init__(message)
@@ -129,9 +129,9 @@ def _canonicalize(value: Any) -> Any:
 
 
 def _iter_differences(then: Any, now: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the path and both values of each difference between two JSON values.
+    """Yield (path, value in `then`, value in `now`) for each difference between two JSON values.
 
-    The value of an item that one side lacks is `_ABSENT`.
+    A missing value is `_ABSENT`.
     """
     if isinstance(then, dict) and isinstance(now, dict):
         for key in {**then, **now}:

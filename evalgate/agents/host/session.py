@@ -17,7 +17,7 @@ FEATURES = ("tool_mocks", RECORDING_FEATURE)
 
 
 class Mocks:
-    """Tool mocks and the recording of one session. Tools with a result from these are not called."""
+    """Tool mocks and the recording of one session, which answer calls in place of the tools."""
 
     def __init__(self, mocks: list[dict[str, Any]], recording: Optional[Recording] = None) -> None:
         self.missing: Optional[NoMatchingMockError] = None
@@ -36,13 +36,13 @@ class Mocks:
     def is_mocked(self, name: str) -> bool:
         """Return True if the tool must not be called in this turn.
 
-        This is the case if the tool has a mock in this turn, or if there is a recording in which the tool is
-        not live.
+        This is the case if the tool has a mock in this turn, or if the session has a recording and the tool
+        is not live.
         """
         return bool(self._list_mocks(name)) or self._is_recorded(name)
 
     def is_ever_mocked(self, name: str) -> bool:
-        """Return True if the tool has a mock in any turn, or there is a recording in which it is not live."""
+        """Return True if the tool has a mock in any turn, or a recording exists and the tool is not live."""
         return any(each["name"] == name for each in self._mocks) or self._is_recorded(name)
 
     def list_tools(self) -> list[str]:
@@ -55,7 +55,8 @@ class Mocks:
 
         Raises:
             RecordedToolError: the tool raised an error in the recorded call.
-            NoMatchingMockError: there is no result. `missing` keeps the error, since frameworks may hide it.
+            NoMatchingMockError: there is no result. The error is also stored in `missing`, because frameworks
+                may hide it.
         """
         for mock in self._list_mocks(name):
             if _matches_args(mock.get("args"), args or {}, mock.get("exact") is True):

@@ -28,7 +28,7 @@ class StreamedCalls:
         """By index: True if the first piece of the latest call had a name and an object of arguments."""
 
     def add_piece(self, piece: _Json, position: int) -> None:
-        """Add an item of `tool_calls` of a chunk; `position` is its place in that list, from 0."""
+        """Add one item of a chunk's `tool_calls`; `position` is its index in the list, from 0."""
         index, id_ = piece.get("index"), piece.get("id")
         key = index if isinstance(index, int) else position
         call = self._open.get(key)
@@ -54,7 +54,10 @@ class StreamedCalls:
 
 
 def append_texts(whole: _Json, piece: _Json, text_key: str) -> None:
-    """Append a piece's name and its text at `text_key` to those of `whole`; leave out a repeated name."""
+    """Append `name` and the text at `text_key` of `piece` to the same fields of `whole`.
+
+    A name that only repeats the name in `whole` is left out.
+    """
     name, more = piece.get("name"), piece.get(text_key)
     if isinstance(name, str) and name != whole["name"]:
         whole["name"] += name
@@ -63,11 +66,14 @@ def append_texts(whole: _Json, piece: _Json, text_key: str) -> None:
 
 
 def _begins_call(piece: _Json, call: _Json, is_whole: bool) -> bool:
-    """Return True if a piece with the index of an open call begins another call.
+    """Return True if a piece begins another call, and False if it continues the open call of its index.
 
-    A piece without a name never does. If both the piece and the call have an id, it does if the ids differ.
-    Otherwise, the call must have a name and arguments already, and either the names differ, or the call's
-    first piece was complete (`is_whole`) and this piece has arguments, too.
+    A piece without a name continues the call. If both have an id, different ids mean another call. In all
+    other cases, the piece begins another call if the open call has a name and arguments, and one of these is
+    true:
+
+    - The names differ.
+    - The open call was complete with its first piece (`is_whole`), and the new piece has arguments, too.
     """
     name, text = _read_texts(piece)
     own_name, own_text = _read_texts(call)
@@ -91,7 +97,7 @@ def _is_whole(piece: _Json) -> bool:
 
 
 def _read_texts(call: _Json) -> tuple[str, str]:
-    """Return the name and the arguments of a call or piece; "" for what it does not have."""
+    """Return the name and the arguments of a call or piece; a missing one is ""."""
     for kind, text in _KINDS:
         found = call.get(kind)
         if isinstance(found, dict):

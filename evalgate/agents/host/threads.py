@@ -21,7 +21,7 @@ _PID = os.getpid()
 
 
 def own_process() -> None:
-    """Mark this process as the host, so that `end_if_forked` spares it even if it was forked itself."""
+    """Mark this process as the host. `end_if_forked` then never terminates it, even if it was forked."""
     global _PID  # noqa: PLW0603  the module is the state: one process has one host
     _PID = os.getpid()
 
@@ -79,8 +79,8 @@ class DaemonThreadPool:
     def run_in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         """Call `work` in a thread, with the caller's context variables, and return the future of its result.
 
-        The future raises the error of `work`. Call this method in the event loop, and not after `close`:
-        the future might then never be done.
+        The future raises the error of `work`. Call this method in the event loop. After `close`, the future
+        may never be done.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()

@@ -46,8 +46,8 @@ def find_session(name: str) -> Session | None:
 
     Raises:
         NoMatchingMockError: the caller's thread has no conversation in its context, and some open
-            conversation has mocks or a recording. The error becomes `missing` in the mocks of each such
-            conversation, so that its turn fails.
+            conversations have mocks or a recording. The error is stored in `missing` of their mocks, so that
+            their turns fail.
     """
     session = current_session.get()
     if session is None and mocked_sessions:
@@ -81,7 +81,7 @@ def refuse_undecorated_call(session: Session, name: str) -> None:
     """Refuse the report of a call if the tool is mocked in this turn and is not decorated with `tool`.
 
     Raises:
-        NoMatchingMockError: the call is refused. The error becomes `missing` of the session's mocks.
+        NoMatchingMockError: the call is refused. `missing` of the session's mocks stores the error, too.
     """
     if session.mocks.is_mocked(name) and name not in decorated:
         session.mocks.missing = NoMatchingMockError(
@@ -141,8 +141,8 @@ def _watch_call(
 ) -> Iterator[_WatchedCall]:
     """Report a call of a tool before the block, and its result or error after the block.
 
-    The yielded call has `is_answered` True and the `result` if the tool is mocked; else the block must call
-    the tool and set `result`. Outside of conversations, nothing is reported.
+    If the tool is mocked, the yielded call has its `result`, and `is_answered` is True. Otherwise, the block
+    must call the tool and set `result`. Outside of conversations, nothing is reported.
     """
     call, session = _WatchedCall(), find_session(name)
     if session is None:
@@ -171,7 +171,7 @@ def _name_arguments(
     """Return the arguments of a call by name, without `self` and `cls`.
 
     Objects that JSON cannot hold become `<Class>`. Arguments that were not passed are left out. If the
-    function does not accept the arguments, return those in `named`.
+    function does not accept the arguments, only the keyword arguments, `named`, are returned.
     """
     found: dict[str, Any] = {}
     try:

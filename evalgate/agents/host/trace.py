@@ -106,7 +106,7 @@ class TraceRecorder:
             self._open.pop(span.id, None)
 
     def close_turn(self, name: object, request: object, response: object, error: object = "") -> None:
-        """End the turn and its open steps; do nothing if no turn was started.
+        """End the turn and its open steps; do nothing if no turn is open.
 
         If no step of kind `agent` began in the turn, a step for the whole turn is added.
 

@@ -28,8 +28,8 @@ class ValueClipper:
     def clip_value(self, value: object, most: int = MOST_CHARACTERS) -> object:
         """Return `value` as JSON of about `most` characters or less, with a visible mark for what was cut.
 
-        Objects that are no JSON become their fields or their text. After the limit of the converter is used
-        up, a text that says so is returned for each value but None.
+        Objects that are no JSON become their fields or their text. Once the limit of the converter is used
+        up, each value except None is replaced by a note.
         """
         if value is None:
             return None

@@ -1,8 +1,8 @@
 """Capture of model calls in the agent's process: requests of the providers' SDKs, and OpenTelemetry spans.
 
-No package is imported for the capture: each is patched when the agent imports it. A context variable names
-the turn to which the events of the running code belong. The events of a turn are sent to the gate when the
-turn ends. No error of the capture may reach the agent.
+No package is imported for the capture: a package is patched when the agent imports it. A context variable
+names the turn to which the events of the running code belong. The events of a turn are sent to the gate when
+the turn ends. No error of the capture may reach the agent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _HTTP_CLIENTS = ("httpx", "httpx2")
 
 
 def install_capture() -> None:
-    """Patch `threading` now, and each other captured package now if it is imported, else after its import."""
+    """Patch `threading` now, and each other captured package as soon as it is imported."""
     for name in _HTTP_CLIENTS:
         run_after_import(name, watch_clients)
     run_after_import("opentelemetry.sdk.trace", watch_providers)

@@ -51,7 +51,10 @@ def _begin_exchange(request: Any) -> Optional[ModelExchange]:
 
 @suppress_errors
 def _read_request(request: Any) -> Optional[ModelExchange]:
-    """Record the tool results of a request to a model and return its exchange; None for other requests."""
+    """Return the exchange of a request to a model, after recording the tool results in the request.
+
+    Return None for any other request, and for code that belongs to no turn.
+    """
     turn = get_current_turn()
     if turn is None or request.method != "POST":
         return None
@@ -68,7 +71,7 @@ def _read_request(request: Any) -> Optional[ModelExchange]:
 
 
 class ModelExchange:
-    """Request to a model; the answer is recorded in the turn."""
+    """Request to a model and its answer, which is recorded in the turn of the request."""
 
     def __init__(self, turn: TurnCapture, dialect: ModelDialect, body: dict[str, Any]) -> None:
         self._turn = turn
@@ -80,8 +83,8 @@ class ModelExchange:
     def watch_response(self, response: Any) -> None:
         """Record the answer of a response with status 200, and end the request's step in the trace.
 
-        This happens now if the body is loaded, else while the agent reads the body. With any other status,
-        nothing is recorded, and the step ends now with the status as its error.
+        A loaded body is recorded now, any other body while the agent reads it. For another status, only the
+        step is ended, now, with the status as its error.
         """
         if response.status_code != _OK:
             if self._step is not None:

@@ -18,7 +18,10 @@ _KEPT_PREFIXES = ("gen_ai.", "openinference.", "traceloop.", "llm.", "tool.", "g
 
 
 def watch_providers(module: ModuleType) -> None:
-    """Add a processor to each new TracerProvider of `opentelemetry.sdk.trace`."""
+    """Patch `TracerProvider` of `module`, so that each new provider passes its spans to their turns.
+
+    `module` is `opentelemetry.sdk.trace`.
+    """
     processor = _create_processor(module)
     begin = module.TracerProvider.__init__
 

@@ -39,7 +39,7 @@ def set_turn(turn: Optional[TurnCapture]) -> contextvars.Token[Optional[TurnCapt
 
 
 def reset_turn(token: contextvars.Token[Optional[TurnCapture]]) -> None:
-    """Restore the turn that was set before the call of `set_turn` that returned `token`."""
+    """Undo the call of `set_turn` that returned `token`."""
     _current.reset(token)
 
 
@@ -52,7 +52,7 @@ def get_inherited_turn() -> Optional[TurnCapture]:
 
 
 class SessionCapture:
-    """Captured data of a session that the session's later turns need."""
+    """Captured data that a later turn of the same session needs, such as tool calls without a result."""
 
     def __init__(self, trace: Optional[TraceRecorder] = None, only_trace: bool = False) -> None:
         self.unanswered: dict[str, dict[str, Any]] = {}
@@ -198,7 +198,7 @@ class TurnCapture:
             self._spans.append(span)
 
     def add_stream(self, stream: Any) -> None:
-        """Register a stream that `close` ends, in case the agent does not read all of it."""
+        """Register a stream for `close` to end, in case the agent does not read all of it."""
         with self._lock:
             self._streams.append(stream)
 

@@ -57,8 +57,8 @@ def is_a(agent: object, package: str, name: str) -> bool:
 def load_hosted_agent(named: object, where: str, loop: asyncio.AbstractEventLoop) -> HostedAgent:
     """Adapt the object that the entry names.
 
-    `create_next_agent` of the result creates an agent for each conversation. It is None if all conversations
-    share one agent, which is ready-made, or is returned by each call of its factory.
+    `create_next_agent` of the result creates the agent of each conversation. It is None if all conversations
+    share one agent: a ready-made one, or one that the factory returns at each call.
 
     Args:
         named: An agent, or a class or function that creates one without arguments.

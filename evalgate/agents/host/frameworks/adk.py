@@ -167,7 +167,7 @@ class _AdkConversation:
 
 
 def _create_plugins(session: Session) -> list[Any]:
-    """Return the plugins of a session, tracing first: ADK calls no plugin after the one that mocks a tool."""
+    """Return the plugins of a session. Tracing is first, because ADK skips plugins after a mocked call."""
     plugins = []
     if session.trace is not None:
         from .adk_trace import create_trace_plugin
@@ -197,7 +197,10 @@ def _get_parts(event: Any) -> list[Any]:
 
 
 def _find_final_event(events: list[Any]) -> Any:
-    """Return the last final event with text, else the last final event (audio or image), else None."""
+    """Return the last final event with text.
+
+    Without text, return the last final event, such as audio or an image; None if no event is final.
+    """
     final = None
     for event in events:
         if _get_parts(event) and event.is_final_response() and (not _has_text(final) or _has_text(event)):

@@ -38,7 +38,10 @@ def create_trace_plugin(recorder: TraceRecorder) -> Any:
 
 
 def _as_callback(action: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a callback of ADK that calls `action`, changes nothing and never raises."""
+    """Return a callback for ADK that calls `action`. It returns None, and writes exceptions to stderr.
+
+    None lets ADK continue as without the callback.
+    """
 
     @functools.wraps(action)
     async def call_action(_self: Any, **given: Any) -> None:
@@ -135,9 +138,10 @@ class _AdkSteps:
             self._recorder.end_span(span, result, error or "")
 
     def _find_parent(self, context: Any) -> Optional[OpenSpan]:
-        """Return the step of a context's agent, else of an agent above it, else of the latest open tool.
+        """Return the open step under which a step of `context` belongs; None if no step is open.
 
-        Return None if none of these steps is open.
+        This is the step of the context's agent. If it is not open, it is the step of an agent above; without
+        one, the step of the tool that began last.
         """
         key, branch = _get_key(context), _get_branch(context)
         inner = [span for own, _, span in self._agents if own == key]

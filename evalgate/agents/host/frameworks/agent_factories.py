@@ -82,8 +82,8 @@ def adapt_factory(
 ) -> HostedAgent:
     """Adapt an agent that `make` creates anew for each conversation.
 
-    Two agents are created first. If both are the same object (a singleton, a cached function), the
-    conversations share this object, or each gets a copy of it if it is not shareable.
+    Two agents are created first, to compare them. If both are the same object (a singleton, a cached
+    function), the conversations share this object, or each gets a copy of it if it is not shareable.
 
     Args:
         make: Function that returns an agent or an awaitable of one.
@@ -190,10 +190,10 @@ def _explain_shared_agent(agent: object, why: str, where: str) -> str:
 
 
 def _is_users_class(owner: type) -> bool:
-    """Return True if the class is the user's own, and not of the standard library or an installed package.
+    """Return True if the class is in the user's code, not in the standard library or an installed package.
 
-    Only a class of the user's own is advised as the entry: called without arguments, it probably creates the
-    same agent.
+    Only then does the error message advise to name the class as the entry. Called without arguments, the
+    user's class probably creates the same agent.
     """
     import sysconfig  # only needed for this sentence
 

@@ -18,7 +18,7 @@ _NAME = "an agent of the Microsoft Agent Framework"
 
 
 def adapt_agent(agent: object) -> Optional[HostedAgent]:
-    """Adapt an agent of the framework; return None for any other object."""
+    """Adapt an agent of the Microsoft Agent Framework; return None for any other object."""
     if not is_a(agent, "agent_framework", "BaseAgent"):
         return None
     found = adapt_conversations(_NAME, lambda session: _AgentFrameworkConversation(agent, session))

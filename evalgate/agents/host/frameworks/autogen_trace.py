@@ -1,6 +1,7 @@
-"""Recording of AutoGen's calls as steps of a trace: of models by wrapped clients, of tools by events.
+"""Recording of AutoGen's model calls and tool calls as steps of a trace.
 
-Copies of an agent may share a client, so the recorder of the running turn is in a context variable.
+Model clients are wrapped, and tool calls are read from AutoGen's events. Copies of an agent may share a
+client, so the recorder of the running turn is in a context variable.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _MARK = "_evalgate_is_traced"
 
 
 def trace_clients(clients: Iterable[Any]) -> None:
-    """Wrap model clients that are not wrapped yet, so that `current_recorder` gets their calls as steps."""
+    """Wrap the model clients, unless they are wrapped, to record their calls with `current_recorder`."""
     for client in clients:
         if not getattr(client, _MARK, False):
             setattr(client, _MARK, True)
@@ -91,7 +92,7 @@ def _end_step(step: Optional[OpenSpan], result: Any, error: str = "") -> None:
 
 
 class ToolSteps:
-    """Open tool calls of one turn."""
+    """Steps of the trace for the open tool calls of one turn."""
 
     def __init__(self, recorder: TraceRecorder) -> None:
         self._recorder = recorder

@@ -1,4 +1,4 @@
-"""Hosts of functions, callable objects, and objects with a method `ainvoke`, `invoke`, `arun` or `run`."""
+"""Agents without a framework: functions, callable objects, and objects with a method such as `ainvoke`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def adapt_agent(agent: object) -> Optional[HostedAgent]:
-    """Adapt a function, an object with a known method, or a callable object.
+    """Adapt a function, a callable object, or an object with a method `ainvoke`, `invoke`, `arun` or `run`.
 
     Return None for any other object, and for a class.
 
@@ -46,7 +46,7 @@ def _is_stateless(agent: object) -> bool:
     """Return True if `agent` is not expected to store a conversation.
 
     This is the case for a function, a class method and a wrapper of a function. It is also the case for a
-    method of an agent of a framework, if conversations may share this agent.
+    method of a framework's agent that conversations may share.
     """
     owner = getattr(agent, "__self__", None)
     if inspect.ismethod(agent) and not inspect.isclass(owner):

@@ -1,4 +1,4 @@
-"""Helpers of the modules of frameworks: one conversation per session, and a recorder of a turn's events."""
+"""Helpers of the framework adapters: one conversation per session, and a recorder of a turn's events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class HostedConversation(Protocol):
     """Conversation of a framework for one session.
 
     The conversation must not refer to the session: the host stores conversations by weak references to their
-    sessions, and a session to which its conversation refers would never be released.
+    sessions, and the reference would keep the session in memory.
     """
 
     def run_turn(self, text: str, session: Session) -> Any:
@@ -134,7 +134,7 @@ class EventRecorder:
     def record_result(
         self, name: Optional[str], result: object, id_: Optional[str], author: Optional[str] = None
     ) -> None:
-        """Record a tool result; a `name` of None stands for the tool that was called with the same id.
+        """Record a tool result. If `name` is None, the name of the call with the same id is recorded.
 
         The recorded name is "" if no call has this id.
         """
@@ -148,7 +148,7 @@ class EventRecorder:
             self._report("usage", input_tokens=input_tokens or 0, output_tokens=output_tokens or 0)
 
     def choose_response(self, structured: object) -> Optional[str]:
-        """Return the response: the text of the structured output, or `response` if `structured` is None."""
+        """Return the structured output as text, or the recorded `response` if `structured` is None."""
         return self.response if structured is None else as_text(structured)
 
     def _flush_text(self) -> None:
@@ -167,7 +167,7 @@ def _parse_arguments(args: object) -> Optional[dict[str, Any]]:
 
 
 def as_text(output: Any) -> Optional[str]:
-    """Return an agent's output as a response: a text or None as it is, an object as its JSON."""
+    """Return an agent's output as the text of a response; None for None. Objects become their JSON."""
     if output is None or isinstance(output, str):
         return output
     if dataclasses.is_dataclass(output) and not isinstance(output, type):

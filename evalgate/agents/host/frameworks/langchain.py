@@ -111,7 +111,8 @@ class _GraphConversation:
     def _record_messages(self, messages: Any, recorder: EventRecorder, sent: object) -> None:
         """Record the messages that are new since the last call.
 
-        If `sent`, the user's message, is not None, only mark the messages as seen: they are the input.
+        `sent` is the user's message if `messages` are the input of the turn, and None for all later steps.
+        Messages of the input are only marked as seen.
         """
         convert = importlib.import_module("langchain_core.messages").convert_to_messages
         for index, message in enumerate(convert(messages)):

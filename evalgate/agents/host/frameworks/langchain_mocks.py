@@ -35,7 +35,7 @@ def install_tool_mocks() -> None:
 
 
 def _mock_tool(tool: Any, tool_input: Any) -> Any:
-    """Return the tool itself, or a copy that returns a mocked or recorded result if the tool is mocked.
+    """Return a copy of a mocked tool, which returns the mocked or recorded result; else the tool itself.
 
     Raises:
         NoMatchingMockError: as for `find_session`.

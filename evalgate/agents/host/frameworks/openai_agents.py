@@ -1,7 +1,7 @@
 """Agents of the OpenAI Agents SDK, with clones that mock tools if the case has tool mocks.
 
-A later turn starts with the agent that answered last and with the whole conversation. The session's state is
-the context of the run, for tools that take a dict.
+A later turn starts with the agent that answered last and with the whole conversation. The SDK passes the
+session's state, a dict, to the tools as the context of the run.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .event_recorder import EventRecorder, adapt_conversations, as_text
 
 
 def clone_with_mocks(agent: Any, mocks: Mocks) -> Any:
-    """Return a clone of the agent that does not call mocked tools.
+    """Return a clone of the agent in which mocks answer calls of mocked tools.
 
-    Agents to which the agent hands over are cloned as well: those in `handoffs` now, and an agent behind a
-    handoff object when the handoff takes place.
+    The agents in `handoffs` are cloned as well. An agent behind a handoff object is cloned when the handoff
+    takes place.
 
     Raises:
-        UnsupportedCaseError: a mocked tool of an agent that is cloned now is run by the model's provider.
+        UnsupportedCaseError: the model's provider runs a mocked tool of an agent that is cloned now.
     """
     return _MockCloner(mocks).clone_agent(agent)
 
@@ -85,7 +85,7 @@ class _MockCloner:
 
 
 def adapt_agent(agent: object) -> Optional[HostedAgent]:
-    """Adapt an agent of the SDK; return None for any other object."""
+    """Adapt an agent of the OpenAI Agents SDK; return None for any other object."""
     # `agents` is a common package name: a class of the user's own would have no handoffs.
     if not is_a(agent, "agents", "Agent") or not hasattr(agent, "handoffs"):
         return None

@@ -38,7 +38,7 @@ def _as_hook(action: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _AgentsSteps:
-    """Open steps of one run."""
+    """Open steps of one run of the SDK: agents, a model call and tool calls."""
 
     def __init__(self, recorder: TraceRecorder) -> None:
         self._recorder = recorder
@@ -92,10 +92,7 @@ class _AgentsSteps:
 
 
 def _read_settings(settings: Any) -> Dict[str, Any]:
-    """Return the settings that are not None, without additions to the HTTP request.
-
-    These additions may hold credentials.
-    """
+    """Return the settings that are not None, except additions to HTTP requests: they may hold credentials."""
     return {
         key: value
         for key, value in vars(settings).items()

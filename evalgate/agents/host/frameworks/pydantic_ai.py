@@ -69,7 +69,7 @@ def _mock_toolsets(agent: Any, mocks: Mocks) -> contextlib.AbstractContextManage
     """Return a context manager in which the agent's toolsets answer mocked tools without calling them.
 
     Raises:
-        UnsupportedCaseError: a mocked tool is run by the model's provider.
+        UnsupportedCaseError: the model's provider runs a mocked tool.
     """
     if not mocks:
         return contextlib.nullcontext()
