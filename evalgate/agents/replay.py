@@ -1,4 +1,4 @@
-"""Replay of recorded conversations instead of an agent: the recorded replies are returned again."""
+"""Agent that returns the replies of recorded conversations again."""
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
@@ -46,7 +46,7 @@ Recordings: TypeAlias = Mapping[tuple[str, str], Sequence[Recording]]
 
 
 def extract_record_recordings(record: Record) -> Recordings:
-    """Return the runs of an earlier record as recordings.
+    """Return the runs of an earlier record (the results of a gate run) as recordings.
 
     The recording of a failed run ends before the first turn without a reply.
     """
@@ -114,7 +114,7 @@ class ReplayAgent:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return a notice if a case was replayed and has more recorded runs than were replayed."""
+        """Return a notice if replayed cases have more recorded runs than were replayed; else ()."""
         left = [len(self._recordings[case]) - played for case, played in self._last_played.items()]
         if not (cases := sum(more > 0 for more in left)):
             return ()
@@ -139,7 +139,7 @@ class ReplayAgent:
     def create_user(self, case: EvalCase, run: int) -> ScriptedUser:
         """Return a user who sends the messages of the case's turns; without turns, the recorded messages.
 
-        A message that is not recorded is "". If there is no recording, the user sends a single "".
+        A message that was not recorded is "". Without a recording, the user sends a single "".
         """
         if case.turns:
             return ScriptedUser([turn.user for turn in case.turns])
@@ -157,7 +157,7 @@ class ReplayAgent:
         A single recorded run that was answered serves every run.
 
         Raises:
-            LookupError: there is no such recording; the message says what is recorded.
+            LookupError: there is no recording of this run; the message gives the reason.
         """
         sets = self._sets_of.get(case.eval_id, [])
         # The recording of a renamed eval set is found as long as no other set has a case of that name.
@@ -206,7 +206,7 @@ class _ReplaySession:
         return True
 
     async def run_turn(self, message: UserMessage) -> Reply | None:
-        """Return the recorded reply of the turn; None if the recording has no reply to it or no further turn.
+        """Return the recorded reply of the turn; None if the recording has no reply for the turn.
 
         Raises:
             AgentError: the recorded run failed in this turn, or the user's message differs from the
@@ -227,12 +227,12 @@ class _ReplaySession:
 
     @property
     def session_id(self) -> str:
-        """Return the id of the recorded session."""
+        """Return the id of the recorded session; "" if none was recorded."""
         return self._recording.session_id
 
     @property
     def user_id(self) -> str:
-        """Return the id of the recorded session's user."""
+        """Return the id of the recorded session's user; "" if none was recorded."""
         return self._recording.user_id
 
     async def end(self) -> SessionResult:
@@ -244,10 +244,10 @@ class _ReplaySession:
 
 @frozen
 class NoAgentOptions:
-    """Options of a run without an agent, as every case has its recorded replies already."""
+    """Options of a run without an agent: every case already has its recorded replies."""
 
     def build(self, context: AgentContext) -> ReplayAgent:
-        """Build an agent without recordings, which is never asked."""
+        """Return an agent without recordings; no message is ever sent to it."""
         del context
         return ReplayAgent(recordings={}, path="")
 

@@ -65,8 +65,8 @@ class A2aDialect:
         """Return the endpoint that the agent's card names; fetch the card unless an earlier call did.
 
         Raises:
-            AgentError: the card cannot be fetched or read; or it names an http address although the
-                agent's URL has https, and `headers` are sent.
+            AgentError: the card cannot be fetched or read. Or the card names an http address, although the
+                agent's URL has https and `headers` are sent.
         """
         async with self._card_lock:  # conversations start at the same time, and one request is enough
             if self._endpoint is None:
@@ -196,7 +196,7 @@ class _A2aTurn:
         self._artifacts: dict[str, tuple[A2aPart, ...]] = {}
 
     def add_result(self, result: A2aResult) -> None:
-        """Add a result, except for messages that were added before.
+        """Add a result of the turn, except for messages that were added before.
 
         The same message may arrive several times: in a status, and in the history of a task.
         """
@@ -220,7 +220,7 @@ class _A2aTurn:
         return bool(self._messages) if self.state is None else self.state not in _PENDING_STATES
 
     def build_reply(self) -> Reply:
-        """Return the reply that consists of the messages and artifacts.
+        """Return the reply of the turn, built from its messages and artifacts.
 
         The response is the text of the artifacts. If they have no text, or if the agent asks for input, the
         response is the last message.
@@ -282,7 +282,7 @@ def _join_texts(parts: Iterable[A2aPart], separator: str) -> str:
 
 
 def _build_version_header(endpoint: A2aEndpoint) -> dict[str, str]:
-    """Return the version header for release 1.0, else {}: servers assume 0.3 without the header."""
+    """Return the version header for release 1.0; {} for 0.3, which servers assume without the header."""
     return {"A2A-Version": "1.0"} if endpoint.release == "1.0" else {}
 
 

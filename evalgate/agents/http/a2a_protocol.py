@@ -69,7 +69,7 @@ def build_send_params(
 ) -> JsonObject:
     """Return the parameters of the request that sends a message.
 
-    `id_`, `context` and `task` are the ids of the message, its context and its task; None: a new one.
+    `id_` is the id of the message. `context` and `task` are the ids of its context and task; None: a new one.
 
     Raises:
         AgentError: an attachment cannot be sent.

@@ -37,11 +37,11 @@ def read_adk_reply(events: Iterable[object]) -> tuple[Reply, Usage | None]:
 
     The response is the text of the last final event (ADK's `is_final_response`) that has text. It is "" if
     no final event has text, as with a long-running call. All other texts, calls and results are the
-    reply's events. Events with `partial` are ignored, because an event with the whole text follows them.
-    Events of the author `user` are ignored, too. The usage is None if no event reports one.
+    reply's events. Events of the author `user`, and partial events, which whole events repeat, are ignored.
+    The usage is None if no event reports one.
 
     Raises:
-        AgentError: an event is malformed, or an event reports a model's error and no event is final.
+        AgentError: an event is malformed. Or a model's error is reported, and no event is final.
     """
     selected = _select_events(events)
     reply, usage = read_recorded_reply(selected), _sum_usage(selected)
@@ -131,7 +131,10 @@ _OUTPUT_COUNTS = ("candidates_token_count", "thoughts_token_count")
 
 
 def _get_field(found: Mapping[str, Any], name: str) -> Any:
-    """Return the value of the key `name`, in camel case or else in snake case as given; None without both."""
+    """Return the value of the key `name`, given in snake case. The key in camel case has precedence.
+
+    Return None if `found` has neither key.
+    """
     value = found.get(to_camel(name))
     return found.get(name) if value is None else value
 
@@ -204,11 +207,13 @@ class AdkServerDialect:
         return AdkServerConversation(self._connection, self._options, self, case)
 
     async def choose_app(self, case: EvalCase) -> str:
-        """Return the name of the app for a case; request the server's list of apps only if necessary.
+        """Return the name of the app for a case.
+
+        Without the option `app`, the first call requests the server's list of apps.
 
         Raises:
-            AgentError: the case names no app of the server, and the server has several apps or none; or the
-                request failed.
+            AgentError: the request failed. Or the case names no app of the server, and the server has several
+                apps or none.
         """
         if self._options.app is not None:
             return self._options.app

@@ -1,4 +1,4 @@
-"""Reader of the spans of a session that `adk web`, Google ADK's development server, keeps for its page."""
+"""Reader of the spans that `adk web`, Google ADK's development server, stores for each session."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from evalgate.core.types import TraceSpan
 
 
 class AdkServerTrace:
-    """Reader of the spans of one session, turn by turn; without spans on the server, no steps are read."""
+    """Reader of the server's spans of one session, turn by turn. A server without spans gives no steps."""
 
     def __init__(self, connection: AgentConnection) -> None:
         self._connection = connection
@@ -69,7 +69,7 @@ def _build_span(found: dict[str, Any]) -> Span:
 
 
 def _iter_logs(logs: object) -> Iterator[SpanEvent]:
-    """Yield a span's log records as events: newer releases of ADK keep the model's messages in them."""
+    """Yield the log records of a span as events. Newer releases of ADK log the model's messages."""
     for log in logs if isinstance(logs, list) else ():
         attributes = log.get("attributes") if isinstance(log, dict) else None
         if isinstance(attributes, dict):

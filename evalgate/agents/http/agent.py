@@ -40,7 +40,7 @@ class RemoteOptions:
 
 
 class RemoteAgent:
-    """`Agent` over HTTP, in the dialect that the factory returns."""
+    """`Agent` over HTTP, in the dialect (wire format) that `dialect_factory` returns."""
 
     def __init__(
         self,
@@ -135,7 +135,10 @@ class RemoteSession:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        """End the conversation on the server; errors are ignored, since all answers have arrived."""
+        """End the conversation on the server; ignore errors, since all answers have arrived.
+
+        Before the first turn, and after any exception except AgentError, nothing is sent.
+        """
         # Not after a cancellation: a gate that ends must not wait for the server.
         if self._turns and (kind is None or issubclass(kind, AgentError)):
             with suppress(AgentError, TimeoutError):
@@ -148,7 +151,7 @@ class RemoteSession:
 
     @property
     def user_id(self) -> str:
-        """Return the id that the dialect gives the user, or "" if it gives none."""
+        """Return the id of the user on the server; "" if the dialect has none."""
         return getattr(self._conversation, "user_id", "")
 
     def take_spans(self) -> Sequence[TraceSpan]:

@@ -83,7 +83,9 @@ class ChatConversation:
         return True
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
-        """Request completions and answer their tool calls, until a completion has no calls; return its text.
+        """Request completions and answer their tool calls, until a completion calls no tool.
+
+        The text of the last completion is the response.
 
         Raises:
             AgentError: a request failed, an attachment cannot be sent, a mocked tool has no result for a
@@ -189,7 +191,7 @@ class Completion:
 
     @property
     def size(self) -> int:
-        """Return the number of characters in the arguments of all tool calls in the message."""
+        """Return the number of characters that `read_calls` parses: the arguments of all tool calls."""
         functions = (call.get("function") for call in filter_objects(self.message.get("tool_calls")))
         texts = (each.get("arguments") for each in functions if isinstance(each, dict))
         return sum(len(text) for text in texts if isinstance(text, str))

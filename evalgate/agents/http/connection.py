@@ -54,7 +54,7 @@ def append_path(url: str, path: str) -> str:
 
 
 def find_proxy(url: str) -> str | None:
-    """Return the address of the proxy for `url` that the environment names, or None.
+    """Return the address of the proxy that the environment names for `url`; None if there is none.
 
     The variables are HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY. A loopback address never has a proxy,
     because the proxy would look for the address on its own machine.
@@ -199,7 +199,7 @@ class AgentConnection:
     """HTTP client of one server, from `open` to `close`."""
 
     def __init__(self, server: AgentServer, get_jitter: Callable[[], float] = random.random) -> None:
-        """Store the server; `get_jitter` returns the jitter of retries, in [0, 1)."""
+        """Store the server; `get_jitter` returns a random number in [0, 1), which varies the retry delays."""
         self._get_jitter = get_jitter
         self.url = server.url
         self._server = server
@@ -231,8 +231,8 @@ class AgentConnection:
     def relocate_url(self, address: str) -> str:
         """Return the URL at which the gate reaches `address`, which the server reported as its own.
 
-        The address is returned unchanged unless the server is `relocated`. A server in a container reports
-        its host and port inside the container: scheme, host and port of `url` replace them.
+        If the server is `relocated`, the scheme, host and port of `url` replace the reported ones, as for a
+        server in a container. Otherwise, the address is returned unchanged.
         """
         if not self._server.relocated:
             return address
@@ -255,7 +255,7 @@ class AgentConnection:
                 await client.close()
 
     async def probe_url(self, url: str) -> str:
-        """Request `url` once; return an empty text if the server answers, else the reason.
+        """Request `url` once; return "" if the server answers, and the reason if it does not.
 
         Every status below 500 is an answer, except 407 of a proxy.
 
@@ -332,8 +332,11 @@ class AgentConnection:
     ) -> "ClientResponse | None":
         """Return the response; None if the request failed and may be repeated.
 
-        If the `last` attempt fails, raise the error. A request may be repeated if it did not reach the
-        server, or if its method is not POST: a POST may already have started a turn of the agent.
+        A request may be repeated if it did not reach the server, or if its method is not POST: a POST may
+        already have started a turn of the agent.
+
+        Raises:
+            AgentError: the request failed and may not be repeated, or is the `last` attempt.
         """
         import aiohttp
 
@@ -358,7 +361,7 @@ class AgentConnection:
 
 
 class _ResponseContext:
-    """Context manager of a response, faster than the ones that `contextlib` makes."""
+    """Context manager of a response. It is faster than context managers of `contextlib`."""
 
     __slots__ = ("_request", "_response")
 

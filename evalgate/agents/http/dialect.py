@@ -52,7 +52,7 @@ class Dialect(Protocol):
 
 
 class TurnTimer(Protocol):
-    """Timer that ends a turn that takes too long. The methods are those of `asyncio.Timeout`."""
+    """Timer that ends a turn after its time limit, with two methods of `asyncio.Timeout`."""
 
     def when(self) -> float | None:
         """Return the time of the event loop's clock at which the turn ends; None for never."""
@@ -69,7 +69,7 @@ turn_timer: ContextVar[TurnTimer | None] = ContextVar("turn_timer", default=None
 
 @contextmanager
 def pause_turn_timer() -> Iterator[None]:
-    """Stop the turn's timer within the block, in which the gate and not the agent works or waits."""
+    """Stop the turn's timer within the block, so that time of the gate does not count as the agent's."""
     timer, clock = turn_timer.get(), asyncio.get_running_loop().time
     if timer is None or (when := timer.when()) is None:
         yield

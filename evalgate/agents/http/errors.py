@@ -107,7 +107,7 @@ def build_connection_error(error: BaseException) -> AgentError:
 def describe_connection_error(error: BaseException) -> str:
     """Return the reason of a connection error in one line.
 
-    For an error number of the operating system, return the operating system's own text.
+    If the error has an error number of the operating system, this is the system's text for the number.
     """
     import ssl
 
@@ -132,14 +132,14 @@ def describe_connection_error(error: BaseException) -> str:
 
 
 def _describe_tls_error(reason: str) -> str:
-    """Return OpenSSL's reason in words, because the operating system does not know OpenSSL's numbers."""
+    """Return a sentence for one of OpenSSL's reasons, such as `WRONG_VERSION_NUMBER`."""
     words = reason.lower().replace("_", " ")
     advice = "; does it speak http://?" if reason in _NO_TLS_AT_ALL else ""
     return f"TLS failed: {words}{advice}"
 
 
 def _describe_payload_error(error: BaseException) -> str:
-    """Return the reason of a bad body: aiohttp has one error for a bad encoding and for a missing end."""
+    """Return the reason of a bad body: aiohttp reports a wrong encoding and a missing end as one error."""
     cause: BaseException = error.__cause__ or error
     why = getattr(cause, "message", None) or str(cause)
     what = "the answer cannot be unpacked" if "decode" in why.lower() else "the answer broke off"

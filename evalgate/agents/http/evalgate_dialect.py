@@ -48,7 +48,9 @@ class EvalgateConversation:
         self._history: list[JsonObject] = []
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
-        """Post the message with history and state; read the answer as one object, as events or as JSON lines.
+        """Post the message with history and state, and return the answer.
+
+        The body may be one JSON object, server-sent events or JSON lines.
 
         Raises:
             AgentError: the request failed, the answer is malformed, or it reports an error.
@@ -112,7 +114,7 @@ class _TurnResponse:
         self.accept_event(parse_json_body(data))
 
     def accept_answer(self, found: object) -> None:
-        """Accept an object that is the whole answer; its parts count as if they were events of a stream.
+        """Accept an object that is the whole answer; its parts count like the events of a stream.
 
         Raises:
             AgentError: the object is malformed or reports an error.

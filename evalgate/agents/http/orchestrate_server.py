@@ -42,7 +42,8 @@ class OrchestrateDialect:
     def __init__(self, connection: AgentConnection, agent: str | None = None) -> None:
         """Store the connection and the name of the agent.
 
-        Without a name, each case is sent to the agent that the case names, else to the server's only agent.
+        Without a name, each case is sent to the agent that the case names. A case that names none is sent to
+        the server's only agent.
         """
         self._connection = connection
         self._agent = agent
@@ -57,7 +58,7 @@ class OrchestrateDialect:
         """Return the id of the agent for a case; the first call requests the server's list of agents.
 
         Raises:
-            AgentError: the request failed, or the server has no agent with the given name. Without a name:
+            AgentError: the request failed, or the server has no agent with the name. Or there is no name, and
                 the server has several agents or none.
         """
         if self._ids is None:
@@ -166,7 +167,7 @@ class OrchestrateEvents:
         self._is_over = self._is_over or name == _LAST_EVENT
 
     def build_reply(self) -> Reply:
-        """Return the reply. Its response is the last text outside of widgets, or None.
+        """Return the reply. Its response is the last text outside of widgets; None if there is none.
 
         Raises:
             AgentError: the run has no tool call, no tool result and no message, or the stream ended before

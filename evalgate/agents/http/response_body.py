@@ -51,7 +51,7 @@ class SseReader:
     def finish_stream(self) -> Iterator[str]:
         """End the stream: yield the data of a last event that no empty line follows.
 
-        The standard drops such an event. Here it counts, because some servers forget the last line end.
+        The standard drops this event. Here it counts, because some servers forget the last line end.
         """
         if self._rest:
             yield from self._parse_line(bytes(self._rest).rstrip(b"\r"))
@@ -91,7 +91,7 @@ async def read_body(response: "ClientResponse") -> bytes:
 
 
 async def iter_events(response: "ClientResponse", is_over: IsOver = lambda: False) -> AsyncIterator[str]:
-    """Yield the data of each server-sent event until the stream ends, or 1 s after `is_over` is True.
+    """Yield the data of each server-sent event until the stream ends, or 1 s after `is_over` returns True.
 
     Raises:
         AgentError: as for `read_body`.
@@ -105,7 +105,7 @@ async def iter_events(response: "ClientResponse", is_over: IsOver = lambda: Fals
 
 
 async def iter_lines(response: "ClientResponse", is_over: IsOver) -> AsyncIterator[bytes]:
-    """Yield each stripped line that is not blank, until the stream ends, or 1 s after `is_over` is True.
+    """Yield each stripped line except blank ones, until the stream ends or 1 s after `is_over` returns True.
 
     Raises:
         AgentError: as for `read_body`.
@@ -161,11 +161,11 @@ def parse_json_body(body: bytes | str) -> object:
 
 
 async def run_off_loop(size: int, work: Callable[[], _T]) -> _T:
-    """Return the result of `work`, which is called in a thread if `size` is more than `LARGE`.
+    """Return the result of `work`, which is called in a thread if `size` is more than `LARGE`, 64 KiB.
 
-    `size` is the size in bytes of the answer that `work` reads. The thread releases the GIL from time to
-    time while `parse_untrusted_json` runs. The turn's timer is stopped meanwhile, because the gate and not
-    the agent takes this time.
+    `size` is the size in bytes of the answer that `work` parses. The thread lets the event loop run, because
+    `parse_untrusted_json` releases the GIL from time to time. The turn's timer is stopped meanwhile, so that
+    the time does not count as the agent's.
     """
     if size <= LARGE:
         return work()

@@ -1,4 +1,4 @@
-"""Tool results for agents that leave the execution of tools to the client: mocks, else recorded results."""
+"""Tool results for agents that leave the execution of tools to the client, from mocks and recordings."""
 
 # The classes of the agent host: a mock matches the same calls over HTTP and in a worker.
 from evalgate.agents.host.errors import NoMatchingMockError
@@ -15,8 +15,8 @@ NO_ARGUMENTS = {"error": "the arguments are not a JSON object"}
 class CaseTools:
     """Source of the tool results in one case, turn by turn.
 
-    A tool that is mocked or recorded has the result of the turn's first mock that matches, else the result in
-    the case's recording. All other tools have the results in the turn's expected reply.
+    Calls of mocked and recorded tools get the result of the turn's first mock that matches, or without one
+    the result in the case's recording. Calls of other tools get the results in the turn's expected reply.
     """
 
     def __init__(self, case: EvalCase) -> None:
@@ -56,10 +56,10 @@ class RecordedTools:
         self._left = _list_pairs(expected)
 
     def get_result(self, call: ToolCall) -> ToolResult:
-        """Return the recorded result of a call with equal arguments, else the tool's next recorded result.
+        """Return the tool's next recorded result; results with the same arguments have precedence.
 
-        Without a recorded result, return an error for the agent to read. The call is in the transcript and
-        is scored, the conversation continues, and no result is invented.
+        Without a recorded result, return an error for the agent to read, so that the conversation continues
+        and no result is invented. The call is scored.
         """
         named = [each for each in self._left if each[1].name == call.name]
         equal = [each for each in named if each[0] is not None and each[0].args == call.args]
@@ -71,7 +71,10 @@ class RecordedTools:
 
 
 def _list_pairs(expected: Reply) -> list[tuple[ToolCall | None, ToolResult]]:
-    """Return each result with the call of the same id, else with the tool's next call, else with None."""
+    """Return each result with its call: the call of the same id or, without one, the tool's next call.
+
+    The call is None if there is neither.
+    """
     calls = list(expected.tool_calls)
     pairs: list[tuple[ToolCall | None, ToolResult]] = []
     for event in expected.events:

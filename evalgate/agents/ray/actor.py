@@ -51,7 +51,7 @@ class SessionStart:
 
 @frozen
 class ActorRequest:
-    """One step of one conversation."""
+    """Request of the gate for one step of a conversation: `open`, `turn`, `end` or `close`."""
 
     session: str
     """Key of the conversation, unique within the run."""
@@ -101,7 +101,7 @@ class ActorFailure:
 
 @frozen
 class ActorResponse:
-    """Result of a step."""
+    """Answer of an actor to one `ActorRequest`."""
 
     reply: Reply | None = None
     """Reply to a turn; None for any other step, and for a turn without a reply in the replayed recording."""
@@ -155,7 +155,7 @@ def load_failure(text: str) -> ActorFailure:
 
 @frozen
 class ActorSpec:
-    """Description of the agent for an actor. It holds nothing of the gate that the agent must not see."""
+    """Description of the agent for an actor. It holds only data that the agent may see."""
 
     section: Mapping[str, object]
     """The `agent` section of the thresholds file."""
@@ -200,7 +200,7 @@ class ActorSpec:
 
 @contextmanager
 def _lock_setup() -> Iterator[None]:
-    """Hold a lock during the setup, as all actors of a node install into the same folder."""
+    """Hold a lock of the node within the block, as all actors of a node install into the same folder."""
     path = Path(tempfile.gettempdir()) / f"evalgate-setup-{os.geteuid()}.lock"
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -233,7 +233,10 @@ class ActorHost:
 
     @classmethod
     async def start_host(cls, spec: str) -> "ActorHost | ActorFailure":
-        """Build and enter the agent that an `ActorSpec` in JSON describes; return its host or the failure."""
+        """Build and start the agent from `spec`, the JSON of an `ActorSpec`.
+
+        Return its host, or the failure if the agent cannot be built or started.
+        """
         try:
             agent = await asyncio.to_thread(ActorSpec.from_json(spec).build_agent)
             return await cls(agent).__aenter__()
@@ -245,13 +248,16 @@ class ActorHost:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Close all conversations and leave the agent's own context."""
+        """Close all conversations, then the agent."""
         for session in [*self._open, *self._tasks]:
             await self._close_session(session)
         await self._agent.__aexit__(*exc)
 
     async def handle_request(self, text: str) -> str:
-        """Answer an `ActorRequest` with an `ActorResponse`, both JSON; never raise the agent's errors."""
+        """Answer an `ActorRequest` with an `ActorResponse`, both JSON.
+
+        Errors of the agent are returned in `failure` of the response.
+        """
         request = load_request(text)
         if request.do == "close":
             await self._close_session(request.session)

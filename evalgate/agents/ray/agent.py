@@ -34,7 +34,7 @@ from evalgate.system.workspace import Workspace
 
 @dataclass(eq=False, slots=True)
 class ActorSlot:
-    """An actor, with the number that names it, the number of its sessions, and its open requests."""
+    """An actor as the gate knows it: its identifying number, its sessions and its open requests."""
 
     number: int
     ready: bool = False
@@ -203,7 +203,7 @@ class ClusterAgent:
         return str(next(self._keys))
 
     async def acquire_actor(self) -> ActorSlot:
-        """Wait for a ready actor; return the ready actor with the fewest sessions, and count one more.
+        """Wait for a ready actor; return the one with the fewest sessions, after adding one to its sessions.
 
         Raises:
             AgentUnreachableError: no actor is ready, and none will be.
@@ -224,7 +224,7 @@ class ClusterAgent:
         """Send a step of a conversation and return its result.
 
         Raises:
-            SessionLostError: the actor is gone.
+            SessionLostError: the actor is gone, or did not answer in time.
             AgentUnreachableError: the cluster is gone, or the agent cannot start in it.
             AgentError: the actor runs another evalgate than the gate, or evalgate has a bug.
         """
@@ -273,7 +273,10 @@ class ClusterAgent:
         self._refuse_sessions(load_failure(failure).failure)
 
     def on_lost(self, number: int, why: str) -> None:
-        """Fail a lost actor's requests; replace it, or refuse all sessions after `_MAX_LOST_AT_START`."""
+        """Fail a lost actor's requests, and replace the actor.
+
+        If three actors in a row were lost before they were ready, refuse all sessions instead.
+        """
         gone = self._slots.pop(number, None)
         if gone is None:
             return
@@ -290,7 +293,7 @@ class ClusterAgent:
             self._watch_readiness()
 
     def on_answer(self, key: int, answer: str) -> None:
-        """Settle the request that waits for the answer, if any."""
+        """Pass the answer to the request `key`, if the request still waits."""
         waiting = self._find_waiter(key)
         if waiting is None:
             return
@@ -300,7 +303,7 @@ class ClusterAgent:
             waiting.set_exception(_build_mismatch_error(str(error)))
 
     def on_broken(self, key: int, why: str) -> None:
-        """Fail the request that waits for the answer, if any."""
+        """Fail the request `key`, if it still waits."""
         if (waiting := self._find_waiter(key)) is not None:
             waiting.set_exception(_build_mismatch_error(why))
 
@@ -309,7 +312,7 @@ class ClusterAgent:
         self._refuse_sessions(Failure("cluster", f"the Ray cluster is lost: {_shorten_reason(why)}", detail))
 
     def _find_waiter(self, key: int) -> "asyncio.Future[ActorResponse] | None":
-        """Return the future of a request; None if it is settled or abandoned."""
+        """Return the future of the request `key`; None if it is done or nothing waits for it."""
         slot = self._slot_by_request.get(key)
         waiting = slot.pending.get(key) if slot else None
         return None if waiting is None or waiting.done() else waiting
@@ -324,7 +327,7 @@ class ClusterAgent:
         self.on_lost(slot.number, f"it said nothing for {seconds:g} s")
 
     def _watch_readiness(self) -> None:
-        """Start the time limit for a first ready actor, or cancel it once there is one."""
+        """Start the time limit until an actor is ready; cancel it if an actor is ready."""
         if any(slot.ready for slot in self._slots.values()):
             if self._readiness_timer is not None:
                 self._readiness_timer.cancel()
@@ -363,7 +366,7 @@ def _build_mismatch_error(why: str) -> AgentError:
 
 
 def _shorten_reason(why: str) -> str:
-    """Return the first line of Ray's reason, without the long explanation after it."""
+    """Return the first line of Ray's reason, cut after 300 characters."""
     first = next(iter(why.strip().splitlines()), "Ray gives no reason")
     return first[:_MAX_SHOWN].rstrip(". ")
 
@@ -382,7 +385,7 @@ _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "PYTHON
 def build_ray_agent(
     executor: ExecutorConfig, chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, str]
 ) -> ClusterAgent:
-    """Build an agent that runs in one Ray actor for each configured worker, without starting anything."""
+    """Build an agent that runs in Ray actors, one for each configured worker, without starting anything."""
     settings = chosen.settings
     address = executor.address or environ.get("RAY_ADDRESS") or None
     if address == "local":  # Ray's word for a cluster of one's own
@@ -429,9 +432,10 @@ def _build_cluster_spec(
 def _select_agent_env(
     settings: AgentConfig, agent_name: str, environ: Mapping[str, str], *, with_harmless: bool
 ) -> dict[str, str]:
-    """Return the agent's variables for an actor, with those that its options name as `${NAME}`.
+    """Return the environment variables of the agent in an actor.
 
-    Without `with_harmless`, leave out this machine's PATH and the like, unless `settings.env` names them.
+    Variables that the agent's options name as `${NAME}` are included. Without `with_harmless`, this machine's
+    PATH and the like are left out, unless `settings.env` names them.
     """
     env = build_agent_environment(environ, settings.env)
     if not with_harmless:

@@ -63,7 +63,7 @@ class AgentActor:
         return answer
 
     async def stop(self, gently: bool) -> None:
-        """End the agent and everything that it started; `gently`: let the agent finish first."""
+        """End the agent and everything that it started; with `gently`, let the agent finish first."""
         if self._host is not None:
             error = None if gently else asyncio.CancelledError()
             await self._run_in_loop(self._host.__aexit__(error and type(error), error, None))
@@ -81,7 +81,7 @@ class GateWriter:
     def write_message(self, kind: str, **more: object) -> None:
         """Write one line: a message of the kind `kind`, with the fields in `more`.
 
-        Drop the message if the pipe is closed: the gate is gone then, and the end of stdin ends the bridge.
+        If the pipe is closed, the message is dropped: the gate is gone, and the end of stdin ends the bridge.
         """
         data = memoryview(json.dumps({"say": kind, **more}, separators=(",", ":")).encode() + b"\n")
         try:
@@ -187,7 +187,7 @@ class Bridge:
 
 
 def main() -> None:
-    """Join the cluster that the first line names, or start one, and serve until the gate leaves."""
+    """Join the cluster that the first line of stdin names, or start one; serve until the gate leaves."""
     incoming, wire = _take_over_stdio()
     first, rest = _read_first_line(incoming)
     if not first:
@@ -233,12 +233,9 @@ def _join_cluster(ray: Any, given: dict[str, Any]) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """Check that something listens at the address: Ray would try for minutes, and then end this process.
+    """Raise OSError if nothing listens at the address: Ray would try for minutes, and end this process.
 
     An address without a port is not checked.
-
-    Raises:
-        OSError: nothing listens there.
     """
     host, colon, port = address.removeprefix("ray://").partition("/")[0].rpartition(":")
     if colon and port.isdecimal():
@@ -246,7 +243,7 @@ def _check_reachable(address: str) -> None:
 
 
 def _take_over_stdio() -> tuple[int, GateWriter]:
-    """Return private copies of stdin and stdout, and redirect what Ray prints to stderr."""
+    """Return a copy of stdin and a writer to stdout; redirect all other output, as Ray's, to stderr."""
     incoming, outgoing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

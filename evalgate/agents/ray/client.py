@@ -50,23 +50,23 @@ class ActorListener(Protocol):
         ...
 
     def on_failed(self, number: int, failure: str) -> None:
-        """Receive the failure of an agent that cannot start: an `ActorFailure` as JSON."""
+        """Handle the failure of an agent that cannot start; `failure` is an `ActorFailure` as JSON."""
         ...
 
     def on_lost(self, number: int, why: str) -> None:
-        """Receive the loss of an actor that is gone or could not be created, with Ray's reason."""
+        """Handle the loss of an actor that is gone or could not be created; `why` is Ray's reason."""
         ...
 
     def on_answer(self, key: int, answer: str) -> None:
-        """Receive the answer to the request `key`: an `ActorResponse` as JSON."""
+        """Handle the answer to the request `key`; `answer` is an `ActorResponse` as JSON."""
         ...
 
     def on_broken(self, key: int, why: str) -> None:
-        """Receive the reason why the request `key` has no answer: a bug of evalgate."""
+        """Handle a request `key` without an answer because of a bug of evalgate; `why` describes the bug."""
         ...
 
     def on_cluster_lost(self, why: str, detail: str) -> None:
-        """Receive the loss of the whole cluster; `detail` is the end of the bridge's stderr, or ""."""
+        """Handle the loss of the whole cluster; `detail` is the end of the bridge's stderr, or ""."""
         ...
 
 
@@ -74,7 +74,7 @@ class ClusterClient(Protocol):
     """Connection to a cluster of actors."""
 
     async def join_cluster(self, listener: ActorListener) -> str:
-        """Join the cluster; return a clause about its capacity, for the error that no actor is ready.
+        """Join the cluster; return its capacity as a clause for the error message if no actor gets ready.
 
         Raises:
             InvalidInputError: the cluster cannot be joined or started.
@@ -82,7 +82,7 @@ class ClusterClient(Protocol):
         ...
 
     def add_actor(self, number: int) -> None:
-        """Request a new actor; the listener is told when the actor is ready, or that it failed."""
+        """Request a new actor; its later events, such as `on_ready` or `on_failed`, go to the listener."""
         ...
 
     def ask_actor(self, number: int, key: int, body: str) -> None:
@@ -94,7 +94,7 @@ class ClusterClient(Protocol):
         ...
 
     async def leave_cluster(self, *, gently: bool) -> None:
-        """End all actors, and all that was started for them; `gently`: let the agents finish first."""
+        """End all actors, and all that was started for them; with `gently`, let the agents finish first."""
         ...
 
 
@@ -119,7 +119,7 @@ class RayClusterClient:
         self._joined: asyncio.Future[Mapping[str, object]] | None = None
 
     async def join_cluster(self, listener: ActorListener) -> str:
-        """Start the bridge and join the cluster; return a clause about the cluster's capacity.
+        """Start the bridge and join the cluster; return its capacity as a clause for an error message.
 
         Raises:
             InvalidInputError: the bridge cannot be started, or the cluster cannot be joined or started.
@@ -162,7 +162,10 @@ class RayClusterClient:
         self._write_message({"do": "drop", "actor": number})
 
     async def leave_cluster(self, *, gently: bool) -> None:
-        """End the actors, the bridge and a cluster that it started; `gently`: let the agents finish first."""
+        """End the actors, the bridge and a cluster that the bridge started.
+
+        With `gently`, let the agents finish first.
+        """
         if self._process is None:
             return
         self._listener = None
@@ -248,7 +251,7 @@ def _notify_listener(listener: ActorListener, kind: str, rest: Mapping[str, obje
 
 
 def _create_short_folder() -> str:
-    """Create a folder for a cluster's files with a path that is short enough for its sockets."""
+    """Create a folder for the files of a cluster. Its path is short enough for Ray's sockets."""
     usual = tempfile.gettempdir()
     is_short = len(usual) + len("/eg-ray-12345678") <= _LONGEST_FOLDER
     return tempfile.mkdtemp(prefix="eg-ray-", dir=usual if is_short else "/tmp")  # noqa: S108  mkdtemp is safe

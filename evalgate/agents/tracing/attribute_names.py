@@ -210,7 +210,7 @@ def _unwrap_result(found: object) -> object:
 def _iter_inputs(span: Span) -> Iterator[list[ChatMessage]]:
     """Yield the messages sent to the model, as one list for each convention.
 
-    The list is empty if the span does not use the convention.
+    A convention that the span does not use has an empty list or none.
     """
     yield _read_indexed(span.attributes, "llm.input_messages", "user")
     yield _read_indexed(span.attributes, "gen_ai.prompt", "user")
@@ -233,7 +233,7 @@ def _iter_inputs(span: Span) -> Iterator[list[ChatMessage]]:
 def _iter_outputs(span: Span) -> Iterator[list[ChatMessage]]:
     """Yield the messages of the model's answer, as one list for each convention.
 
-    The list is empty if the span does not use the convention.
+    A convention that the span does not use has an empty list or none.
     """
     yield _read_indexed(span.attributes, "llm.output_messages", "assistant")
     yield _read_indexed(span.attributes, "gen_ai.completion", "assistant")
@@ -254,8 +254,8 @@ def _iter_outputs(span: Span) -> Iterator[list[ChatMessage]]:
 def _read_logged_events(span: Span, *, is_output: bool) -> list[ChatMessage]:
     """Return the messages that Pydantic AI and Logfire write into the attribute `events`.
 
-    With `is_output`, return the model's answer, else the messages sent to the model. Without the attribute
-    `events`, read the attribute `all_messages_events`.
+    With `is_output`, return the model's answer; otherwise, return the messages sent to the model. Without the
+    attribute `events`, the attribute `all_messages_events` is read.
     """
     if "events" not in span.attributes and "all_messages_events" not in span.attributes:
         return []
@@ -273,15 +273,18 @@ def _read_logged_events(span: Span, *, is_output: bool) -> list[ChatMessage]:
 
 
 def _split_answer(messages: list[ChatMessage]) -> tuple[list[ChatMessage], list[ChatMessage]]:
-    """Return the messages before the answer, and the answer: the last message if it is the assistant's."""
+    """Return the messages before the answer, and the answer in a list.
+
+    The answer is the last message if it is the assistant's. Otherwise, the list is empty.
+    """
     last = len(messages) - 1 if messages and messages[-1]["role"] == "assistant" else len(messages)
     return messages[:last], messages[last:]
 
 
 def _drop_unreadable(messages: list[ChatMessage]) -> list[ChatMessage]:
-    """Return the messages, except those in which every part is a text that holds a JSON object or list.
+    """Return the messages, except messages of which every part is the JSON text of an object or list.
 
-    Such a text is the input or output of an agent's code, and no message of a person or a model.
+    The JSON is the input or output of an agent's code, and no message of a person or a model.
     """
     return [
         message
@@ -318,7 +321,7 @@ def _read_indexed(attributes: Mapping[str, Any], prefix: str, role: str) -> list
 
 
 def list_paths(attributes: Mapping[str, Any], prefix: str) -> dict[str, list[str]]:
-    """Return, by name, the keys of each attribute that has a dotted name below `prefix`.
+    """Split the names of the attributes below `prefix` at their dots; return the keys after `prefix` by name.
 
     `llm.input_messages.0.message.role` has the keys `["0", "message", "role"]` below `llm.input_messages`.
     Only the first 10,000 names count, and the first 40 keys of each.
@@ -343,7 +346,7 @@ def _insert_value(tree: dict[str, Any], path: list[str], value: object) -> None:
 
 
 def _iter_lists(tree: dict[str, Any]) -> Iterator[Any]:
-    """Yield the values of a tree with numbers as keys, in the order of the numbers."""
+    """Yield the values of a tree in the order of their keys, which are numbers; skip all other keys."""
     for key in sorted(filter(is_list_index, tree), key=int):
         yield _build_lists(tree[key])
 

@@ -116,7 +116,7 @@ def get_message_text(message: ChatMessage) -> str:
 
 
 def _read_message(found: dict[str, Any], role: str) -> ChatMessage | None:
-    """Return an object as a converted message; None if the object is no message."""
+    """Return a message in the shape of the GenAI conventions; None if the object is no message."""
     if _is_converted(found):
         return found  # as most messages of the semantic conventions are
     found = _unwrap(found)
@@ -178,7 +178,7 @@ def _is_converted_text_or_result(part: Part) -> bool:
 
 
 def _unwrap(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the message within the wrappers of LangChain and OpenInference, with plain keys."""
+    """Return a message without the wrappers of LangChain and OpenInference, and with plain keys."""
     if isinstance(found.get("kwargs"), dict) and isinstance(found.get("id"), list):
         return {"role": str(found["id"][-1]) if found["id"] else "", **found["kwargs"]}
     if isinstance(found.get("data"), dict) and isinstance(found.get("type"), str) and len(found) <= 3:
@@ -253,7 +253,7 @@ def _find_id(part: Mapping[str, Any]) -> object:
 
 
 def _unwrap_result(value: object) -> object:
-    """Return the value of a tool's result within the Vercel AI SDK's and Anthropic's wrappers."""
+    """Return a tool's result without the wrappers of the Vercel AI SDK and of Anthropic."""
     value = decode_json(value)
     if isinstance(value, dict) and set(value) == {"type", "value"}:
         return decode_json(value["value"])

@@ -1,4 +1,4 @@
-"""OpenTelemetry of an agent: the OTLP/HTTP endpoint of the gate, and the agent that sends its spans there."""
+"""OTLP/HTTP endpoint of the gate, and an `Agent` that adds the tool calls in received spans to replies."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ class CollectorEndpoint:
 
 
 class SpanCollector:
-    """Receiver of spans that hands each turn the spans of that turn."""
+    """OTLP/HTTP server that stores the agent's spans until the turn to which they belong takes them."""
 
     def __init__(self, endpoint: CollectorEndpoint) -> None:
         self._host = endpoint.host
@@ -162,12 +162,12 @@ OtelOption = bool | OtelSettings
 
 
 def resolve_otel_settings(option: OtelOption) -> OtelSettings | None:
-    """Return the settings that `otel: true` or `otel: {…}` stands for; None for `otel: false`."""
+    """Return the settings of the option `otel`: the defaults for true, None for false."""
     return (OtelSettings() if option else None) if isinstance(option, bool) else option
 
 
 class _SpanCounts:
-    """Numbers of the spans of all answered turns in the whole gate run."""
+    """Number of spans, and of GenAI spans, in all answered turns of the gate run."""
 
     def __init__(self) -> None:
         self.spans = 0
@@ -357,7 +357,10 @@ class TracedSession:
         return merge_replies(reply or Reply(), transcript.reply)
 
     def take_spans(self) -> Sequence[TraceSpan]:
-        """Return the steps in the last turn's spans, else those that the agent reported; forget them."""
+        """Return the steps of the last turn, and forget them.
+
+        The steps are read from the turn's spans; without spans, they are the steps that the agent reported.
+        """
         from evalgate.agents.tracing.span_steps import convert_turn_spans
 
         reported = self._inner.take_spans() if isinstance(self._inner, RecordsSpans) else ()
@@ -365,7 +368,7 @@ class TracedSession:
         return convert_turn_spans(spans, self._began_at) if spans else reported
 
     async def end(self) -> SessionResult:
-        """End the inner session; take the usage from the spans if the agent reported none itself."""
+        """End the inner session and return its result; a missing usage is taken from the spans."""
         end = await self._inner.end()
         return end if end.usage is not None else replace(end, usage=self._usage)
 

@@ -24,15 +24,15 @@ class TurnTrace:
 
     @property
     def traceparent(self) -> str:
-        """Return the value of the header that continues the trace."""
+        """Return the value of the header `traceparent`, with which the agent continues the trace."""
         # 01 means sampled: an SDK that follows its parent's decision would otherwise record nothing.
         return f"00-{self.trace_id}-{self.span_id}-01"
 
     @property
     def baggage(self) -> str:
-        """Return the header value that names the conversation and the turn (W3C Baggage).
+        """Return the value of the header `baggage`, which names the conversation and the turn (W3C Baggage).
 
-        `OTEL_RESOURCE_ATTRIBUTES` is written in the same form.
+        `OTEL_RESOURCE_ATTRIBUTES` has the same form.
         """
         return f"evalgate.session={self.session},evalgate.turn={self.turn}"
 
@@ -52,7 +52,7 @@ class TurnTrace:
         }
 
     def owns_span(self, span: "Span") -> bool:
-        """Return True if the span belongs to this turn by its trace id, else by its baggage attributes."""
+        """Return True if the span has this turn's trace id, or attributes with its session and turn."""
         if span.trace_id == self.trace_id:
             return True
         return span.get_text("evalgate.session") == self.session and str(

@@ -42,7 +42,7 @@ _MAX_TOKENS = 2**53  # beyond it, JSON numbers are not exact
 
 @frozen
 class SpanTranscript:
-    """One turn as its spans describe it."""
+    """Reply, usage and user's message of one turn, as read from its spans."""
 
     reply: Reply
     usage: Usage | None
@@ -123,7 +123,7 @@ def _iter_executions(tools: Sequence[Span], spans: Sequence[Span]) -> Iterator[t
 
 
 def _find_author(span: Span, parents: dict[str, Span]) -> str | None:
-    """Return the agent name of the span, or of its nearest ancestor with an agent name, or None."""
+    """Return the agent name of the span, or of its nearest ancestor with one; None if there is none."""
     seen: set[str] = set()  # spans come from the agent, and a cycle of parents must not hang the gate
     ancestor: Span | None = span
     while ancestor is not None and ancestor.span_id not in seen:
@@ -243,7 +243,7 @@ def _build_call(name: str, args: object, id_: str | None, author: str | None) ->
 
 
 def _decode_attribute(found: object) -> Any:
-    """Return the value of an attribute, parsed if it is JSON text: spans hold most objects as text."""
+    """Return the value of an attribute; JSON text is parsed, because spans hold most objects as text."""
     if not isinstance(found, str):
         return found
     try:

@@ -1,4 +1,4 @@
-"""The trace of one run: the steps of its turns, brought into one order and kept within limits.
+"""The trace of one run: the steps of its turns, in one order and within limits.
 
 Agents may send anything: ids that occur twice or form circles, times of another clock, and requests of any
 size. The steps of a `RunTrace` have unique ids, parents that exist, and times within the turn.
@@ -43,7 +43,8 @@ class RunTrace:
     ) -> None:
         """Add the next turn; its steps have times relative to the turn's beginning.
 
-        If exactly one step of an agent has no parent, it is the root of the turn; else a new step is.
+        If exactly one step of kind `agent` has no parent, this step is the root of the turn. Otherwise, a new
+        step is added as the root.
 
         Args:
             spans: Steps of the turn, in any order.
@@ -113,7 +114,7 @@ class RunTrace:
 
 
 def _fill_root(root: TraceSpan, request: object, response: object, error: str) -> TraceSpan:
-    """Return the root, with its empty fields of request, response and error filled from the arguments."""
+    """Return the root; its request, response and error, where empty, are filled from the arguments."""
     return replace(
         root,
         request=request if root.request is None else root.request,
@@ -136,9 +137,9 @@ def _clamp_times(spans: Sequence[TraceSpan], duration_s: float) -> Iterator[Trac
 
 
 def _find_parents(spans: Sequence[TraceSpan]) -> dict[int, int | None]:
-    """Return the index of the parent of each step, by the index of the step.
+    """Return the index of each step's parent, by the index of the step.
 
-    The parent is None for a root, for a step with an unknown parent, and for one step of each circle.
+    The parent is None for a root, for a step with an unknown parent, and for one step of each cycle.
     """
     known: dict[str, int] = {}
     for index, span in enumerate(spans):

@@ -1,4 +1,4 @@
-"""Costs of the model calls in a trace, by the prices that judges are billed with."""
+"""Costs of the model calls in a trace, from the price table that judges use, too."""
 
 import re
 from dataclasses import replace
@@ -24,9 +24,9 @@ class TraceFactory:
 
 
 def build_price_function(table: PriceTable, day: date) -> PriceUsage:
-    """Return a function that adds a missing cost to the usage of exactly one model.
+    """Return a function that adds the cost to a usage of exactly one model.
 
-    A usage is returned unchanged if the price of its model on `day` is unknown.
+    Any other usage is returned unchanged, as is a usage with a cost, or with an unknown price on `day`.
 
     Agents rarely name the model's provider. Without a provider, the price is known if it is the same for all
     providers of the model in the table. Cached input is charged like other input.

@@ -74,9 +74,10 @@ _MOST_TOKENS = 2**53
 
 
 def convert_spans(spans: Iterable[Span], began: int) -> list[TraceSpan]:
-    """Return a step for each span, timed in seconds after `began`, in nanoseconds since the epoch.
+    """Return a step for each span, with times in seconds after `began`.
 
-    Spans that are neither of a model nor of a tool or agent become steps of kind `other`.
+    `began` is in nanoseconds since the epoch. Spans of anything but a model, a tool or an agent become steps
+    of kind `other`.
     """
     return [_convert_span(span, began) for span in spans]
 
@@ -84,7 +85,8 @@ def convert_spans(spans: Iterable[Span], began: int) -> list[TraceSpan]:
 def convert_turn_spans(spans: Sequence[Span], began_at: int) -> list[TraceSpan]:
     """Return the steps of a finished turn that began at `began_at`, in nanoseconds since the epoch.
 
-    Spans that lie outside of the turn were timed by another clock: then the first span begins with the turn.
+    If a span lies outside of the turn, another clock timed the spans. The first span then counts as the
+    beginning of the turn.
     """
     if not spans:
         return []
@@ -197,7 +199,10 @@ def _read_response(span: Span) -> object:
 
 
 def _read_first(span: Span, names: Sequence[str]) -> object:
-    """Return the first of the named attributes that is not empty, parsed if it is JSON text; else None."""
+    """Return the first named attribute that is not empty; None if there is none.
+
+    The JSON text of an object or a list is parsed.
+    """
     for name in names:
         value = span.attributes.get(name)
         if value not in (None, "", "{}"):
@@ -208,7 +213,7 @@ def _read_first(span: Span, names: Sequence[str]) -> object:
 def _read_listed(span: Span, prefixes: Sequence[str]) -> object:
     """Return messages that are spread over attributes such as `llm.input_messages.0.message.role`.
 
-    Only the first of `prefixes` that begins an attribute counts. Return None if there is no such attribute.
+    Only the first of `prefixes` with attributes counts. Return None if no attribute has any of the prefixes.
     """
     for prefix in prefixes:
         tree: dict[str, Any] = {}
@@ -241,7 +246,7 @@ def _decode_all(attributes: Mapping[str, object]) -> dict[str, object]:
 
 
 def _decode(value: object) -> object:
-    """Return the value of an attribute, parsed if it is the JSON text of an object or a list."""
+    """Return the value of an attribute; the JSON text of an object or a list is parsed."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
         return value
     try:

@@ -45,7 +45,10 @@ class Span:
     """Reason why the operation failed; "" if it did not."""
 
     def get_attribute(self, *names: str) -> object:
-        """Return the first of the named attributes of the span, else of its resource; None without any."""
+        """Return the first named attribute of the span, or of its resource if the span has none of the names.
+
+        Return None if neither has any of the names.
+        """
         for attributes in (self.attributes, self.resource):
             for name in names:
                 if name in attributes:
@@ -59,7 +62,7 @@ class Span:
 
 
 class InvalidOtlpError(ValueError):
-    """Data that is no OTLP export request; the text says what is wrong with it."""
+    """Error for data that is no OTLP export request; the message gives the reason."""
 
 
 def read_otlp_json(request: object) -> list[Span]:
@@ -124,7 +127,10 @@ def _build_span(found: dict[str, Any], program: dict[str, object]) -> Span:
 
 
 def _read_error(status: object) -> str:
-    """Return the message of an OTLP status with the code `ERROR`, or "error" if it has none."""
+    """Return the message of an OTLP status with the code `ERROR`, or "error" if the message is missing.
+
+    Return "" for any other status.
+    """
     if _get_field(status, "code") not in (2, "STATUS_CODE_ERROR"):
         return ""
     return str(_get_field(status, "message") or "error")

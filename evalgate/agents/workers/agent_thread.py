@@ -1,9 +1,8 @@
 """Separate event loops of the gate and of an agent in the same process; the agent's is in another thread.
 
 Evaluations that block their caller have both loops (`run_in_gate_loop`). An agent that blocks its loop, or
-that ignores its cancellation, then delays neither the gate's time limits nor its end:
-`evalgate.agents.adapters.in_process` leaves the agent's thread behind. An evaluation that the caller awaits
-runs in the caller's loop, together with the agent.
+ignores its cancellation, then does not delay the gate: `evalgate.agents.adapters.in_process` abandons the
+agent's thread. An evaluation that the caller awaits runs in the caller's loop, together with the agent.
 """
 
 import asyncio
@@ -62,7 +61,7 @@ class AgentThread:
     async def stop(self) -> None:
         """Cancel every task and end the thread.
 
-        If the thread does not end within a second, interrupt its Python code and leave the thread behind.
+        If the thread does not end within a second, interrupt its Python code and abandon the thread.
         """
         self._request_stop()
         await asyncio.wait([asyncio.wrap_future(self._ended)], timeout=_END_WAIT_S)
@@ -70,7 +69,7 @@ class AgentThread:
             self._interrupt()
 
     def abandon(self) -> None:
-        """Leave the thread of a blocked loop behind; Python code is interrupted, a call into C is not."""
+        """Abandon the thread of a blocked loop; Python code is interrupted, a call into C is not."""
         self._request_stop()
         self._interrupt()
 
@@ -111,8 +110,8 @@ class AgentThread:
 def _destroy_task(task: asyncio.Task[Any]) -> None:
     """End a task that ignored its cancellation, now and in this thread.
 
-    Otherwise the garbage collector would run the end of the agent's code at any time and in any thread.
-    asyncio would also log the task, although a notice of the record already counts this turn.
+    Otherwise, the garbage collector would run the `finally` blocks of the agent at any time in any thread.
+    asyncio does not log the task, because a notice of the results already counts the turn.
     """
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  asyncio.gather does the same
     coroutine = task.get_coro()

@@ -26,7 +26,7 @@ class CapturedTurn:
 def parse_captured(message: JsonObject) -> CapturedTurn:
     """Return the content of a `captured` message.
 
-    Events are left out if the message has `usage_only`; events and usage if the message has `only_trace`.
+    With `usage_only` in the message, events are left out. With `only_trace`, only the spans are returned.
 
     Raises:
         InvalidMessageError: an event or the usage is invalid, or `events` or `spans` is no list of objects.

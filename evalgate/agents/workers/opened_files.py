@@ -10,8 +10,8 @@ class OpenedFiles:
     """Files of the project that the agent opened in the cases of each eval set.
 
     Paths are relative to the agent's working folder. A file counts for an eval set if a process opened it
-    before the last case of the set ended in that process. The files of a set are incomplete if the files of
-    any case of the set are not known.
+    before the last case of the set ended in that process. A set is incomplete if the files of any of its
+    cases are unknown.
     """
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class OpenedFiles:
         self._incomplete: set[str] = set()
 
     def add_session(self, eval_set_id: str, files: Collection[str] | None) -> None:
-        """Add the files that a process opened before a case of the eval set ended; None: files not known."""
+        """Add the files that a process opened before a case of the eval set ended; None: unknown files."""
         self._files.setdefault(eval_set_id, set()).update(files or ())
         if files is None:
             self._incomplete.add(eval_set_id)

@@ -56,7 +56,7 @@ def kill_orphans(mark: str) -> None:
 def signal_orphans(mark: str, number: int) -> bool:
     """Signal every process with a mark that begins with `mark`; return True if any was signalled.
 
-    With the signal 0, nothing is sent: the call only returns whether there is such a process.
+    With the signal 0, nothing is sent; the call only checks for a process with the mark.
     """
     wanted = f"{MARK_VARIABLE}={mark}".encode()
     # A list and not `any`, which would stop at the first process.
@@ -120,7 +120,7 @@ def _signal_if_marked(pid: int, wanted: bytes, number: int) -> bool:
 
 
 def _has_mark(pid: int, wanted: bytes) -> bool:
-    """Return True if a `NAME=value` of the process's environment begins with `wanted`, else False."""
+    """Return True if a `NAME=value` of the process's environment can be read and begins with `wanted`."""
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123  as above
             return any(each.startswith(wanted) for each in file.read().split(b"\0"))

@@ -140,7 +140,7 @@ class WorkerPool:
         """Return a session in a worker that is ready; with `alone`, the only session in its worker.
 
         The caller must close the session. If three workers die one after another while the session waits,
-        the session is returned all the same, and its first turn raises the error.
+        the session of the last one is returned, and its first turn raises the error.
 
         Raises:
             AgentUnreachableError: the worker cannot start.
@@ -193,9 +193,9 @@ class WorkerPool:
             idle.kill_process()
 
     def _choose_worker(self, *, alone: bool) -> Worker | None:
-        """Return an idle worker, else a new worker, else the least busy worker that is not reserved.
+        """Return an idle worker, or a new worker if none is idle and a further one may be started.
 
-        Return None if no further worker may be started and all workers are reserved.
+        Otherwise, return the least busy worker that is not reserved; None if all workers are reserved.
         """
         best: Worker | None = None
         for each in self._workers:

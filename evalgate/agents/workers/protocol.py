@@ -46,7 +46,7 @@ _NAMED_SESSION = compile_lazily(rb'\{"type": ?"[a-z_]{1,20}", ?"session": ?"([0-
 
 
 class WorkerProtocolError(Exception):
-    """Output of a worker that is not a valid message. No later output of this worker can be trusted."""
+    """Error for output of a worker that is no valid message. No later output of the worker can be trusted."""
 
     def __init__(self, sentence: str, kind: str = "protocol") -> None:
         super().__init__(sentence)
@@ -117,9 +117,9 @@ def decode_message(line: bytes) -> dict[str, object]:
 
 
 def _is_plain(line: bytes) -> bool:
-    """Return True if no value in the line can nest too deep, and no number can be too large for a float.
+    """Return True if the line certainly nests no value too deep and has no number beyond a float's range.
 
-    A number can be too large if it has an exponent of three digits, or very many digits.
+    A number may be too large if it has an exponent of three digits, or 25 digits in a row.
     """
     # Every line is searched, and this takes half of the time of a pattern.
     marks = line.translate(_NUMBER_MARKS, b"+")
@@ -212,7 +212,7 @@ _EXTERNAL_FAULTS = TRANSIENT_FAILURES | {"unsupported", "no_mock"}
 
 
 class InvalidMessageError(Exception):
-    """Message with a missing field or a field of a wrong type; the error's text names the field."""
+    """Error for a message with a missing field or a field of a wrong type; the text names the field."""
 
 
 def parse_tool_call(message: JsonObject) -> ToolCall:
@@ -297,7 +297,7 @@ def classify_failure(failure: Failure) -> Outcome:
 
 
 def encode_tool_mock(mock: ToolMock) -> dict[str, object]:
-    """Return a mock in the form of the protocol; a condition that is absent matches every call."""
+    """Return a mock in the form of the protocol. Absent conditions are left out: they match every call."""
     found = {"name": mock.tool, "args": mock.args, "turn": mock.turn, "exact": mock.exact or None}
     return {**{key: value for key, value in found.items() if value is not None}, "result": mock.result}
 
@@ -399,7 +399,7 @@ class Transcript:
             self._final += len(new)
 
     def build_reply(self, done: JsonObject) -> Reply:
-        """Return the reply of a turn that the message `done` finished.
+        """Return the reply of the turn, which the worker finished with the message `done`.
 
         Raises:
             InvalidMessageError: a field of `done` is wrong.

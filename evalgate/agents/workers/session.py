@@ -49,7 +49,7 @@ class SessionOwner(Protocol):
         ...
 
     def cancel_turn(self, session: "WorkerSession") -> None:
-        """Send a cancel for the session's turn, and check that the worker answers the cancel."""
+        """Send a cancel for the session's turn; give up a worker that does not answer the cancel."""
         ...
 
     def on_cancelled(self, session: "WorkerSession", *, still_running: bool) -> None:
@@ -266,7 +266,7 @@ class WorkerSession:
             self._broken = self._build_protocol_error(f"the agent sent `{kind}` when no turn was in progress")
 
     def fail_late_turn(self) -> None:
-        """Fail the turn in progress: it ended after its time limit, because the event loop was blocked."""
+        """Fail the turn in progress, which ended after its time limit because the event loop was blocked."""
         if self.state is not SessionState.RUNNING:
             return
         self.state = SessionState.IDLE
@@ -301,7 +301,10 @@ class WorkerSession:
         return AgentError(failure, "crashed", self._usage)
 
     def build_lost_error(self, failure: Failure, outcome: Outcome) -> SessionLostError:
-        """Return the error after which the case is started again, alone: another session may be at fault."""
+        """Return the error that makes the runner start the case again, alone in a worker.
+
+        It is for failures that another session of the worker may have caused.
+        """
         return SessionLostError(failure, outcome, self._usage)
 
     def _apply_message(self, kind: str, message: JsonObject) -> None:
@@ -393,7 +396,7 @@ class WorkerSession:
 
 
 class TurnLimits:
-    """Time limits of all turns in progress, with one timer: few turns take long enough to need it."""
+    """Time limits of all turns in progress. They share one timer, because few turns reach their limit."""
 
     def __init__(self) -> None:
         self._ends: dict[WorkerSession, float] = {}
@@ -407,11 +410,11 @@ class TurnLimits:
             self._set_timer(seconds)
 
     def end_turn(self, session: WorkerSession) -> None:
-        """Forget the session's turn."""
+        """Remove the time limit of the session's turn."""
         self._ends.pop(session, None)
 
     def cancel_timer(self) -> None:
-        """Cancel the timer."""
+        """Stop the timer, so that no turn is cancelled any more."""
         if self._timer is not None:
             self._timer.cancel()
 

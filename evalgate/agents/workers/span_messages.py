@@ -1,4 +1,4 @@
-"""Timed steps of a turn, from a worker's `span` messages or captured spans, else from its tool calls."""
+"""Timed steps of a turn, from a worker's `span` messages and captured spans; without both, its tool calls."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""One worker: its handshake, its sessions, and the choice of the session to blame when it stalls or dies."""
+"""One worker: its handshake, its sessions, and the choice of the session that fails if it stalls or dies."""
 
 import asyncio
 import time
@@ -172,7 +172,7 @@ class Worker:
         self._shut_down(replace(error.failure, detail=self.process.get_stderr_tail()))
 
     def on_process_ended(self) -> None:
-        """Shut the worker down after its process ended, and settle its sessions."""
+        """Shut the worker down after its process ended; its sessions end as in `_shut_down`."""
         failure = self.process.exit_failure
         when = " before it was ready"
         if self.ready.done():
@@ -216,10 +216,12 @@ class Worker:
         self.ready.set_result(None)
 
     def _check_session_key(self, key: object, kind: str) -> None:
-        """Accept the key of a session that is over: its messages are ignored.
+        """Check the session key of a message that belongs to no open session.
+
+        Messages of a session that is over are ignored.
 
         Raises:
-            WorkerProtocolError: the message names no session, or one that never existed.
+            WorkerProtocolError: the message names no session, or a session that never existed.
         """
         if not isinstance(key, str):
             raise WorkerProtocolError(f"the agent sent a {kind} without a session")
@@ -248,10 +250,10 @@ class Worker:
         self._shut_down(Failure("timeout", sentence, self.process.get_stderr_tail()), stalled=True)
 
     def _shut_down(self, failure: Failure, *, stalled: bool = False) -> None:
-        """End the process and settle every session in it.
+        """End the process and every session in it.
 
-        If exactly one session is busy, it is to blame and fails. All other sessions are lost and are started
-        again alone, which shows whether they are at fault.
+        If exactly one session is busy, it caused the end and fails. All other sessions are lost and are
+        started again, each alone, so that a session which ends its worker again fails by itself.
         """
         if self.gone:
             return
