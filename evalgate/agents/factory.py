@@ -212,7 +212,7 @@ def _is_sample(source: str) -> bool:
 
 
 def _resolve_agent_type(kind: str, agent_name: str, thresholds: Thresholds) -> AgentType:
-    """Return the type of a kind of agent.
+    """Return the options class of an agent kind, such as `PythonAgentOptions` for `python`.
 
     Raises:
         InvalidInputError: the kind is unknown. The error has its line in the thresholds file, unless there
@@ -230,13 +230,13 @@ def _resolve_agent_type(kind: str, agent_name: str, thresholds: Thresholds) -> A
 
 @runtime_checkable
 class _HasAlternativeName(Protocol):
-    """A type of agent with a second option that can name the agent, instead of `named_by`."""
+    """Options class of an agent kind with a second option that can name the agent, instead of `named_by`."""
 
     otherwise_named_by: str
 
 
 def _choose_naming_option(agent_type: AgentType, kind_options: Mapping[str, object]) -> str:
-    """Return the name of the option that names the agent: `named_by` or `otherwise_named_by` of its type.
+    """Return the option that names the agent: `named_by` or `otherwise_named_by` of `agent_type`.
 
     The value of `otherwise_named_by` is returned only if this option is in `kind_options` and the other is
     not.

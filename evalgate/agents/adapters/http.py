@@ -18,7 +18,7 @@ _OTLP_PORT = 4318
 
 
 def _find_url_problem(url: str) -> str:
-    """Return why a URL cannot be used; "" if it can. No part of the URL is quoted: it may hold a secret."""
+    """Return the reason if a URL cannot be used; "" for a usable URL. It is not quoted: it may be secret."""
     if not is_http_url(url):
         return "must be an address that starts with http:// or https://"
     if "@" in urlsplit(url).netloc:

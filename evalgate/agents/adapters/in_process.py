@@ -68,7 +68,7 @@ class _LoopWorker:
         self.abandoned = 0
         """Turns that could not be ended."""
         self.is_blocked = False
-        """True once the loop of the thread was left behind."""
+        """True once the thread was abandoned, because its loop hangs."""
         self._timeout_s = timeout
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
@@ -162,7 +162,7 @@ class _LoopWorker:
         self.abandoned += still_running
 
     def release_session(self, session: WorkerSession) -> None:
-        """Forget a session that is over."""
+        """Forget a session that is over, and call `on_change`."""
         self.sessions.pop(session.key, None)
         self._began.pop(session.key, None)
         self._on_change()
@@ -237,7 +237,7 @@ class InProcessAgent:
         self._hosted: HostedAgent | None = None
         self._worker: _LoopWorker | None = None
         self._workers: list[_LoopWorker] = []
-        """All workers: one, and another one for each that was left behind."""
+        """All workers: one, and another one for each worker with an abandoned thread."""
         self._failure: Failure | None = None
         """Error of the function or class that creates the agent."""
         self._changed = asyncio.Event()

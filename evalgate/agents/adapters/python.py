@@ -27,7 +27,7 @@ def build_python_launch(
     gid: int | None = None,
     memory: str | None = None,
 ) -> LaunchSpec:
-    """Return the launch of a process that hosts a Python agent.
+    """Return the command, environment, user and limits of a process that hosts a Python agent.
 
     Args:
         host_options: Options of the host program, such as `entry`; `host.program.main` lists them.

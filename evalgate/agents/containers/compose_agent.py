@@ -174,9 +174,9 @@ def _inspect_condition(container: "Container", condition: str) -> tuple[str, boo
 
 
 def _check_condition(state: Mapping[str, Any], condition: str) -> tuple[str, bool]:
-    """Return (reason, True if the condition is true now).
+    """Return a reason, and True if the condition is true now.
 
-    The reason says why the condition can never become true; "" if it still can.
+    The reason is given if the condition can never become true; "" if it still can.
     """
     is_over = state["Status"] in {"exited", "dead"}
     if condition == "service_completed_successfully":

@@ -1,4 +1,4 @@
-"""Copy files and folders into a container, except for what can be created again, such as `.venv`."""
+"""Copy files and folders into a container, without folders that can be created again, such as `.venv`."""
 
 import io
 import tarfile

@@ -55,7 +55,7 @@ def _import_module(name: str) -> ModuleType:
 
 
 def _load_file(path: str, home: str | None = None) -> ModuleType:
-    """Import a file: as a module of its package if there is a package, else by its path, like a script."""
+    """Import a file as a module of its package, or by its path, like a script, if it is in no package."""
     file = os.path.abspath(os.path.join(home or "", path))
     if not os.path.isfile(file):
         raise EntryNotFoundError(f"there is no file {path} in {_get_working_folder()}")

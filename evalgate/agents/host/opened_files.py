@@ -74,7 +74,7 @@ class OpenedFiles:
 
         Paths are relative to `home`. `incomplete` is True if the process started other programs or
         interpreters since the last call, or has imported a module that starts processes unseen. Return None
-        if there is neither a file nor such a start or module.
+        if there are no files and `incomplete` would be False.
         """
         found: Set[str] = set()
         modules, self._modules = self._modules, set(sys.modules)
@@ -92,10 +92,10 @@ class OpenedFiles:
         return {"type": "files", "paths": sorted(found), "incomplete": bool(programs)}
 
     def _find_relative(self, path: str) -> str:
-        """Return the path relative to `home`; "" if there is no such file in the project.
+        """Return the path relative to `home`; "" if the file does not exist or is not in the project.
 
-        The project is the git repository around `home`, or `home` if there is no repository, without the
-        files for which `_is_of_package` returns True.
+        The project is the git repository around `home`, or `home` if there is no repository. Files for which
+        `_is_of_package` returns True are not in the project.
         """
         if not path.startswith(self._root + os.sep) or self._is_of_package(path):
             return ""
@@ -116,7 +116,7 @@ class OpenedFiles:
 def follow_links(path: str) -> Iterator[str]:
     """Yield the absolute paths of the links on the way to a file, then the path of the file itself.
 
-    A change of any of them changes what is read: the file, a link to it, or a link to a folder above it.
+    The links matter because a change of a link, also of a folder above the file, leads to another file.
     After 40 links, which may form a cycle, further links are not followed.
     """
     at, rest, links = os.sep, path.split(os.sep)[::-1], 0

@@ -69,7 +69,7 @@ def _build_span(found: dict[str, Any]) -> Span:
 
 
 def _iter_logs(logs: object) -> Iterator[SpanEvent]:
-    """Yield the log records of a span as events. Newer releases of ADK log the model's messages."""
+    """Yield the log records of a span as events, because newer releases of ADK log the model's messages."""
     for log in logs if isinstance(logs, list) else ():
         attributes = log.get("attributes") if isinstance(log, dict) else None
         if isinstance(attributes, dict):

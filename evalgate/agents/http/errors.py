@@ -107,7 +107,7 @@ def build_connection_error(error: BaseException) -> AgentError:
 def describe_connection_error(error: BaseException) -> str:
     """Return the reason of a connection error in one line.
 
-    If the error has an error number of the operating system, this is the system's text for the number.
+    For an error number of the operating system, return the system's own text for the number.
     """
     import ssl
 

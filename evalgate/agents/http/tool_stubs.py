@@ -1,4 +1,4 @@
-"""Tool results for agents that leave the execution of tools to the client, from mocks and recordings."""
+"""Tool results for agents that leave tools to the client: from mocks, recordings and expected replies."""
 
 # The classes of the agent host: a mock matches the same calls over HTTP and in a worker.
 from evalgate.agents.host.errors import NoMatchingMockError
@@ -56,7 +56,7 @@ class RecordedTools:
         self._left = _list_pairs(expected)
 
     def get_result(self, call: ToolCall) -> ToolResult:
-        """Return the tool's next recorded result; results with the same arguments have precedence.
+        """Return the tool's next recorded result; a result for the same arguments has precedence.
 
         Without a recorded result, return an error for the agent to read, so that the conversation continues
         and no result is invented. The call is scored.

@@ -273,10 +273,7 @@ class ClusterAgent:
         self._refuse_sessions(load_failure(failure).failure)
 
     def on_lost(self, number: int, why: str) -> None:
-        """Fail a lost actor's requests, and replace the actor.
-
-        If three actors in a row were lost before they were ready, refuse all sessions instead.
-        """
+        """Fail a lost actor's requests and replace it; after 3 failed starts in a row refuse all sessions."""
         gone = self._slots.pop(number, None)
         if gone is None:
             return
@@ -432,10 +429,9 @@ def _build_cluster_spec(
 def _select_agent_env(
     settings: AgentConfig, agent_name: str, environ: Mapping[str, str], *, with_harmless: bool
 ) -> dict[str, str]:
-    """Return the environment variables of the agent in an actor.
+    """Return the agent's variables for an actor, including variables that its options name as `${NAME}`.
 
-    Variables that the agent's options name as `${NAME}` are included. Without `with_harmless`, this machine's
-    PATH and the like are left out, unless `settings.env` names them.
+    Without `with_harmless`, leave out this machine's PATH and the like, unless `settings.env` names them.
     """
     env = build_agent_environment(environ, settings.env)
     if not with_harmless:

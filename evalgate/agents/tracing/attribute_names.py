@@ -161,7 +161,7 @@ def _convert_tool(span: Span) -> dict[str, object]:
 
 
 def _unwrap_arguments(found: object) -> object:
-    """Return the arguments within LangChain's and OpenLLMetry's wrappers."""
+    """Return the arguments of a tool call without LangChain's and OpenLLMetry's wrappers."""
     if isinstance(found, dict) and isinstance(found.get("input_str"), str):
         return _decode_python(found["input_str"])
     if isinstance(found, dict) and set(found) <= {"args", "kwargs"} and isinstance(found.get("kwargs"), dict):
@@ -195,7 +195,7 @@ def _is_json(found: object, depth: int = 0) -> bool:
 
 
 def _unwrap_result(found: object) -> object:
-    """Return the result within the messages in which LangChain and ADK wrap it."""
+    """Return a tool's result without the messages in which LangChain and ADK wrap it."""
     if isinstance(found, dict):
         for message in read_messages(found, "tool") if found.keys() & {"kwargs", "lc", "output"} else ():
             for part in message["parts"]:
@@ -311,7 +311,7 @@ def _find_agent(span: Span, operation: str) -> str:
 
 
 def _read_indexed(attributes: Mapping[str, Any], prefix: str, role: str) -> list[ChatMessage]:
-    """Return messages that are spread over attributes such as `llm.input_messages.0.message.role`."""
+    """Return the messages in attributes below `prefix`, such as `llm.input_messages.0.message.role`."""
     if prefix in attributes and isinstance(decode_json(attributes[prefix]), list):
         return read_messages(attributes[prefix], role)
     tree: dict[str, Any] = {}

@@ -60,7 +60,7 @@ class TurnTrace:
         ) == str(self.turn)
 
     def is_top(self, span: "Span") -> bool:
-        """Return True if the span has no parent within this turn, so that it ends after all others."""
+        """Return True if the span's parent is no span of the agent: a topmost span ends after all others."""
         return span.parent_id in ("", self.span_id)
 
 

@@ -1,9 +1,8 @@
 """Conversion of GenAI spans to the reply of one turn.
 
 The attributes are those of the OpenTelemetry semantic conventions, 1.37 and later (messages as attributes)
-and earlier, and the equivalent names of Google ADK, Pydantic AI, OpenInference and OpenLLMetry. A
-tool call is the span of the tool's execution. The calls that a model asked for count only if no execution was
-recorded.
+and earlier, and the equivalent names of Google ADK, Pydantic AI, OpenInference and OpenLLMetry. Tool calls
+are read from the spans of the tools. Calls in a model's answer count only if there is no span of a tool.
 """
 
 import json

@@ -211,7 +211,7 @@ def _read_first(span: Span, names: Sequence[str]) -> object:
 
 
 def _read_listed(span: Span, prefixes: Sequence[str]) -> object:
-    """Return messages that are spread over attributes such as `llm.input_messages.0.message.role`.
+    """Return the messages in attributes such as `llm.input_messages.0.message.role`.
 
     Only the first of `prefixes` with attributes counts. Return None if no attribute has any of the prefixes.
     """

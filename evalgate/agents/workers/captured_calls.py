@@ -14,7 +14,7 @@ from evalgate.core.types import Event, JsonObject, ToolCall, Usage
 
 @frozen
 class CapturedTurn:
-    """Content of a `captured` message."""
+    """Events, usage and spans of one turn, from a worker's message `captured`."""
 
     events: tuple[Event, ...]
     usage: Usage | None

@@ -231,7 +231,7 @@ def parse_tool_result(message: JsonObject) -> ToolResult:
 
 
 def _read_labels(message: JsonObject) -> tuple[str, str | None, str | None]:
-    """Return the name, id and author of a tool call; id and author are None if the message lacks them."""
+    """Return the name, id and author of a tool call or result; a missing id or author is None."""
     name = _require_text(message, "name")
     if "id" in message or "author" in message:
         return name, _read_label(message, "id"), _read_label(message, "author")
@@ -292,7 +292,7 @@ def parse_failure(message: JsonObject, *, kind: str) -> Failure:
 
 
 def classify_failure(failure: Failure) -> Outcome:
-    """Return `faulted` if the agent is not to blame, such as when its provider is busy; else `crashed`."""
+    """Return `faulted` for failures that are not the agent's fault, as a busy provider; else `crashed`."""
     return "faulted" if failure.kind in _EXTERNAL_FAULTS else "crashed"
 
 

@@ -66,7 +66,7 @@ class SessionOwner(Protocol):
 
 
 class WorkerSession:
-    """`AgentSession` in a worker, which passes on each message with the key of this session."""
+    """`AgentSession` in a worker. The worker passes messages with the session's key to `handle_message`."""
 
     __slots__ = (
         "_answer",
@@ -157,7 +157,8 @@ class WorkerSession:
 
         Raises:
             AgentError: the turn failed, or an earlier turn ended the conversation.
-            SessionLostError: the session must be started again.
+            SessionLostError: the turn failed, perhaps because of another session; the case must be started
+                again.
         """
         if self._broken is not None:
             raise self._broken
@@ -281,7 +282,7 @@ class WorkerSession:
             self._owner.cancel_turn(self)
 
     def fail_turn(self, error: AgentError | SessionLostError) -> None:
-        """End the session because the worker is gone; fail the turn in progress, else the next turn."""
+        """End the session because the worker is gone; fail the turn in progress, or the next one."""
         self.state = SessionState.OVER
         self._fail_answer(error)
 
@@ -396,7 +397,7 @@ class WorkerSession:
 
 
 class TurnLimits:
-    """Time limits of all turns in progress. They share one timer, because few turns reach their limit."""
+    """Time limits of all turns in progress, with one timer, because few turns reach their limit."""
 
     def __init__(self) -> None:
         self._ends: dict[WorkerSession, float] = {}

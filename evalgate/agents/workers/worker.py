@@ -108,7 +108,7 @@ class Worker:
         self.process.write(encode_message(message))
 
     def cancel_turn(self, session: WorkerSession) -> None:
-        """Send a cancel; if no answer arrives within `GRACE_S`, the worker is shut down as stalled."""
+        """Send a cancel; if no answer arrives within 1 s (`GRACE_S`), the worker is shut down as stalled."""
         session.concurrent = sum(each.busy for each in self.sessions.values()) > 1
         session.state = SessionState.CANCELLING
         session.cancelled_at = self._unanswered[session] = time.monotonic()
@@ -252,7 +252,7 @@ class Worker:
     def _shut_down(self, failure: Failure, *, stalled: bool = False) -> None:
         """End the process and every session in it.
 
-        If exactly one session is busy, it caused the end and fails. All other sessions are lost and are
+        If exactly one session is busy, it counts as the cause and fails. All other sessions are lost and are
         started again, each alone, so that a session which ends its worker again fails by itself.
         """
         if self.gone:

@@ -43,7 +43,7 @@ _Action = Callable[[ModuleType], None]
 
 
 def run_after_import(name: str, action: _Action) -> None:
-    """Call `action` with the module called `name`: now if it is loaded, else right after its import.
+    """Call `action` with the module called `name` as soon as the module is imported; now if it is loaded.
 
     Exceptions of `action` are suppressed as by `suppress_errors`.
     """

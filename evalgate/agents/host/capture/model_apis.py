@@ -25,7 +25,7 @@ def read_object(text: Any) -> Optional[dict[str, Any]]:
 
 
 def read_result(content: Any) -> Any:
-    """Return a tool's result: the value of the JSON text of an object or list, else `content` as it is."""
+    """Return a tool's result. The JSON text of an object or list is parsed; other content is unchanged."""
     if isinstance(content, str) and content.lstrip()[:1] in ("{", "["):
         return read_json(content)
     return content
@@ -42,7 +42,7 @@ def read_json(text: str) -> Any:
 def limit_json_depth(value: Any) -> Any:
     """Return `value`, or its JSON text if `value` nests deeper than 50 levels.
 
-    If such a value cannot be written as JSON, return the name of its type.
+    Return the name of the type if the deep value cannot be written as JSON.
     """
     # Level by level: recursion would fail on the values that this function looks for.
     level = [value] if isinstance(value, (dict, list)) else []
@@ -384,7 +384,7 @@ def _read_model(body: _Json) -> str:
 
 
 def _wrap_custom_input(text: Any) -> Any:
-    """Return the input of a custom tool as arguments: the dict of a JSON object, else `{"input": text}`."""
+    """Return the arguments in a custom tool's input: a JSON object, or `{"input": text}` for other input."""
     value = read_json(text) if isinstance(text, str) else text
     return value if isinstance(value, dict) else {"input": text}
 

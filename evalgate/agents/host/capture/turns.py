@@ -98,7 +98,7 @@ class TurnCapture:
         self._lock = threading.Lock()
 
     def begin_request(self, body: dict[str, Any]) -> Optional[OpenSpan]:
-        """Begin the step of a request to a model; return None without a trace or after the turn's end."""
+        """Begin the trace step of a request to a model; return None without a trace or after the turn."""
         return self._start_step("model", body.get("model") or "model", body)
 
     def _start_step(self, kind: str, name: object, request: object) -> Optional[OpenSpan]:
@@ -111,7 +111,7 @@ class TurnCapture:
     def end_request(
         self, span: OpenSpan, body: Any, answer: Optional[CapturedAnswer] = None, error: object = ""
     ) -> None:
-        """End the step of a request to a model.
+        """End the trace step of a request to a model.
 
         Args:
             span: The step.

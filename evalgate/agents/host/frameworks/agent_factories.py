@@ -23,7 +23,7 @@ _Find = Callable[[object], HostedAgent]
 
 
 def find_factory(named: object) -> Optional[Callable[[], object]]:
-    """Return `named` if it is a class or a function that creates agents, else None.
+    """Return `named` if it is a class or a function that creates agents; None for any other object.
 
     A function creates agents if it has no parameters. With parameters, all must have defaults, and the name
     must be like `make_agent` or `build_support_graph` (see `_FACTORY_NAME`).

@@ -86,7 +86,7 @@ def read_context_messages(session: Session, framework: str) -> List[Tuple[str, s
 
 
 def parse_tool_output(content: object) -> object:
-    """Return a tool's result, parsed from the text in which a framework passes it to the model.
+    """Return a tool's result from the text that a framework passes to the model.
 
     Frameworks write objects and lists as JSON or as Python literals; any other text is the result itself.
     """

@@ -16,7 +16,7 @@ _MARK = "evalgate_mocks"
 
 
 def install_tool_mocks() -> None:
-    """Wrap the methods that call tools, unless they are wrapped already."""
+    """Wrap LangChain's methods that call tools, so that mocks can answer; do nothing if they are wrapped."""
     base = importlib.import_module("langchain_core.tools").BaseTool
     if hasattr(base.run, _MARK):
         return
@@ -35,7 +35,9 @@ def install_tool_mocks() -> None:
 
 
 def _mock_tool(tool: Any, tool_input: Any) -> Any:
-    """Return a copy of a mocked tool, which returns the mocked or recorded result; else the tool itself.
+    """Return a copy of a mocked tool that returns the mocked or recorded result.
+
+    Return the tool itself if it is not mocked.
 
     Raises:
         NoMatchingMockError: as for `find_session`.

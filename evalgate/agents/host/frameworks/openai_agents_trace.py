@@ -27,7 +27,7 @@ def create_trace_hooks(recorder: TraceRecorder) -> Any:
 
 
 def _as_hook(action: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a hook that calls `action` and never raises."""
+    """Return a hook that calls `action` and writes its exceptions to stderr."""
     call = ignore_errors(action)
 
     @functools.wraps(action)

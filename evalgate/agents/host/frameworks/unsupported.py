@@ -1,4 +1,4 @@
-"""Objects of frameworks that cannot be used as agents: each error says what to name instead."""
+"""Objects of frameworks that cannot be used as agents. Each error names a usable object instead."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _REFUSED = (
 
 
 def adapt_agent(agent: object) -> Optional[HostedAgent]:
-    """Return None; refuse objects that are known to be unusable as agents.
+    """Refuse objects that are known to be unusable as agents; return None for all others.
 
     Raises:
-        UnusableEntryError: the object cannot be used as an agent; the message says what to name instead.
+        UnusableEntryError: the object cannot be used as an agent; the message names a usable one instead.
     """
     for package, names, why in _REFUSED:
         if any(is_a(agent, package, name) for name in names):
