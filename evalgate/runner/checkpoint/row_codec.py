@@ -47,8 +47,8 @@ _HUGE = re.compile(rb"\d{%d}" % (_MOST_DIGITS + 1))
 def dump_run(run: RunResult) -> bytes:
     """Encode a run as compact JSON on one line, for `load_run`.
 
-    The line holds three values, separated by commas: the length of the second value, the run, and its turns.
-    Values that the model forbids are repaired, as in a record.
+    The line holds three values, separated by commas: the length of the second value, the run, and its
+    turns. Values that the model forbids, such as NaN, are repaired.
     """
     row = _dump_row(_build_run_row(run))
     return b"%d,%b,%b" % (len(row), row, _dump_row([_build_turn_row(turn) for turn in run.turns]))

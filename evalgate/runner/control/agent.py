@@ -1,4 +1,4 @@
-"""Build the agent of the base commit, in a copy of its files."""
+"""Build the control, the agent of the base commit, in a copy of its files."""
 
 import asyncio
 import math
@@ -132,7 +132,7 @@ async def build_control_in_thread(
 
 
 def _find_unsupported(plan: Plan, control_source: ControlSource) -> str | None:
-    """Return the reason why this kind of agent has no control runs; None if it can have them."""
+    """Return the reason why an agent of this kind can have no control runs; None if it can."""
     kind = plan.agent.settings.kind
     if control_source.is_object:
         return "the agent is an object of this program, which no other commit has"
