@@ -1,4 +1,4 @@
-"""The guard of the budget: count what a run uses, and stop new work when the budget is spent."""
+"""Guard the budget: count the usage of a run, and stop new work when the budget is spent."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +42,7 @@ class UsageMeter:
         return self._spent
 
     def get_seconds_left(self) -> float | None:
-        """Return the seconds until `minutes` are over, at least 0; None if there is no such limit."""
+        """Return the seconds until the budget's `minutes` are over, at least 0; None without this limit."""
         if self._budget.minutes is None:
             return None
         return max(0.0, self._began + self._budget.minutes * 60 - self._now())

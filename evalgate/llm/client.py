@@ -72,7 +72,7 @@ class TokenChoice:
 
 @frozen
 class ModelAnswer:
-    """Usable answer of a model: its text, tokens and usage."""
+    """Usable answer of a model: its text, the used tokens and the finish reason."""
 
     text: str
     """Never empty."""

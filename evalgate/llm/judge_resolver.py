@@ -302,7 +302,7 @@ class Judge:
 
 @frozen
 class JudgeResolver:
-    """Chooses the judge of a metric from the run's configuration and the metric's options."""
+    """Resolver that chooses a metric's judge from the run's configuration and the metric's options."""
 
     models: ModelPool
     """The models of the run: judges and simulated users."""

@@ -219,7 +219,7 @@ class _Completion(_Lenient):
 
 
 def parse_completion(text: str, where: str) -> ModelAnswer | JudgeError:
-    """Parse the text of a response to an answer or a failure; `where` names the model in failures."""
+    """Parse the text of a response; return the answer or a failure. `where` names the model in failures."""
     try:
         completion = _Completion.model_validate(
             json.loads(
@@ -260,9 +260,9 @@ class _Embeddings(_Lenient):
 
 
 def parse_embedding(text: str, where: str) -> ModelAnswer | JudgeError:
-    """Parse the text of a response to an answer that holds the embedding, a JSON list of numbers.
+    """Parse the text of a response; return an answer with the embedding as a JSON list of numbers.
 
-    Return a failure if there is no embedding; `where` names the model in it.
+    Return a failure if there is no embedding; `where` names the model in the failure.
     """
     try:
         found = _Embeddings.model_validate_json(text.removeprefix(_BYTE_ORDER_MARK))

@@ -92,7 +92,7 @@ _BARE_KEY = compile_lazily(r"(?:^|[_.\- ])keys?\d*$")
 def is_ordinary(value: str) -> bool:
     """Return True if a value consists of one or two listed words, or only of placeholder words.
 
-    Such a value is no secret in any variable.
+    The value is then no secret, even in a variable with the name of a secret.
     """
     parts = [part for part in _PARTS.split(value) if part]
     listed = _LISTED if len(parts) <= _MOST_PARTS else _REPLACING
@@ -171,7 +171,7 @@ def find_secrets(environ: Mapping[str, str]) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Return True if the name is one of a secret, such as `GITHUB_TOKEN` or `dbPassword`."""
+    """Return True if the name tells of a secret, as `GITHUB_TOKEN` and `dbPassword` do."""
     words = _CAMEL.sub("_", name).lower()
     if _KEYS_NAME.search(words):
         return True
@@ -286,9 +286,9 @@ def _parse_container(value: str) -> object:
 def _iter_leaf_secrets(name: str, found: object) -> Iterator[str]:
     """Yield the secrets of a JSON document, by the names of its keys.
 
-    A text in a list has the name of the list, but may be an ordinary word, as in `WEBHOOK_EVENTS`. So such
-    a text is a secret only if it is a URL or looks like a token, or if the list's name ends in a word such
-    as `tokens`.
+    A text in a list has the name of the list, but may be an ordinary word, as in `WEBHOOK_EVENTS`. So the
+    text is a secret only if it is a URL or looks like a token, or if the list's name ends in a word such as
+    `tokens`.
     """
     todo: list[tuple[str, object]] = [(name, found)]
     while todo:

@@ -1,7 +1,7 @@
 """Check JSON for secrets quickly, by two searches with the regex engine of pydantic-core, in linear time.
 
-The search never misses a secret, but it also finds text that is no secret. Most of its expressions are
-derived from the patterns of secrets.
+The check misses no secret that the full search finds, but may also find other text. Most of its expressions
+are derived from the patterns of the full search.
 """
 
 import json
@@ -155,7 +155,7 @@ _FEWEST = 6
 
 
 def _build_needle(needle: str) -> str:
-    """Return an expression that matches a known secret (needle) in JSON, also without its second half."""
+    """Return an expression that matches a known secret (needle) in JSON, whole or cut by an ellipsis."""
     # The first 32 characters of a needle are enough, because a text that they match is searched in full.
     start = _escape(needle[:_LONGEST_START])
     half = max(_FEWEST, (len(needle) + 1) // 2)

@@ -192,7 +192,7 @@ def _list_rule_files(plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles
 
 
 def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
-    """Yield the paths of all files that the agent's section may name; most of the paths do not exist."""
+    """Yield the paths of files that the section `agent` may name; most of the paths do not exist."""
     options = agent.settings.model_extra or {}
     entry = agent.name if agent.settings.kind in _WITH_ENTRY else options.get("entry")
     if isinstance(entry, str):
@@ -232,7 +232,7 @@ def _iter_link_steps(plan: "Plan", path: str) -> Iterator[str]:
 
 
 def _build_scopes(plan: "Plan", thresholds: Thresholds) -> Iterator[SuiteScope]:
-    """Yield the scope, its files, of each suite in the thresholds file and of each other eval set."""
+    """Yield the scope of each suite in the thresholds file and of each other eval set: its name and files."""
     tracked = _read_tracked_files(plan)
     left = {suite.eval_set.path: suite for suite in plan.suites}
     planned = frozenset(left)

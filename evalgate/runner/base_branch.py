@@ -86,10 +86,10 @@ class RuleFiles:
     _committed: "CommittedFiles | None" = None
 
     def __enter__(self) -> Self:
-        """Check that the rules that apply can be determined.
+        """Check that `--policy base`, if it is given, can find out if a pull request is tested.
 
         Raises:
-            InvalidInputError: `--policy base` is given, and no variable of a CI service says whether a pull
+            InvalidInputError: `--policy base` is given, and no variable of a CI service says if a pull
                 request is tested.
         """
         if self.policy == "base" and not (
@@ -148,7 +148,7 @@ class RuleFiles:
         return is_readable_name(self.folder / path) or self.has_base_file(path)
 
     def has_base_file(self, path: Path) -> bool:
-        """Return True if the base branch's rules apply and it has a version of the file, not empty."""
+        """Return True if the base branch's rules apply and the branch has a non-empty file at `path`."""
         return bool(
             self.base_commit and git.read_blob(self.folder, self.base_commit, self.format_relative_path(path))
         )
@@ -293,7 +293,7 @@ class RuleFiles:
             )
 
     def note_local_plugins(self) -> None:
-        """Add notices about plugin packages that are installed from files which the change edits."""
+        """Add a notice for each plugin package that is installed from a folder with edits of the change."""
         if not self.base_commit:
             return
         from evalgate.core.foreign_plugins import find_local_packages

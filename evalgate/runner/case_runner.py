@@ -1,4 +1,4 @@
-"""Make one run of one case, again if something other than the agent failed."""
+"""Make one run of one case, and repeat it if something other than the agent failed."""
 
 import time
 from collections.abc import Callable
@@ -292,7 +292,7 @@ class _ConversationDriver:
         unasked: tuple[Reply, ...] = (),
         final_state: JsonObject | None = None,
     ) -> CaseRun:
-        """Return the run with the turns until now, then `unasked` replies, which only a recording has."""
+        """Return the run until now, and `unasked`, replies of a recording after the last sent message."""
         session_id, user_id = get_session_ids(self.session)
         return CaseRun(
             run_number,

@@ -107,7 +107,7 @@ def _select_tagged(cases: Sequence[Candidate], tags: Iterable[str]) -> Sequence[
     If no tag is wanted, all cases without an unwanted tag are returned.
 
     Raises:
-        InvalidInputError: no case has one of the tags.
+        InvalidInputError: a given tag belongs to no case.
     """
     known = {tag for case in cases for tag in case.tags}
     wanted = {tag for tag in tags if not tag.startswith("!")}

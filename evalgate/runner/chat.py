@@ -121,7 +121,7 @@ def read_state(path: Path, shown_as: str) -> JsonObject:
 
 
 class ChatError(Exception):
-    """A turn without a reply. The agent's conversation is over; another one may begin."""
+    """Error: the agent gave no reply in a turn. The conversation is over; another one may begin."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)

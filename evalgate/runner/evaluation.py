@@ -197,7 +197,7 @@ class Evaluation:
             yield
 
     async def _check_entry_and_begin(self, agent: Agent, hooks: RunHooks) -> None:
-        """Wait until the agent is known to exist, then begin; an interruption of the wait begins as well.
+        """Wait until the agent is known to exist, then begin; begin also if the wait is interrupted.
 
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.

@@ -64,8 +64,8 @@ def send_record(
 ) -> Iterator[str]:
     """Send a redacted record to every destination, and yield a notice for each failure.
 
-    The record is sent while the caller iterates, not before. The record of a shard is not sent: `evalgate
-    merge` sends the whole run.
+    The record is sent while the caller iterates, not before. The record of a shard is not sent, because
+    `evalgate merge` sends the whole run.
     """
     if record.shard is not None:
         return

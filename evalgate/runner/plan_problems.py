@@ -88,7 +88,7 @@ def resolve_control(
     rule_files: RuleFiles,
     given_agent: object | None,
 ) -> "ControlSource | None":
-    """Return the source of control runs, or None if `gate.control` is off.
+    """Return the source of control runs, runs of the base commit's agent; None if `gate.control` is off.
 
     `given_agent`: the agent that a program gave as an object, or None.
 

@@ -248,7 +248,7 @@ class Publisher:
         remove_leftovers(self._report_folder, names)
 
     def preload_reporting(self) -> None:
-        """Load the modules for deciding and rendering early, so that the reports follow at once."""
+        """Load the modules for deciding and rendering during a run, so that reports follow at once."""
         import_module("evalgate.runner.record_builder")
         nothing = build_empty_record()
         for reporter in filterfalse(is_foreign, self._get_reporters()):
@@ -260,7 +260,7 @@ class Publisher:
         return plugin_registry.get_reporters(self.requested)
 
     def publish(self, record: Record) -> int:
-        """Write the reports, print the result, make the posts of the options, and return the exit code.
+        """Write the reports, print the result, post and send as the options say, and return the exit code.
 
         In GitHub Actions the summary, the outputs and the annotations of the step are written, too.
 

@@ -129,7 +129,7 @@ def compare_with_anchor_baseline(
     created_at: str,
     control: ControlComparison | None,
 ) -> AnchorComparison | None:
-    """Compare the means of a run with the baseline of `gate.anchor`; return None if there is none.
+    """Compare the means of a run with the anchor, the baseline of `gate.anchor`; return None without one.
 
     `created_at` is the time of the run, ISO 8601 in UTC.
     """

@@ -162,7 +162,7 @@ def compare_with_baseline(record: Record, baseline: Baseline, thresholds: Thresh
 def find_stored_doubts(record: Record) -> tuple[str, ...]:
     """Return the reasons to distrust a record that are not visible in its cases, such as a spent budget.
 
-    Return () if there are none. The record has no verdict under any settings of the gate then.
+    Return () if there are none. With any reason the record has no verdict, under all settings of the gate.
     """
     if record.verdict.exit_code != ExitCode.NO_VERDICT:
         return ()

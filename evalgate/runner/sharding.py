@@ -105,7 +105,7 @@ def find_contradictions(
 
 
 class _Expected(NamedTuple):
-    """Metric of a case, and if its score of a run is the mean over the turns."""
+    """Metric of a case; `is_mean` is True if its score for a run is the mean of the turns' scores."""
 
     bound: BoundMetric
     is_mean: bool

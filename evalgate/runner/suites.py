@@ -38,7 +38,7 @@ class Suite:
     """The checks of case notes, as one thresholds file for each case that has some."""
 
     def get_case_policy(self, case: EvalCase) -> CasePolicy:
-        """Return the case policy of a case of the set."""
+        """Return the policy of a case of the set; the default policy if none is given for the case."""
         return self.case_policies.get((self.eval_set.eval_set_id, case.eval_id), DEFAULT_CASE_POLICY)
 
     def select_cases(self, keys: Collection[CaseKey]) -> "Suite":
@@ -55,7 +55,7 @@ class Suite:
         return fingerprint_cases(self.eval_set.cases)
 
     def get_metrics(self, case: EvalCase) -> tuple[BoundMetric, ...]:
-        """Return the metrics that score the case, with the thresholds that the case's policy replaces."""
+        """Return the metrics that score the case, with thresholds of the case's policy where it has any."""
         metrics = self.metrics
         if self.selects_cases:
             metrics = self._metrics_by_case.get(case.eval_id, self._metrics_of_all_cases)
@@ -116,11 +116,11 @@ class CaseIndex:
         return ((suite, case) for suite in self._suites for case in suite.eval_set.cases)
 
     def get_suite(self, index: int) -> Suite:
-        """Return the suite of a case."""
+        """Return the suite that contains the case with this index."""
         return self._suites[bisect_right(self._starts, index) - 1]
 
     def get_case(self, index: int) -> EvalCase:
-        """Return a case with its content; access in order is fastest."""
+        """Return the case with this index. Its content is loaded on access, fastest in order."""
         at = bisect_right(self._starts, index) - 1
         return self._suites[at].eval_set.cases[index - self._starts[at]]
 
@@ -318,7 +318,7 @@ def _load_eval_sets(
 
 
 def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
-    """Yield a problem for each metric of a case's rubrics with which no model judges.
+    """Yield a problem for each metric that has rubrics in a case but is not judged by a model.
 
     The metric may be missing in the file. Only eval sets with a `.metrics.json` are checked.
     """

@@ -1,4 +1,4 @@
-"""Git in a folder: the commit and branch that are checked out, and files at a commit."""
+"""Read the checked-out commit and branch, and the files of a commit, from git."""
 
 import os
 import subprocess

@@ -33,7 +33,7 @@ _LOOK_S = 0.01
 
 
 class NotRegularError(OSError):
-    """A path leads to something else than a regular file."""
+    """Error: a path leads to something else than a regular file."""
 
 
 def open_regular(path: str, flags: int, *, dir_fd: int | None = None) -> int:

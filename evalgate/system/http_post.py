@@ -23,7 +23,7 @@ _LONGEST_QUOTE = 200
 
 
 class HttpPostError(Exception):
-    """Error: a request was not accepted. The message is one sentence without the path of the address."""
+    """Error: a request failed. The message is one sentence without the path of the address."""
 
 
 @frozen
@@ -62,7 +62,7 @@ def post_json(target: HttpTarget, body: object) -> str:
     times, with pauses of at most five seconds. No redirect is followed.
 
     Raises:
-        HttpPostError: the server did not accept the request.
+        HttpPostError: the server refuses the request or cannot be reached, or the address is unusable.
     """
     data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     headers = {"User-Agent": "evalgate", "Content-Type": "application/json", **target.headers}

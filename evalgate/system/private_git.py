@@ -41,7 +41,7 @@ Setting = tuple[str, str]
 
 
 class GitError(Exception):
-    """A git command failed or cannot be run, or the remote is missing. The message says why."""
+    """Error: git failed, cannot be run or has no such remote. The message states the reason."""
 
 
 @frozen

@@ -25,7 +25,7 @@ def get_unknown_cost(answer: ModelAnswer) -> None:
 
 @frozen
 class UserModel:
-    """Model that simulates users, with its prompt and its prices."""
+    """Model that simulates users, with its prompt and a function for its costs."""
 
     client: ModelClient
     prompt: Prompt | None = None

@@ -175,8 +175,8 @@ def _list_named_files(plan: Plan) -> list[Path]:
 def _list_config_files(plan: Plan) -> list[Path]:
     """Return the thresholds files, which do not count as code.
 
-    Their effective settings are elsewhere in the identity, and a `budget` may be raised. A pyproject.toml
-    does count, because it lists the agent's dependencies.
+    Another part of the identity covers their settings, and a `budget` may be raised before `--resume`. A
+    pyproject.toml does count, because it lists the agent's dependencies.
     """
     names = {plan.thresholds_file, *(suite.thresholds.file for suite in plan.suites)} - {""}
     return [plan.workspace.folder / name for name in sorted(names) if Path(name).name != "pyproject.toml"]

@@ -1,8 +1,8 @@
 """Encode a run as rows of plain values for the journal, and decode it.
 
-A row is JSON without names: every object is an array of its fields, in the order of the model. Writing takes
-a quarter of the time and half of the space of a record. Two rows make a run, the second for its turns, so
-that a resumed run need not parse the conversations.
+A row is JSON without names: every object is an array of its fields, in the order of the class. Writing
+takes a quarter of the time and half of the space of a record. Two rows make a run. The second row holds its
+turns, so that a resumed run need not parse the conversations.
 """
 
 import json

@@ -33,7 +33,7 @@ SETUP_MINUTES = 15.0
 
 @frozen
 class ControlAgent:
-    """The base commit's agent, not started."""
+    """Control, the agent of the base commit, built but not started."""
 
     agent: Agent
     commit: str
@@ -96,7 +96,7 @@ def build_control_agent(plan: Plan, control_source: ControlSource) -> Iterator[C
 async def build_control_in_thread(
     stack: AsyncExitStack, plan: Plan, control_source: ControlSource
 ) -> ControlAgent:
-    """Build the control's agent in a thread. If the run is interrupted, the setup ends at once.
+    """Build the control, the base commit's agent, in a thread; an interruption of the run ends the setup.
 
     The end of `stack` removes the files of the agent.
 

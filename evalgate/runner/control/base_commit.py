@@ -20,7 +20,7 @@ from evalgate.system.pull_requests import (
 
 
 class ControlUnavailableError(EvalgateError):
-    """Control runs are not possible; the message states the reason as a part of a sentence."""
+    """Error: control runs are not possible; the message states the reason as a part of a sentence."""
 
 
 @frozen

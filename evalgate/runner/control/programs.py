@@ -31,8 +31,8 @@ def find_python(words: Sequence[str], env: Mapping[str, str], folder: Path) -> P
     """Return the Python interpreter that a command starts.
 
     For a shell, or a script of a shell, return the first Python in PATH: most likely it is the one that
-    they start. For another program, return the Python that a later word names, as in `timeout 60 python
-    agent.py`.
+    they start. For another program, such as `timeout 60 python agent.py`, return the Python that a later
+    word names.
 
     Args:
         words: The command, not empty.

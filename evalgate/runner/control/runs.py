@@ -55,7 +55,7 @@ class _UsageJournal:
         """Return at once, as the journal has begun already."""
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
-        """Forget the runs: after an interruption both sides are run again, in the same minutes."""
+        """Drop the runs: after an interruption both agents run again, in the same minutes."""
 
     def record_usage(self, used: RunUsage) -> None:
         """Store the usage until now."""
@@ -129,7 +129,7 @@ class ControlStrategy:
 
     @property
     def is_witness_needed(self) -> bool:
-        """Return True if no run of the control passed, and the decision is not `broke`."""
+        """Return True if there is a decision other than `broke`, and no run of the control passed."""
         return (
             self.decision is not None
             and self.decision.answer != "broke"
@@ -193,7 +193,7 @@ def _find_suspects(
     anchor_baseline: Baseline | None,
     control_source: ControlSource,
 ) -> ControlSuspects | None:
-    """Return the suspects, cases that seem to regress; None if control runs cannot let the gate pass."""
+    """Return the suspects, cases that seem to regress; None if the gate passes or must fail anyway."""
     scored = score_counted_runs(plan, evaluation, statistics, baseline)
     compared_runs = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
     suspects = find_suspects(scored, compared_runs.cases, baseline, control_source.mode)
