@@ -199,7 +199,6 @@ def score_counted_runs(
 
 
 def _describe_judges_and_budget(plan: Plan, evaluation: Evaluation) -> Iterator[str]:
-    """Yield notices about the judges and the budget."""
     yield from map(to_sentence, plan.judge_resolver.models.notices)
     if evaluation.judge_health is not None and evaluation.judge_health.is_reliable:
         yield to_sentence(evaluation.judge_health.sentence)

@@ -58,7 +58,6 @@ class _UsageJournal:
         """Drop the runs: after an interruption both agents run again, in the same minutes."""
 
     def record_usage(self, used: RunUsage) -> None:
-        """Store the usage until now."""
         self.journal.record_usage(used)
 
 
