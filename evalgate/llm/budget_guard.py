@@ -1,4 +1,4 @@
-"""The guard of the budget: count what a run uses, and stop new work when the budget is spent."""
+"""Guard the budget: count the usage of a run, and stop new work when the budget is spent."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,8 +18,8 @@ _NAMED = 3  # cases that a sentence names
 class UsageMeter:
     """Counter of a run's usage, compared with its budget.
 
-    Running conversations are ended when any limit is reached. Requests of evalgate's own models that are
-    under way are still counted, because they are paid for: a run may exceed its budget by them.
+    Running conversations are ended when any limit is reached. Requests to judges and simulated users that
+    were sent before still count, because they are paid for. So a run may exceed its budget a little.
     """
 
     def __init__(self, budget: Budget = NO_BUDGET, now: Callable[[], float] = time.monotonic) -> None:
@@ -42,13 +42,13 @@ class UsageMeter:
         return self._spent
 
     def get_seconds_left(self) -> float | None:
-        """Return the seconds until `minutes` are over, at least 0; None if there is no such limit."""
+        """Return the seconds until the budget's `minutes` are over, at least 0; None without this limit."""
         if self._budget.minutes is None:
             return None
         return max(0.0, self._began + self._budget.minutes * 60 - self._now())
 
     def add_usage(self, spent: MeteredUsage) -> None:
-        """Add `spent` to the usage so far; if `spent` contains calls, then call `on_call`."""
+        """Add `spent` to the usage so far, and call `on_call` if it contains calls of models."""
         self._spent += spent
         if spent.calls:
             self.notify_listener()
@@ -59,7 +59,7 @@ class UsageMeter:
             self.on_call()
 
     def explain_exhaustion(self) -> str:
-        """Return the limit that is reached, as a sentence without its full stop; "" if new work may begin."""
+        """Return a sentence, without its full stop, about the limit that is reached; "" if none is."""
         budget, spent = self._budget, self._spent
         if budget.usd is not None and spent.usd >= budget.usd:
             return f"the budget of ${budget.usd:,.2f} is spent"
@@ -70,7 +70,7 @@ class UsageMeter:
         return ""
 
     def describe_uncounted_usage(self) -> tuple[str, ...]:
-        """Return sentences about limits that cannot be enforced because some calls are not counted."""
+        """Return sentences about limits that miss some usage, because calls lack a cost or tokens."""
         budget, spent = self._budget, self._spent
         blind = []
         if budget.usd is not None and spent.unpriced:
@@ -95,11 +95,11 @@ class BudgetGuard:
 
     @property
     def exhausted_budget(self) -> str:
-        """Return a description of the limit that is reached; "" if the budget is not spent."""
+        """Return a phrase about the limit that is reached; "" if the budget is not spent."""
         return self._meter.explain_exhaustion()
 
     def stop_reason(self) -> Failure | None:
-        """Return the failure of cases that must not start; None if the budget is not spent."""
+        """Return the failure for cases that a spent budget stops; None while the budget lasts."""
         spent = self._meter.explain_exhaustion()
         return Failure(BUDGET_SPENT, f"{spent}, so this case was not run to its end") if spent else None
 
@@ -142,10 +142,10 @@ class BudgetGuard:
 
 
 def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool, why: str) -> Iterator[str]:
-    """Yield at most one sentence about the work that a spent budget prevented.
+    """Yield at most one sentence, about the work that a spent budget prevented.
 
-    `more_wanted` is True if further runs were planned. `why` is the description of the spent budget that
-    `UsageMeter.explain_exhaustion` returns.
+    `more_wanted` is True if further runs were planned. `why` describes the spent budget, as returned by
+    `UsageMeter.explain_exhaustion`.
     """
     undone = [case for case in cases if any(map(was_stopped_by_budget, case.runs))]
     why = to_sentence(why or "the budget is spent").removesuffix(".")
@@ -160,7 +160,7 @@ def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool,
 
 
 def was_stopped_by_budget(run: RunResult) -> bool:
-    """Return True if a spent budget prevented or ended the run, or kept a gating metric from judging it."""
+    """Return True if a spent budget stopped the run, or the scoring of the run by a gating metric."""
     if run.failure is not None and run.failure.kind.removeprefix("user_") == BUDGET_SPENT:
         return True
     return BUDGET_SPENT in [metric.failure for metric in run.metrics if metric.gates]

@@ -55,10 +55,10 @@ _REMOVE_LONGEST_UNUSED = """
 
 
 class ResponseCache:
-    """A map from keys to texts in a file.
+    """A map in a SQLite file, from keys of requests to texts of answers.
 
-    Problems with the file raise no error: they are added to `notices`, and a text that cannot be read counts
-    as not stored. The map is safe for threads, and for any number of processes with the same file.
+    Problems with the file raise no error: they are added to `notices`, and a text that cannot be read
+    counts as not stored. The map is safe for threads, and for any number of processes with the same file.
     """
 
     def __init__(self, path: Path, *, writes: bool, wall: Callable[[], float]) -> None:
@@ -150,7 +150,7 @@ class ResponseCache:
         self._used_keys.clear()
 
     def _run_query(self, work: Callable[[sqlite3.Connection], _T]) -> _T | None:
-        """Return the result of `work`; None if the file is not open, or if SQLite fails, with a notice."""
+        """Return the result of `work`; None if the file is not open. A failure of SQLite adds a notice."""
         with self._lock:
             if self._file is None:
                 return None
@@ -211,7 +211,7 @@ class ResponseCache:
 
 
 def _add_digest(key: str, text: str) -> str:
-    """Return a digest of key and text, followed by the text, because SQLite does not detect changed cells."""
+    """Return a digest of key and text, then the text: SQLite itself does not detect damaged cells."""
     return hashlib.sha256(f"{key}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST] + text
 
 
@@ -265,7 +265,7 @@ _ANSWER = TypeAdapter(ModelAnswer)
 
 
 class CachingModel:
-    """A model that answers from a cache, else from an inner model; equal requests share one call."""
+    """Model that answers from a cache, and asks an inner model for the rest; equal requests share a call."""
 
     def __init__(
         self,
@@ -320,7 +320,7 @@ class CachingModel:
             return answer
 
     def compute_key(self, request: ModelRequest) -> str:
-        """Return the SHA-256, in hexadecimal digits, of everything that the answer depends on."""
+        """Return the SHA-256, in hexadecimal digits, of the request and the endpoint's settings."""
         whole = {
             "form": _FORM,
             "base_url": self._base_url,

@@ -61,7 +61,7 @@ def build_model_request(text: str, *, system: str = "", **more: object) -> Model
 
 @frozen
 class TokenChoice:
-    """One token of an answer, and the most likely tokens at its place."""
+    """One token of an answer, and the most likely tokens at its position."""
 
     token: str
     logprob: float
@@ -72,7 +72,7 @@ class TokenChoice:
 
 @frozen
 class ModelAnswer:
-    """A usable answer of a model."""
+    """Usable answer of a model: its text, the used tokens and the finish reason."""
 
     text: str
     """Never empty."""
@@ -106,6 +106,6 @@ class ModelClient(Protocol):
 
 
 def merge_parameters(request: ModelRequest, defaults: Mapping[str, object]) -> dict[str, object]:
-    """Return `defaults`, overridden by the request's parameters; a parameter that is None is left out."""
+    """Return `defaults`, overridden by the request's parameters, without parameters that are None."""
     merged = {**defaults, **request.parameters}
     return {name: value for name, value in merged.items() if value is not None}

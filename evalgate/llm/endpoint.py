@@ -20,7 +20,7 @@ _SHORTEST_SECRET = 6
 
 @frozen
 class ModelEndpoint:
-    """An OpenAI-compatible endpoint and a model of it. The repr does not show the key."""
+    """OpenAI-compatible endpoint with one of its models. The repr does not show the key."""
 
     name: str
     """Name of the provider."""
@@ -37,7 +37,7 @@ class ModelEndpoint:
         return f"{self.name}/{model or self.model}"
 
     def redact_key(self, text: str) -> str:
-        """Return `text` with `[key]` for the key in each of the spellings of `iter_spellings`.
+        """Return `text` with `[key]` in place of the API key, in every spelling of `iter_spellings`.
 
         Spellings of fewer than 6 characters are not replaced.
         """

@@ -8,7 +8,7 @@ from evalgate.core.frozen import frozen
 
 @frozen
 class JudgeAnchor:
-    """A case that people labelled, and the judge's score of it."""
+    """Judge anchor, a response that people labelled, with the judge's score of it."""
 
     name: str
     label: bool | float
@@ -33,7 +33,7 @@ class JudgeAnchor:
 
 @frozen
 class JudgeAnchorVerdict:
-    """The result of the comparison of a judge with all anchors."""
+    """Result of a comparison of the judge with people's labels, over all judge anchors."""
 
     met: int
     """Number of anchors at which the judge agrees with the label."""
@@ -47,7 +47,7 @@ class JudgeAnchorVerdict:
 
     @property
     def is_reliable(self) -> bool:
-        """Return True if the share of met anchors reaches `floor`, or if there is no anchor."""
+        """Return True if the judge agrees on at least `floor` of the anchors, or if there is no anchor."""
         return self.met >= self.floor * self.anchors - 1e-9
 
     @property
@@ -62,7 +62,7 @@ class JudgeAnchorVerdict:
 
 
 def evaluate_judge_anchors(anchors: Sequence[JudgeAnchor], floor: float) -> JudgeAnchorVerdict:
-    """Compare the judge with the labels of all anchors; `floor` is the share that must be met, in [0, 1]."""
+    """Compare the judge with the labels of all anchors; `floor` is the share that must agree, in [0, 1]."""
     missed = [anchor for anchor in anchors if not anchor.is_met]
     return JudgeAnchorVerdict(
         met=len(anchors) - len(missed),

@@ -55,10 +55,11 @@ class LlmContext:
 
 
 class ModelPool:
-    """The open models of a run, one for each configuration and purpose; a context manager that closes them.
+    """The open models of a run, one for each configuration and purpose (judge or simulated user).
 
-    Configurations with the same endpoint and key share the limits of the configuration that is opened first.
-    Configurations with the same file and mode of the cache share the cache.
+    It is a context manager that closes the models. Configurations with the same endpoint and key share the
+    limits of the configuration that is opened first. Configurations with the same file and mode of the
+    cache share the cache.
     """
 
     def __init__(self, context: LlmContext) -> None:
@@ -83,7 +84,7 @@ class ModelPool:
         await self._open.aclose()
 
     def reserve_model(self, config: JudgeConfig, purpose: Purpose = "judge") -> "ModelClient":
-        """Return a model that is opened when the first request is sent to it."""
+        """Return a model that is opened by its first request; `check_reserved` checks it before the run."""
         self._reserved[config.model_dump_json()] = config
         return _LazyModel(self, config, purpose)
 
@@ -157,7 +158,7 @@ class ModelPool:
 
     @property
     def under_way(self) -> Mapping[Purpose, int]:
-        """Return the number of requests that are being answered now, by purpose."""
+        """Return the number of requests that wait for an answer now, by purpose."""
         return self._under_way
 
     def get_usage(self, purpose: Purpose) -> ModelUsage:
@@ -170,7 +171,7 @@ class ModelPool:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return sentences for the report about problems with caches, and answers that were not stored."""
+        """Return sentences for the report about problems of caches, and about answers not stored in one."""
         notices = [notice for file in self._caches.values() for notice in file.notices]
         if withheld := sum(model.withheld for _, model in self._caching):
             answers = pluralize(withheld, "answer")
@@ -278,7 +279,7 @@ HOW_TO_CONFIGURE = (
 
 
 class JudgeNotConfiguredError(Exception):
-    """Error for a metric that needs a judge if none is configured."""
+    """Error: a metric needs a judge, but none is configured."""
 
     def __init__(self) -> None:
         super().__init__(f"no judging model is configured: {HOW_TO_CONFIGURE}")
@@ -301,7 +302,7 @@ class Judge:
 
 @frozen
 class JudgeResolver:
-    """Resolver that returns the judge of a metric, from the run's configuration and the metric's options."""
+    """Resolver that chooses a metric's judge from the run's configuration and the metric's options."""
 
     models: ModelPool
     """The models of the run: judges and simulated users."""
@@ -342,7 +343,7 @@ class JudgeResolver:
 
 
 def get_judge_resolver(judges: ProvidesJudges | None) -> JudgeResolver:
-    """Return `judges`, the judge resolver in the context of a metric.
+    """Return `judges` as a `JudgeResolver`, or raise an error if the metric's context has no judges.
 
     Raises:
         JudgeNotConfiguredError: `judges` is None, or is no `JudgeResolver`.
@@ -355,11 +356,10 @@ def get_judge_resolver(judges: ProvidesJudges | None) -> JudgeResolver:
 def _build_model_changes(
     config: JudgeConfig, model: str, own: tuple[str, str] | None
 ) -> Mapping[str, object]:
-    """Return the fields of `config` that must change so that `model` judges.
+    """Return the fields of `config` to change, with their values, so that `model` is the judge.
 
-    `own` is the (provider, model) that the text `model` names; None if it names no provider. The endpoint
-    stays the same, unless the model belongs to another provider and the configured provider serves only its
-    own models.
+    `own` is the (provider, model) that the text `model` names; None if it names no provider. The provider
+    changes only if `own` names another one and the configured provider serves no models but its own.
     """
     from evalgate.config.schema.providers import PROVIDERS
 

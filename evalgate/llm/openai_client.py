@@ -90,7 +90,7 @@ _DESCRIPTIONS: Mapping[FailureKind, str] = {
 
 
 def build_judge_error(refusal: ErrorResponse, where: str, wall: float) -> JudgeError:
-    """Return the failure that an error response describes.
+    """Return a failure, with kind and advice, for a provider's error response.
 
     `where` is the name of the model for the message, `wall` the current time in seconds since the epoch.
     """
@@ -149,7 +149,7 @@ _MAX_TOKENS = 2**53
 
 
 def _read_or_none(value: object, read: Callable[[object], _T]) -> _T | None:
-    """Return the parsed value; None if `value` is malformed: an optional field must not spoil the answer."""
+    """Return the parsed value; None if it is malformed, as an optional field must not spoil the answer."""
     try:
         return read(value)
     except ValidationError:
@@ -160,7 +160,7 @@ _InvalidAsNone = WrapValidator(_read_or_none)
 
 
 class _Lenient(BaseModel):
-    """Base class of the models of responses; unknown keys are ignored: many servers deviate from the API."""
+    """Base class of parsed responses. Unknown keys are ignored, because many servers deviate from the API."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -219,7 +219,7 @@ class _Completion(_Lenient):
 
 
 def parse_completion(text: str, where: str) -> ModelAnswer | JudgeError:
-    """Return the answer in the text of a response, or a failure; `where` names the model in failures."""
+    """Parse the text of a response; return the answer or a failure. `where` names the model in failures."""
     try:
         completion = _Completion.model_validate(
             json.loads(
@@ -260,9 +260,9 @@ class _Embeddings(_Lenient):
 
 
 def parse_embedding(text: str, where: str) -> ModelAnswer | JudgeError:
-    """Return an answer with the embedding in the text of a response as a JSON list of numbers, or a failure.
+    """Parse the text of a response; return an answer with the embedding as a JSON list of numbers.
 
-    `where` names the model in failures.
+    Return a failure if there is no embedding; `where` names the model in the failure.
     """
     try:
         found = _Embeddings.model_validate_json(text.removeprefix(_BYTE_ORDER_MARK))
@@ -313,7 +313,7 @@ _NO_KEY = "none"  # the SDK requires a key, and local servers ignore it
 
 
 class OpenAIModel:
-    """Client for all models of one endpoint, without retries and limits, which its wrappers have."""
+    """Client for all models of one endpoint. It neither retries nor limits requests: its wrappers do."""
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ class Prompt:
 
         Raises:
             jinja2.TemplateError: the template uses a variable without a value, or breaks a rule of the
-            sandbox.
+                sandbox.
         """
         mark = compute_fence_mark(*map(str, values.values()))
         # Compiled only once by our own cache: Jinja's cache holds only templates that a loader has read.

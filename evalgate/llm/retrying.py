@@ -61,7 +61,7 @@ class EndpointLimiter:
         self._limiter.settle_tokens(admission, tokens)
 
     def pause_requests(self, seconds: float) -> None:
-        """Admit no request for the next `seconds`; do nothing if this is longer than `longest_hold`."""
+        """Admit no request for the next `seconds`; do nothing if `seconds` is longer than `longest_hold`."""
         if seconds <= self._longest_hold:
             self._limiter.pause_until(self._clock.now() + seconds)
 
@@ -72,7 +72,7 @@ class LimitedModel:
     def __init__(
         self, inner: ModelClient, limiter: EndpointLimiter, may_ask: Callable[[], None] = lambda: None
     ) -> None:
-        """Wrap a model; `may_ask` raises JudgeError if a request must not be sent any more after a wait."""
+        """Wrap a model. After each wait, `may_ask` raises JudgeError if no request may be sent now."""
         self._inner = inner
         self._limiter = limiter
         self._may_ask = may_ask
@@ -109,7 +109,7 @@ def estimate_tokens(request: ModelRequest) -> int:
 
 
 class RetryingModel:
-    """A wrapper around a model that repeats a request after `RETRYABLE_FAILURES`, each time after a pause."""
+    """A wrapper around a model that retries after `RETRYABLE_FAILURES`, each time after a pause."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class RetryingModel:
         raise _add_attempts(last, attempt)
 
     def _compute_pause(self, failure: JudgeError, attempt: int, paused: float) -> float | None:
-        """Return the seconds until the next attempt; None if there is to be no further attempt.
+        """Return the seconds until the next attempt; None if the request must not be retried.
 
         Args:
             failure: failure of the last attempt.
@@ -181,10 +181,10 @@ def check_budget(meter: UsageMeter) -> None:
 
 
 class WatchedModel:
-    """A wrapper around a model that counts the requests without an answer yet, which may be billed.
+    """A wrapper around a model that counts its requests without an answer, which may cost money.
 
-    The count is at the key `purpose` of the mapping `under_way`. `on_change` is called when a request begins
-    and when it fails; after an answer the meter notifies.
+    The count is the value of `purpose` in the mapping `under_way`. `on_change` is called when a request
+    begins and when it fails. After an answer it is not called, because the meter reports the answer.
     """
 
     def __init__(

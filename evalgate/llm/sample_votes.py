@@ -19,7 +19,7 @@ ATTEMPTS = 2
 
 
 class UnparsableAnswerError(ValueError):
-    """Error for an answer that does not have the requested form; the text says what is wrong."""
+    """Error: an answer does not have the requested form; the text states the mistake."""
 
 
 @frozen
@@ -78,7 +78,7 @@ class Samples(Generic[T]):
         raise JudgeError(first.kind, message, attempts=first.attempts)
 
     def to_rows(self, describe: Callable[[T], tuple[float | None, str]]) -> tuple[JsonObject, ...]:
-        """Return a JSON object for each sample, for the record, in the order of the samples.
+        """Return a JSON object for each sample, in the order of the samples, to store in a record.
 
         `describe` is a function that returns the score and the reason of a value. The score of a failed
         sample is None, never 0.
@@ -116,10 +116,11 @@ async def take_samples(
     """Ask a question `count` times concurrently, and return all samples, usable and failed.
 
     `parse` returns the value of an answer, or raises UnparsableAnswerError. After an answer that cannot be
-    parsed, a refusal, or an outage that was not retried, the sample is requested once more. A sample that
-    still fails with an answer from the cache is requested anew, until it succeeds or fails with a new answer,
-    so that a repeated run need not fail again. If `are_all_needed` is False, this is done only if no sample
-    is usable. JudgeError is never raised, because failures are part of the result.
+    parsed, a refusal, or an outage that was not retried, the sample is requested once more.
+
+    A failed answer from the cache must not make every later run fail. So if a sample failed with one, it is
+    requested anew until an answer is usable or not from the cache. If `are_all_needed` is False, this is
+    done only if no sample is usable. JudgeError is never raised, because failures are part of the result.
     """
     requests = [replace(request, sample=number) for number in range(1, count + 1)]
     taken = await asyncio.gather(*(_take_sample(model, each, parse) for each in requests))
@@ -142,7 +143,7 @@ async def _replace_cached_failure(
     parse: Callable[[ModelAnswer], T],
     found: Sample[T] | FailedSample,
 ) -> Sample[T] | FailedSample:
-    """Return the sample `found`; request it anew as long as it fails with an answer from the cache."""
+    """Request the sample anew while it fails with an answer from the cache, and return the last result."""
     while isinstance(found, FailedSample) and found.is_cached:
         found = await _take_sample(model, replace(request, attempt=found.attempts + 1), parse)
     return found

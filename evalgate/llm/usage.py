@@ -41,7 +41,7 @@ def count_model_usage(usage: ModelUsage) -> None:
 # because they lower the price, and the calls without figures, because a notice names what was not counted.
 @frozen
 class MeteredUsage:
-    """Usage that counts against the budget, with the number of calls that could not be counted."""
+    """Usage that counts against the budget, and the numbers of calls without known cost or tokens."""
 
     calls: int = 0
     tokens: Tokens = field(default_factory=Tokens)
@@ -54,7 +54,7 @@ class MeteredUsage:
 
     @classmethod
     def from_call(cls, tokens: Tokens | None, cost_usd: float | None) -> "MeteredUsage":
-        """Return the usage of one call. None: the tokens, or the cost, are not known."""
+        """Return the usage of one call; None stands for unknown tokens or an unknown cost."""
         return cls(1, tokens or Tokens(), cost_usd or 0.0, int(cost_usd is None), int(tokens is None))
 
     def __add__(self, other: "MeteredUsage") -> "MeteredUsage":
@@ -67,7 +67,7 @@ class MeteredUsage:
         )
 
     def to_paid_usage(self) -> ModelUsage:
-        """Return a `ModelUsage` that counts these calls as sent to a provider."""
+        """Return a `ModelUsage` with these calls as sent to a provider and paid."""
         return ModelUsage(self.calls, self.tokens.input, self.tokens.output, self.usd, self.unpriced)
 
     def to_spared_usage(self) -> ModelUsage:

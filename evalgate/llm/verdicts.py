@@ -1,4 +1,4 @@
-"""Parse yes or no, with a reason, from an answer of a model."""
+"""Parse a model's answer to a yes-or-no question."""
 
 import json
 import re
@@ -23,7 +23,7 @@ _FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*(?:```)?", re.DOTALL | re.IGNORECA
 
 @frozen
 class TextVerdict:
-    """The verdict in one answer, True for yes, with its reason."""
+    """Verdict of a model, True for yes, with its reason."""
 
     verdict: bool
     reason: str = ""
@@ -32,7 +32,7 @@ class TextVerdict:
 def parse_verdict(answer: ModelAnswer) -> TextVerdict:
     """Parse `{"verdict": true, "reason": "…"}`, or a text that begins with a word such as `yes` or `failed`.
 
-    Either may be in a code block. The reason in a text is everything after the first line.
+    Both forms may be in a code block. The reason in a text is everything after the first line.
 
     Raises:
         UnparsableAnswerError: the answer has neither form.

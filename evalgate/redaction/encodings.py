@@ -37,7 +37,7 @@ _GROUP = 4
 
 @frozen
 class DecodedPart:
-    """A decoded part of a text. Each decoded byte is one character of Latin-1 in `text`."""
+    """A decoded part of a text. Each decoded byte is one Latin-1 character of `text`."""
 
     text: str
     locate: Callable[[TextSpan], TextSpan]
@@ -47,7 +47,7 @@ class DecodedPart:
 def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
     """Decode each part of `text` that may be a token in base64 or with URL escapes.
 
-    `words` are the distinct words of `text`, separated by white space; those with fewer than 20 characters
+    `words` are the distinct words of `text`, separated by white space; words with fewer than 20 characters
     may be missing. The time is linear in the length of `text`.
     """
     if "%" in text:
@@ -71,7 +71,7 @@ def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
 
 
 def _may_encode_token(run: str) -> bool:
-    """Return False for digests and words in one case, which are frequent and never a token in base64."""
+    """Return False for digests and words in one case, which are frequent; no base64 token looks so."""
     return not (run.islower() or run.isupper() or run.isdigit())
 
 
@@ -94,8 +94,8 @@ def _decode_url(match: re.Match[str]) -> DecodedPart:
 def _decode_base64(run: str, positions: Sequence[int]) -> Iterator[DecodedPart]:
     """Decode `run` from each of its first four characters on, because other text may precede the base64.
 
-    `positions` are the positions of the characters of `run` in the whole text. Yield only decoded parts that
-    have a word of 15 characters or more.
+    `positions` are the positions in the whole text, one for each character of `run`. Yield only decoded
+    parts that have a word of 15 characters or more.
     """
     run = run.translate(_URL_SAFE)
     for skipped in range(_GROUP):
@@ -174,9 +174,9 @@ def _iter_url_forms(secret: str) -> Iterator[str]:
 
 
 def _iter_base64_forms(secret: str) -> Iterator[str]:
-    """Yield the base64 characters that depend on the secret alone, if 0, 1 or 2 bytes precede the secret.
+    """Yield the base64 characters of a secret, for 0, 1 or 2 bytes before it in a group of three.
 
-    The offset of a secret in a group of three bytes decides on its characters in base64.
+    Characters that depend on other bytes as well are left out at both ends.
     """
     data = _encode_utf8(secret)
     for before in range(3):

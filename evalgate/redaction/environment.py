@@ -1,13 +1,15 @@
 """Find secrets in environment variables and `::add-mask::` lines, and tell ordinary words from secrets.
 
 Redacting `postgres` or `order_id` everywhere would make reports unreadable and protect nothing. The rule
-uses no statistics. Short values, numbers and paths stay visible. Of a URL, only the password, Sentry's key or
-a token as user name is redacted, but the whole URL if the name of its variable contains `webhook` or `dsn`.
-Any other value of a secret variable stays visible in three cases: it consists of one or two words of the
-lists below; it consists of any number of placeholder words; or it is the name of a column, and the name of
-the variable ends in `key` without saying what the key opens. All other values are redacted. So if the lists
-lack a word, too much is redacted. A passphrase of three or more words is redacted, unless all are placeholder
-words.
+uses no statistics. Short values, numbers and paths stay visible. Of a URL, only the password, Sentry's key
+or a token as user name is redacted, but the whole URL if the name of its variable contains `webhook` or
+`dsn`.
+
+Any other value of a secret variable is redacted, except in three cases:
+
+- It consists of one or two words of the lists below. If a list lacks a word, too much is redacted.
+- It consists only of placeholder words, in any number.
+- It is the name of a column, and the name of the variable ends in `key` without saying what the key opens.
 """
 
 import json
@@ -90,7 +92,7 @@ _BARE_KEY = compile_lazily(r"(?:^|[_.\- ])keys?\d*$")
 def is_ordinary(value: str) -> bool:
     """Return True if a value consists of one or two listed words, or only of placeholder words.
 
-    Such a value is no secret in any variable.
+    The value is then no secret, even in a variable with the name of a secret.
     """
     parts = [part for part in _PARTS.split(value) if part]
     listed = _LISTED if len(parts) <= _MOST_PARTS else _REPLACING
@@ -103,7 +105,7 @@ def is_column(value: str) -> bool:
 
 
 def is_bare_key_name(words: str) -> bool:
-    """Return True if the last word of a name in snake case is `key` or `keys`, perhaps with a number."""
+    """Return True if a name in snake case ends in the word `key` or `keys`, perhaps with a number."""
     return _BARE_KEY.search(words) is not None
 
 
@@ -169,7 +171,7 @@ def find_secrets(environ: Mapping[str, str]) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Return True if a variable or key named `name` holds a secret, as with `GITHUB_TOKEN`, `dbPassword`."""
+    """Return True if the name tells of a secret, as `GITHUB_TOKEN` and `dbPassword` do."""
     words = _CAMEL.sub("_", name).lower()
     if _KEYS_NAME.search(words):
         return True
@@ -199,9 +201,9 @@ def is_mixed(value: str) -> bool:
 
 
 def _find_value_secrets(name: str, value: str) -> Iterator[str]:
-    """Yield the secrets in a value, and those in the text within its quotes, which some programs take off.
+    """Yield the secrets in a value with its quotes, then those in the value without them.
 
-    At most three layers of quotes are taken off.
+    Some programs remove the quotes. At most three layers of quotes are removed.
     """
     yield from _find_unstripped_secrets(name, value)
     for _ in range(_MOST_QUOTES):
@@ -212,7 +214,7 @@ def _find_value_secrets(name: str, value: str) -> Iterator[str]:
 
 
 def _find_unstripped_secrets(name: str, value: str) -> Iterator[str]:
-    """Yield the secrets in a value as it is written, with its quotes."""
+    """Yield the secrets in a value without removing its quotes."""
     if _URL.match(value):
         yield from _find_url_secrets(name, value)
     elif is_secret_name(name) and is_worth_hiding(value) and not _is_column_name(name, value):
@@ -251,10 +253,10 @@ def _find_url_secrets(name: str, value: str) -> Iterator[str]:
 
 
 def _iter_parts(name: str, value: str) -> Iterator[str]:
-    """Yield the parts of a secret that may be shown alone.
+    """Yield the parts of a secret that a text may show without the rest.
 
-    These are the lines of a key, the values of an INI text that are secrets by their names, and the secrets
-    in a JSON document.
+    For JSON, these are the secrets in it. For text of several lines, these are its lines and the values of
+    secret names in an INI text.
     """
     found = _parse_container(value)
     if found is not None:
@@ -272,7 +274,7 @@ def _iter_assigned_secrets(text: str) -> Iterator[str]:
 
 
 def _parse_container(value: str) -> object:
-    """Return the object or list of a JSON text; None if it is none."""
+    """Return the value of a JSON object or list; None for any other text."""
     if value[:1] not in ("{", "["):
         return None
     try:
@@ -282,10 +284,11 @@ def _parse_container(value: str) -> object:
 
 
 def _iter_leaf_secrets(name: str, found: object) -> Iterator[str]:
-    """Yield the secrets of a JSON document.
+    """Yield the secrets of a JSON document, by the names of its keys.
 
-    A text in a list has the name of the list. It may be an ordinary word, as in `WEBHOOK_EVENTS`; so unless
-    the name ends in a word such as `tokens`, only texts that look like tokens, and URLs, are secrets by it.
+    A text in a list has the name of the list, but may be an ordinary word, as in `WEBHOOK_EVENTS`. So the
+    text is a secret only if it is a URL or looks like a token, or if the list's name ends in a word such as
+    `tokens`.
     """
     todo: list[tuple[str, object]] = [(name, found)]
     while todo:
@@ -299,7 +302,7 @@ def _iter_leaf_secrets(name: str, found: object) -> Iterator[str]:
 
 
 def _is_named_by_list(name: str, item: object) -> bool:
-    """Return True if an item of a JSON list is a secret when the name of the list is that of secrets."""
+    """Return True if an item of a JSON list is a secret when the name of the list is a secret's name."""
     if not isinstance(item, str) or _LISTS_NAME.search(_CAMEL.sub("_", name).lower()):
         return True
     item = item.strip()

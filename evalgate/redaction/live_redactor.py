@@ -1,6 +1,6 @@
 """Redact data while agents run: learn announced secrets, and skip data that is known to be clean.
 
-A quick check of JSON (`prefilter`) finds most data certainly clean. All other data is searched in full.
+`prefilter`, a quick check of JSON, shows that most data is clean. All other data is searched in full.
 """
 
 from array import array
@@ -19,10 +19,11 @@ _MIN_RESORTED = 4096
 
 
 class CleanCache(Container[int]):
-    """A set of objects without secrets, by identity, in a fifth of the memory of a dictionary.
+    """A memory-saving set of objects without secrets, compared by identity.
 
     The left operand of `in` is the identity (`id`) of an object, not the object. The set keeps each object
-    alive, so that no other object can get its identity. A large run has hundreds of thousands of objects.
+    alive, so that no other object can get its identity. A large run has hundreds of thousands of objects,
+    for which the set needs a fifth of a dictionary's memory.
     """
 
     def __init__(self) -> None:
@@ -75,7 +76,7 @@ class LiveRedactor:
     def redact_text(self, text: str, *sources: object) -> str:
         """Return `text` without secrets; first learn the masks that `sources` announce.
 
-        `sources` are the objects that the text was made from.
+        `sources` are the objects with the data in the text, such as a record.
         """
         for source in sources:
             self._replace_redactor(self.redactor.add_masks_from_tree(source))
@@ -84,7 +85,7 @@ class LiveRedactor:
     def redact_tree(self, value: _T) -> _T:
         """Return data without secrets; first learn the masks that dataclasses in it announce.
 
-        Masks that texts of `value` itself announce, or texts below a mapping, are not learnt.
+        Masks in the texts of `value` itself, or in texts below a mapping, are not learnt.
         """
         announcements: list[str] = []
         redacted = self.redactor.redact_tree(value, announcements.append, self._clean)
@@ -109,7 +110,7 @@ class LiveRedactor:
         return [changed.get(id(value), value) for value, _ in values]
 
     def _choose_prefilter(self, coming: int) -> "JsonPrefilter | None":
-        """Return the prefilter; None while the run has had too few values for the prefilter to save time.
+        """Return the prefilter, which checks JSON quickly; None while there were too few values to save time.
 
         `coming` is the number of values that are to be searched next.
         """
@@ -123,8 +124,8 @@ class LiveRedactor:
     def redact_stored(self, values: Sequence[tuple[_T, bytes]]) -> list[_T]:
         """Return the dataclasses of `values` without secrets; each is given with its stored JSON.
 
-        This version of evalgate redacted the data when it stored them. So they are searched in full only if
-        the JSON may hold a known secret or announce a mask.
+        This version of evalgate redacted the data before storing them. So data are searched in full only if
+        their JSON may hold a known secret or announce a mask.
         """
         redacted: list[_T] = []
         for value, as_json in values:
@@ -136,7 +137,7 @@ class LiveRedactor:
         return redacted
 
     def _replace_redactor(self, redactor: Redactor) -> None:
-        """Use another redactor from now on, and forget all clean data, which may hold a new secret."""
+        """Use another redactor from now on, and forget all clean data, which may hold one of its secrets."""
         if redactor is not self.redactor:
             self.redactor = redactor
             self._prefilter, self._seen = None, 0

@@ -26,7 +26,7 @@ CREDENTIAL_START = (
 
 
 def is_truncated(text: str) -> bool:
-    """Return True if a text may have been shortened."""
+    """Return True if a text has an ellipsis (`…` or `...`), the mark of a shortened text."""
     return "…" in text or "..." in text
 
 
@@ -147,7 +147,7 @@ def find_pattern_spans(text: str) -> Iterator[TextSpan]:
 def _find_token_spans(text: str, words: Collection[str], layers: int) -> Iterator[TextSpan]:
     """Yield the spans of tokens and keys that match `SHAPES`; `words` are the distinct words of `text`.
 
-    Tokens that were encoded up to `layers` times, in base64 or as in a URL, are found, too.
+    Tokens in base64 or URL encoding are found as well, if they were encoded at most `layers` times.
     """
     words = [word for word in words if len(word) >= _MIN_TOKEN_LENGTH]
     if not words:

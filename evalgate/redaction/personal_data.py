@@ -69,7 +69,7 @@ class PersonalDataRedactor:
         return value if made == value else made
 
     def _redact_number(self, number: int) -> int:
-        """Return a 16-digit number that no card has for a card number; any other number unchanged."""
+        """Return a 16-digit stand-in for a card number, which no card has; return other numbers unchanged."""
         text = str(number)
         if not _CARD_NUMBER.fullmatch(text) or not _has_check_digit(text):
             return number

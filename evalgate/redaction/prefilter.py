@@ -1,7 +1,7 @@
 """Check JSON for secrets quickly, by two searches with the regex engine of pydantic-core, in linear time.
 
-The searched expressions match wherever a pattern of a secret may match the decoded texts, and also elsewhere.
-Most of the expressions are derived from the patterns.
+The check misses no secret that the full search finds, but may also find other text. Most of its expressions
+are derived from the patterns of the full search.
 """
 
 import json
@@ -46,9 +46,9 @@ class JsonPrefilter:
 
 
 def _is_deep(text: bytes) -> bool:
-    """Return True if a JSON text nests deeper than 150 levels; for 76 to 150 levels, True or False.
+    """Return True if a JSON text has more than 150 levels, and False if it has at most 75.
 
-    The text must have no escaped backslashes.
+    In between, either is possible. The text must have no escaped backslashes.
     """
     structure = "".join(text.decode().replace('\\"', "").split('"')[::2])
     brackets = "".join([character for character in structure if character in "[]{}"])
@@ -107,7 +107,7 @@ def _iter_expressions(needles: tuple[str, ...]) -> Iterator[str]:
 
 
 def _iter_encoded() -> Iterator[str]:
-    """Yield expressions that match each base64 text that is long enough for a token, and some other words."""
+    """Yield expressions that match each base64 text that is as long as a token, and also some other words."""
     # An expression for each place of the first capital, so that an id of random letters needs few states.
     start, small, last = rf"(?:^|[^{_BASE64}])", r"a-z0-9+/_\-", SHORTEST_ENCODED - 1
     yield from (rf"{start}[{small}]{{{before}}}[A-Z][{_BASE64}]{{{last - before}}}" for before in range(last))
@@ -116,7 +116,7 @@ def _iter_encoded() -> Iterator[str]:
 
 
 def widen_pattern(pattern: str) -> str:
-    """Return an expression without lookarounds that matches wherever `pattern` does, and also elsewhere."""
+    """Return `pattern` without lookarounds and upper limits: it matches in more places, never in fewer."""
     wide = re.sub(r"\(\?<![^()]*\)", "", pattern).replace("(?<=", "(?:")
     wide = re.sub(r"\(\?[=!](?:[^()]|\([^()]*\))*\)", "", wide)
     wide = re.sub(r"\{(\d+),\d+\}", lambda least: f"{{{min(int(least[1]), _MOST_REPEATED)},}}", wide)
@@ -124,7 +124,7 @@ def widen_pattern(pattern: str) -> str:
 
 
 def _iter_labels() -> Iterator[str]:
-    """Yield expressions that match a value after a label of a secret; the label may be a key in the JSON.
+    """Yield expressions that match a secret after its label, such as `password`, in a text or as a JSON key.
 
     Further expressions match passwords and signatures in URLs, and passwords in curl's options.
     """
@@ -155,7 +155,7 @@ _FEWEST = 6
 
 
 def _build_needle(needle: str) -> str:
-    """Return an expression that matches a needle in JSON, also if the needle is cut after its first half."""
+    """Return an expression that matches a known secret (needle) in JSON, whole or cut by an ellipsis."""
     # The first 32 characters of a needle are enough, because a text that they match is searched in full.
     start = _escape(needle[:_LONGEST_START])
     half = max(_FEWEST, (len(needle) + 1) // 2)

@@ -44,7 +44,7 @@ _WITHOUT_TEXT = frozenset({NoneType, bool, int, float})
 
 
 class RedactedJson:
-    """A mixin for data that this version of evalgate has redacted, and written as the text `json`."""
+    """Base class for data that were redacted by this version of evalgate, with their JSON text in `json`."""
 
     __slots__ = ()
 
@@ -76,7 +76,7 @@ def may_contain_secret(text: str, needles: tuple[str, ...]) -> bool:
 
 
 def is_line_visible(line: str) -> bool:
-    """Return True if a line of JSON holds no invisible character as itself; escapes are not decoded."""
+    """Return True if a line of JSON holds no unescaped invisible character; escapes are not decoded."""
     # In ASCII only DEL is one: JSON escapes all other control characters.
     return "\x7f" not in line if line.isascii() else strip_invisible(line) == line
 
@@ -127,7 +127,7 @@ class Redactor:
         """Return a redactor that also knows the masks of the user.
 
         Raises:
-            InvalidInputError: A mask is shorter than `SHORTEST_MASK`.
+            InvalidInputError: a mask is shorter than `SHORTEST_MASK`.
         """
         needles = _list_needles(_validate_masks(masks))
         return Redactor(tuple(dict.fromkeys((*self.needles, *needles)))) if needles else self
@@ -195,7 +195,7 @@ class Redactor:
     ) -> bool:
         """Return True if a tree certainly holds no secret; call `on_announcement` if it may announce a mask.
 
-        All texts of the tree are joined and searched at once, which is faster.
+        All texts of the tree are joined and searched at once, because one search is faster than many.
         """
         if isinstance(value, list):
             value = [item for item in value if not self._was_redacted(item)]
@@ -303,7 +303,7 @@ def rewrite_tree(
 
 @mutable
 class TextCollector:
-    """Collector of the texts in a tree that `rewrite_tree` would rewrite."""
+    """Collector of all texts in a tree, the same texts that `rewrite_tree` would rewrite."""
 
     found: list[str] = field(default_factory=list)
     """All texts, also those that are keys of a mapping."""
@@ -352,14 +352,14 @@ class TextCollector:
 
 
 class _FreeTextFields(NamedTuple):
-    """The fields of a dataclass that can hold text from outside evalgate."""
+    """Names of a dataclass's fields that can hold text from outside evalgate, and a function to read them."""
 
     names: tuple[str, ...]
     get_values: Callable[[Any], Iterable[Any]]
 
 
 class _FreeTexts(dict[type, _FreeTextFields]):
-    """Cache from a dataclass type to those of its fields that can hold text from outside evalgate."""
+    """Cache of the fields of each dataclass type that can hold text from outside evalgate."""
 
     def __missing__(self, kind: type) -> _FreeTextFields:
         known = fields(kind) if is_dataclass(kind) else ()

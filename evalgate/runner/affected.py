@@ -48,10 +48,9 @@ def find_affected(
     Args:
         plan: The plan with all eval sets.
         thresholds: The thresholds file that applies.
-        rule_files: The files with rules that the plan was made with.
-        base_revision: The commit to compare with; "" if only the target branch of a pull request counts. A
-        pull
-            request is compared with its target branch in either case.
+        rule_files: The files with rules, as used to make the plan.
+        base_revision: The commit to compare with; "" for none. A pull request is always compared with its
+            target branch too.
 
     Raises:
         InvalidInputError: the agent's files are tracked, and the baseline that lists them cannot be read.
@@ -92,10 +91,10 @@ def find_unmatched_globs(thresholds: Thresholds, folder: Path) -> Iterator[str]:
 
 
 def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
-    """Yield the revisions to compare with. The differences from all of them count together.
+    """Yield the revisions to compare with. A file counts as changed if it differs from any of them.
 
     A pull request is compared with its target branch even if `base_revision` is given, because the pull
-    request may have edited the command line.
+    request may have edited the command line that gives `base_revision`.
 
     Raises:
         UnknownChangeError: there is nothing to compare with, git does not know the target branch, or the
@@ -116,11 +115,12 @@ def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
 
 
 def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) -> ChangeRules:
-    """Return the rules, with `blind` set for suites with an outdated list of opened files.
+    """Return the rules, with every change affecting the suites with an outdated list of opened files.
 
-    A list is outdated if one of its files was edited after the run that opened it: the file may open others
-    now, which are listed only when the next run is stored. Two kinds of files are left out: those that the
-    change itself edits, because they concern the suite anyway, and those that git does not track.
+    The field `blind` of these suites states the reason. A list is outdated if one of its files was edited
+    after the run that opened it: the file may open others now, which are listed only when the next run is
+    stored. Two kinds of files are left out: files that the change itself edits, because they concern the
+    suite anyway, and files that git does not track.
 
     Raises:
         UnknownChangeError: git fails.
@@ -151,9 +151,10 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
 
 
 def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
-    """Return the rules, with `blind` set for suites in which the agent opens files that git does not track.
+    """Return the rules, with every change affecting the suites in which the agent opens untracked files.
 
-    Files that a glob of `ignored` matches do not count.
+    The field `blind` of these suites names such a file, one that git does not track. Files that a glob of
+    `ignored` matches do not count.
 
     Raises:
         UnknownChangeError: git fails.
@@ -191,7 +192,7 @@ def _list_rule_files(plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles
 
 
 def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
-    """Yield the paths of all files that the agent's section may name; most of the paths do not exist."""
+    """Yield the paths of files that the section `agent` may name; most of the paths do not exist."""
     options = agent.settings.model_extra or {}
     entry = agent.name if agent.settings.kind in _WITH_ENTRY else options.get("entry")
     if isinstance(entry, str):
@@ -208,7 +209,10 @@ def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
 
 
 def _iter_texts(value: object) -> Iterator[str]:
-    """Yield all texts in the values of an agent's options, and `context` joined with `dockerfile`."""
+    """Yield all texts in the values of an agent's options.
+
+    For a mapping with the keys `context` and `dockerfile`, yield the joined path of the Dockerfile as well.
+    """
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -228,7 +232,7 @@ def _iter_link_steps(plan: "Plan", path: str) -> Iterator[str]:
 
 
 def _build_scopes(plan: "Plan", thresholds: Thresholds) -> Iterator[SuiteScope]:
-    """Yield a scope for each suite of the thresholds file, and one for each other eval set."""
+    """Yield the scope of each suite in the thresholds file and of each other eval set: its name and files."""
     tracked = _read_tracked_files(plan)
     left = {suite.eval_set.path: suite for suite in plan.suites}
     planned = frozenset(left)
@@ -263,9 +267,9 @@ def _read_tracked_files(plan: "Plan") -> Mapping[str, frozenset[str]] | None:
 def _join_tracked_files(
     tracked: Mapping[str, frozenset[str]] | None, eval_sets: Iterable[str], *, has_globs: bool
 ) -> tuple[frozenset[str], str]:
-    """Return the files that the agent opens in eval sets, and why every change concerns these sets.
+    """Return the files that the agent opens in eval sets, and a reason if every change affects the sets.
 
-    The reason is a phrase; "" if only some changes concern them.
+    The reason is the end of a sentence; "" if the known files decide which changes affect the eval sets.
     """
     if tracked is None:
         return frozenset(), "" if has_globs else _NO_GLOBS

@@ -13,9 +13,9 @@ from evalgate.reporting.findings import Finding, describe_faults, list_findings,
 
 
 def list_annotated_findings(record: Record) -> list[Finding]:
-    """Return the failing cases that gate: first one of each failure group, then a second of each, and so on.
+    """Return the failing cases that count for the gate: one of each failure group, then a second, and so on.
 
-    So the first annotations show as many kinds of failure as possible. Cases of no group come last.
+    So the first annotations show as many kinds of failure as possible. Cases without a group come last.
     """
     findings = {finding.case.key: finding for finding in list_findings(record)}
     rounds = zip_longest(*[group.cases for group in list_failure_groups(record)])

@@ -54,8 +54,8 @@ _SHOWN_OF_COMMIT = 12
 class _BaseVersion:
     """Version of a file on the base branch.
 
-    Without `copy` and `is_new` the checked-out file is used as it is: the rules of the base branch do not
-    apply, git does not know its commit, or git does not track the file, as if an earlier step downloaded it.
+    If `copy` is None and `is_new` is False, the checked-out file is used. Then the rules of the base branch
+    do not apply, git does not know its commit, or git does not track the file.
     """
 
     copy: Path | None = None
@@ -86,10 +86,10 @@ class RuleFiles:
     _committed: "CommittedFiles | None" = None
 
     def __enter__(self) -> Self:
-        """Check that the rules that apply can be determined.
+        """Check that `--policy base`, if it is given, can find out if a pull request is tested.
 
         Raises:
-            InvalidInputError: `--policy base` is given, and no variable of a CI service says whether a pull
+            InvalidInputError: `--policy base` is given, and no variable of a CI service says if a pull
                 request is tested.
         """
         if self.policy == "base" and not (
@@ -148,13 +148,13 @@ class RuleFiles:
         return is_readable_name(self.folder / path) or self.has_base_file(path)
 
     def has_base_file(self, path: Path) -> bool:
-        """Return True if the base branch's rules apply and the base branch has the file, not empty."""
+        """Return True if the base branch's rules apply and the branch has a non-empty file at `path`."""
         return bool(
             self.base_commit and git.read_blob(self.folder, self.base_commit, self.format_relative_path(path))
         )
 
     def note_unverified(self, path: str) -> None:
-        """Note that the change's own version of a file was read, for want of a known base branch."""
+        """Note that the change's own version of a file was read, as the base branch's commit is unknown."""
         self._unverified.append(path)
 
     def find_default_file(self) -> Path | None:
@@ -171,23 +171,23 @@ class RuleFiles:
         return find_thresholds_file(self.folder)
 
     def load_version(self, path: Path, shown_as: str) -> Thresholds:
-        """Read the version of a thresholds file that `choose_version` chooses.
+        """Read a thresholds file in the version that applies, the change's own or the base branch's.
 
         `shown_as` is the name of the file in messages.
 
         Raises:
-            InvalidInputError: the file cannot be read or has a problem, or as `choose_version` raises it.
+            InvalidInputError: the file cannot be read or has a problem, or `choose_version` fails.
         """
         return replace(load_thresholds(self.choose_version(path), shown_as), folder=path.parent)
 
     def load_chosen_thresholds(self, thresholds_file: str | None) -> Thresholds:
-        """Read the thresholds file that the user names, else the one in the folder, else return the defaults.
+        """Read the thresholds file that the user names; None: the one in the folder.
 
-        A folder in place of a file holds the criteria of each eval set, as tRPC-Agent-Go's base folder of
-        metrics does.
+        Without a file in the folder, return the defaults. If `thresholds_file` is a folder, its files hold
+        the criteria of each eval set, as in tRPC-Agent-Go's base folder of metrics.
 
         Raises:
-            InvalidInputError: as `load_version` raises it.
+            InvalidInputError: the file cannot be read or has a problem, or `choose_version` fails.
         """
         if thresholds_file is not None and (self.folder / thresholds_file).is_dir():
             return Thresholds(DEFAULT_CONFIG, self.folder, criteria_folder=thresholds_file)
@@ -226,10 +226,8 @@ class RuleFiles:
     def read_metric_code(self, entry: str, roots: Sequence[str]) -> MetricCode:
         """Read the code of a custom metric and of its imports.
 
-        If the base branch's rules apply and the base branch has the metric, its version is read.
-
-        `entry` is the entry point of the metric. `roots` are further folders in which Python looks for
-        modules.
+        The base branch's version is read if its rules apply and it has the metric. `entry` is the entry
+        point of the metric. `roots` are further folders in which Python looks for modules.
 
         Raises:
             InvalidInputError: `--policy base` is given and git does not know the base commit.
@@ -278,8 +276,8 @@ class RuleFiles:
     def check_eval_sets(self, paths: Iterable[str]) -> None:
         """Add a notice about eval sets that the change edits or adds: the change's own contents are used.
 
-        No notice is added if the rules of the base branch do not apply, or about files that git does not
-        track.
+        Files that git does not track are left out. If the rules of the base branch do not apply, add no
+        notice.
         """
         named = sorted({path for path in paths if path})
         if not self.base_commit or not named:
@@ -295,7 +293,7 @@ class RuleFiles:
             )
 
     def note_local_plugins(self) -> None:
-        """Add notices about plugin packages that are installed from files which the change edits."""
+        """Add a notice for each plugin package that is installed from a folder with edits of the change."""
         if not self.base_commit:
             return
         from evalgate.core.foreign_plugins import find_local_packages
@@ -309,7 +307,7 @@ class RuleFiles:
                 )
 
     def _copy_base_version(self, path: Path) -> _BaseVersion:
-        """Copy the base branch's version of a file, if its rules apply and git knows its commit."""
+        """Copy the base branch's version of a file, if the branch's rules apply and git knows its commit."""
         if not self.applies_base_rules:
             return _BaseVersion()
         shown = self.format_relative_path(path)
@@ -335,9 +333,10 @@ class RuleFiles:
         return copy
 
     def open_baseline(self, path: str, owner: tuple[int, int] | None) -> BaselineStore:
-        """Open the baseline in the file `path`; `owner` is the user and group id of files that are written.
+        """Open the baseline in the file `path`.
 
-        If the base branch's rules apply, its version is read now, and the returned store is read-only.
+        If the base branch's rules apply, its version of the file is read now, and the returned store is
+        read-only. `owner` is the user and group id of files that are written; None: those of this process.
 
         Raises:
             InvalidInputError: the base branch's version is no valid baseline, or cannot be found or copied,
@@ -426,12 +425,13 @@ def open_baseline_store(
 def open_anchor_store(
     config: AnchorConfig | None, workspace: Workspace, rule_files: RuleFiles
 ) -> BaselineStore | None:
-    """Open the baseline of `gate.anchor`: the present one, or a past one if its name is `SOURCE@WHEN`.
+    """Open the baseline of `gate.anchor`, the run stored for comparison over months.
 
-    Return None if the thresholds file names none.
+    A name such as `SOURCE@WHEN` means a past version of the baseline. Return None if the thresholds file
+    has no anchor.
 
     Raises:
-        InvalidInputError: the baseline cannot be opened, as for `open_past_baseline`.
+        InvalidInputError: the baseline cannot be opened.
     """
     name = config.baseline if config else ""
     source, _, when = name.rpartition("@")

@@ -1,4 +1,4 @@
-"""Build the checks that case notes have for single cases."""
+"""Build the checks in case notes, the file next to an eval set; each check is for a single case."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Make one run of one case, again if something other than the agent failed."""
+"""Make one run of one case, and repeat it if something other than the agent failed."""
 
 import time
 from collections.abc import Callable
@@ -48,8 +48,6 @@ _MOST_MOVES = 3
 
 @frozen
 class _AttemptResult:
-    """Result of one attempt at a run."""
-
     run: CaseRun
     retry: Literal["no", "alone", "later", "elsewhere"] = "no"
     """Retry that could succeed: without other cases in the worker, after a pause, or on another machine."""
@@ -78,7 +76,7 @@ class AttemptHistory:
         self._user_usages += [] if run.user_usage is None else [run.user_usage]
 
     def attach_attempts(self, run: CaseRun) -> CaseRun:
-        """Return the final run with the earlier attempts and their users' usage added."""
+        """Return the final run with the earlier attempts, and with their usage by simulated users added."""
         if not self._attempts:
             return run
         used = [*self._user_usages, *([] if run.user_usage is None else [run.user_usage])]
@@ -87,7 +85,7 @@ class AttemptHistory:
 
 
 class CaseRunner:
-    """Runner of cases with an agent that has been entered."""
+    """Runner of cases with a started agent."""
 
     def __init__(
         self,
@@ -100,9 +98,9 @@ class CaseRunner:
         """Create a runner.
 
         Args:
-            agent: The agent, which has been entered.
+            agent: The agent, already started as a context manager.
             create_user: Function that creates the user of a run.
-            throttle: Limits of how fast and how often cases are begun.
+            throttle: Limits for the number of cases at once, for their rate and for retries.
             stop_reason: Function that prevents a retry by returning a failure. It is called before each
                 retry, except the one that follows the death of a worker.
             create_trace: Function that creates the trace of a run; None: runs keep none.
@@ -118,10 +116,10 @@ class CaseRunner:
     ) -> CaseRun:
         """Make a run of a case, and retry it if something other than the agent failed.
 
-        If its worker died, a case is run once more, alone in a worker, unless this case was the only one that
-        the worker was answering: then the agent crashed. After a fault that may pass, the case is run again
-        after a pause, as often as the throttle allows. If its machine was lost, the case is run again at
-        once, at most `_MOST_MOVES` times.
+        - If the worker died, the case is run once more, alone in a worker. If the case was alone already, the
+          agent crashed, and there is no retry.
+        - After a fault that may pass, the case is run again after a pause, as often as the throttle allows.
+        - If its machine was lost, the case is run again at once, at most `_MOST_MOVES` times.
 
         `history` collects the failed attempts, so that they are available even if the call is cancelled.
 
@@ -153,7 +151,7 @@ class CaseRunner:
     async def _make_attempt(
         self, case: EvalCase, run_number: int, slot: Slot, *, alone: bool
     ) -> _AttemptResult:
-        """Run a case once, in a slot that is taken, and tell the throttle how the run ended.
+        """Run a case once, in the slot that the caller holds, and tell the throttle if the rate was limited.
 
         A case with recorded replies is not run: its replies are the result.
         """
@@ -294,7 +292,7 @@ class _ConversationDriver:
         unasked: tuple[Reply, ...] = (),
         final_state: JsonObject | None = None,
     ) -> CaseRun:
-        """Return the run as it ended; `unasked` are replies that a recording has beyond the conversation."""
+        """Return the run until now, and `unasked`, replies of a recording after the last sent message."""
         session_id, user_id = get_session_ids(self.session)
         return CaseRun(
             run_number,

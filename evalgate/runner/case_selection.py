@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @frozen
 class Candidate:
-    """A case with the facts that options select it by."""
+    """Case with its id, eval set and tags, by which options select it."""
 
     key: CaseKey
     tags: tuple[str, ...]
 
     def contains_name(self, name: str) -> bool:
-        """Return True if id, eval set or a tag contains a name of `-k`, in upper or lower case."""
+        """Return True if the case's id, its eval set or a tag contains `name`, in upper or lower case."""
         return any(name.lower() in word.lower() for word in (*self.key, *self.tags))
 
 
@@ -43,8 +43,8 @@ def select_plan_cases(
     suite, the plan has no case.
 
     Raises:
-        InvalidInputError: an option is wrong, no case is left although the change concerns a suite, or as
-            `find_affected` raises it.
+        InvalidInputError: an option is wrong, `find_affected` fails, or no case is left although the change
+            concerns a suite.
     """
     every: Sequence[Candidate] = _list_candidates(plan)
     found = every
@@ -107,7 +107,7 @@ def _select_tagged(cases: Sequence[Candidate], tags: Iterable[str]) -> Sequence[
     If no tag is wanted, all cases without an unwanted tag are returned.
 
     Raises:
-        InvalidInputError: no case has one of the tags.
+        InvalidInputError: a given tag belongs to no case.
     """
     known = {tag for case in cases for tag in case.tags}
     wanted = {tag for tag in tags if not tag.startswith("!")}
@@ -126,7 +126,13 @@ def _select_tagged(cases: Sequence[Candidate], tags: Iterable[str]) -> Sequence[
 
 
 def _select_matching(cases: Sequence[Candidate], keyword: str) -> Sequence[Candidate]:
-    """Return the cases for which the expression holds: a name matches as a part of id, eval set or tag."""
+    """Return the cases for which the expression of `-k` is true.
+
+    A name in the expression is true for a case if its id, eval set or a tag contains the name.
+
+    Raises:
+        InvalidInputError: the expression cannot be parsed.
+    """
     try:
         matches = parse_keyword_expression(keyword)
     except KeywordExpressionError as error:
@@ -135,14 +141,13 @@ def _select_matching(cases: Sequence[Candidate], keyword: str) -> Sequence[Candi
 
 
 def _select_failed(cases: Sequence[Candidate], results: str, folder: Path) -> Sequence[Candidate]:
-    """Return the cases with another status than `passed` in a `results.json`.
+    """Return the cases that did not pass in a `results.json`. Cases that are not in the file are left out.
 
-    Cases that the file does not have are left out. If the file is missing, the record of the run before is
-    read, which the last run kept beside it.
+    If the file is missing, the record of the run before is read, which the last run kept beside it.
 
     Raises:
-        InvalidInputError: the file cannot be read, all of its cases passed, or none of those that did not
-            pass is in `cases`.
+        InvalidInputError: the file cannot be read, all of its cases passed, or none of its other cases is
+            in `cases`.
     """
     previous = f"{results}{PREVIOUS_SUFFIX}"
     if not (folder / results).exists() and (folder / previous).exists():
@@ -168,10 +173,10 @@ def _select_failed(cases: Sequence[Candidate], results: str, folder: Path) -> Se
 
 
 def draw_sample(cases: Sequence[Candidate], size: int, seed: int) -> Sequence[Candidate]:
-    """Return `size` cases, or all if there are fewer, in their order.
+    """Draw `size` of the cases, or all if there are fewer, and return them in their order.
 
-    Stratified by eval set and tags: each stratum gets its share, by largest remainders. A case's place in
-    the draw follows from its name and the seed alone, so a new case changes little of the sample.
+    The sample is stratified by eval set and tags: each stratum gets its share, by largest remainders. Each
+    case has a rank that depends only on its name and `seed`, so a new case changes little of the sample.
     """
     if size >= len(cases):
         return cases

@@ -1,4 +1,4 @@
-"""Complete the sessions that cases start with: names of app and user, and a session file for old formats."""
+"""Set the names of app and user in the sessions of cases, and a session file for Google ADK's old format."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,8 +19,8 @@ def complete_sessions(
     selected some of the eval sets, so the session file may be for others.
 
     Raises:
-        InvalidInputError: the session file is no session, or no eval set has the old format that needs it
-            (unless `is_part`).
+        InvalidInputError: the session file holds no session, or no eval set has the old format that needs
+            it (unless `is_part`).
     """
     if config.file is not None:
         eval_sets = _set_initial_session(eval_sets, config.file, folder, is_part=is_part)
@@ -41,7 +41,11 @@ def complete_sessions(
 def _set_initial_session(
     eval_sets: Sequence[EvalSet], file: str, folder: Path, *, is_part: bool
 ) -> tuple[EvalSet, ...]:
-    """Return the eval sets; cases of Google ADK's old lists of turns start with the session in `file`."""
+    """Return the eval sets, with the session in `file` for cases in Google ADK's old format, lists of turns.
+
+    Raises:
+        InvalidInputError: the file holds no session, or no eval set has the old format (unless `is_part`).
+    """
     from evalgate.integrations.adk.legacy_evalset import is_turn_list, read_session_file
 
     session = read_session_file(folder / file, file)

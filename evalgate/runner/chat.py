@@ -105,9 +105,9 @@ def resolve_agent_setup(
 
 
 def read_state(path: Path, shown_as: str) -> JsonObject:
-    """Return the session state in a JSON file: the object in its key `state`, else the whole object.
+    """Return the session state in a JSON file: the value of its key `state`, or the whole object.
 
-    The sessions of Google ADK have such a key.
+    The sessions of Google ADK have the key `state`.
 
     Raises:
         InvalidInputError: the file cannot be read, or holds no object.
@@ -121,7 +121,7 @@ def read_state(path: Path, shown_as: str) -> JsonObject:
 
 
 class ChatError(Exception):
-    """A turn without a reply. The agent's conversation is over; another one may begin."""
+    """Error: the agent gave no reply in a turn. The conversation is over; another one may begin."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -142,18 +142,20 @@ class ChatTurn:
 
 
 class Chat:
-    """Conversation of a person with an agent that has been entered; it can begin again.
+    """Conversation of a person with a started agent; it can begin again.
 
     An agent cannot take a turn back, or go on from half of a turn. So a turn that failed or was cancelled
     ends the conversation. Earlier `turns` are kept, and if there are any, `is_cut_off` is True. Then call
-    `begin_again` or `repeat_turns`: `send_message` alone would begin a conversation that does not know
-    them.
+    `begin_again` or `repeat_turns`: after `send_message` alone the agent would not know the earlier turns.
     """
 
     def __init__(
         self, agent: Agent, session: SessionInput, create_trace: "Callable[[], RunTrace] | None" = None
     ) -> None:
-        """Begin no conversation yet. `create_trace` creates the trace of a turn; None: turns keep none."""
+        """Store the settings; the first message begins a conversation.
+
+        `create_trace` creates the trace of a turn; None: turns keep none.
+        """
         self._agent = agent
         self._create_trace = create_trace
         self._start = EvalCase("chat", session=session)
@@ -171,7 +173,7 @@ class Chat:
 
     @property
     def is_cut_off(self) -> bool:
-        """Return True if there are turns and the conversation that they belong to is over."""
+        """Return True if there are turns, but their conversation has ended."""
         return bool(self.turns) and self._session is None
 
     @property
@@ -182,8 +184,7 @@ class Chat:
     async def send_message(self, text: str, on_event: Callable[[Event], None] = lambda _: None) -> ChatTurn:
         """Send a message and return the turn.
 
-        `on_event` gets the events that are known before the turn's end, if the agent's sessions stream
-        events.
+        `on_event` gets each event before the turn ends, if the agent's sessions stream events.
 
         Raises:
             ChatError: there is no reply.
@@ -255,7 +256,7 @@ class Chat:
     async def repeat_turns(self) -> None:
         """Begin another conversation with the messages of this one.
 
-        If a message gets no reply, turns and state stay as they were, and the conversation is cut off again.
+        If a message gets no reply, `turns` and `state` keep their values, and the conversation is cut off.
 
         Raises:
             ChatError: a message has no reply.
@@ -305,7 +306,7 @@ def _subtract_usage(now: SessionResult, before: SessionResult) -> Usage | None:
 
 
 def build_case(eval_id: str, turns: Sequence[ChatTurn], session: SessionInput) -> EvalCase:
-    """Return a case that expects what the agent did."""
+    """Return a case with the turns' messages; it expects the replies and tool calls that the agent gave."""
     return EvalCase(eval_id, tuple(CaseTurn(turn.message, turn.reply) for turn in turns), session=session)
 
 

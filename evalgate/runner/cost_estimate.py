@@ -41,7 +41,7 @@ class UsageEstimate:
 
 @frozen
 class CostEstimate:
-    """Expected usage of runs, as far as the baseline has data."""
+    """Expected usage of the planned runs; cases without stored runs count as the average of the others."""
 
     runs: int
     agent: UsageEstimate
@@ -64,7 +64,7 @@ class CostEstimate:
 
 @frozen
 class _TypicalRun:
-    """Average usage of one run of a case."""
+    """Average usage and duration of one run of a case."""
 
     agent: UsageEstimate | None
     """None: no stored run reports the agent's usage."""
@@ -76,10 +76,10 @@ class _TypicalRun:
 def estimate_cost(
     planned_runs: Mapping[CaseKey, int], baseline: Baseline, concurrency: int
 ) -> CostEstimate | None:
-    """Estimate the usage of runs from stored runs; return None if the baseline has runs of none of the cases.
+    """Estimate the usage of runs from the stored runs of the same cases.
 
-    `planned_runs` maps each case to its number of runs. `concurrency` is the number of conversations at the
-    same time, at least 1.
+    Return None if the baseline has no run of any of the cases. `planned_runs` maps each case to its number
+    of runs. `concurrency` is the number of conversations at the same time, at least 1.
     """
     known = {case.key: _summarize_case(case) for case in baseline.cases if case.runs}
     asked = {key: known[key] for key in planned_runs if key in known}
@@ -139,9 +139,10 @@ def _average_estimates(parts: Sequence[UsageEstimate]) -> UsageEstimate:
 def find_other_judges(
     judged: Mapping[CaseKey, Mapping[str, str]], baseline: Baseline, keys: Collection[CaseKey]
 ) -> tuple[str, ...]:
-    """Return the judged metrics that the baseline has with another fingerprint, or not at all.
+    """Return the judged metrics with another fingerprint of the judge in the baseline, or with none.
 
-    `judged` holds the fingerprint of each judged metric by case. Cases without a baseline do not count.
+    `judged` holds the fingerprint of each judged metric by case. Of `keys`, cases that the baseline lacks
+    do not count.
     """
     then = {case.key: case.metric_fingerprints for case in baseline.cases}
     names = (

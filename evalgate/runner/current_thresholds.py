@@ -1,4 +1,4 @@
-"""Find the thresholds that apply now to each case of a baseline."""
+"""Find the thresholds that each case of a baseline must reach now."""
 
 from evalgate.baselines.flakiness import BaselineLimits
 from evalgate.config.cli_overrides import Overrides
@@ -9,11 +9,11 @@ from evalgate.runner.stored_results import BaselineTarget
 
 
 def load_current_limits(target: BaselineTarget, thresholds_file: str | None) -> BaselineLimits:
-    """Return the score that a run must reach, by metric, from the target's thresholds file.
+    """Return the thresholds from the target's thresholds file, by metric, and by case if the file has them.
 
-    `thresholds_file` is the path of the file as the user named it; None if the user named none. The eval sets
-    are read only if the file has thresholds for single cases. If the eval sets cannot be read, these are left
-    out, and `remark` says why.
+    `thresholds_file` is the path of the file as the user named it; None if the user named none. The eval
+    sets are read only if the file has thresholds for single cases. If an eval set cannot be read,
+    thresholds of single cases are left out, and `remark` says why.
     """
     common = {each.metric: each.threshold if each.gates else None for each in target.criteria}
     if not any(rule.criteria for rule in target.config.cases):

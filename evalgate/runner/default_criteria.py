@@ -29,5 +29,5 @@ DEFAULT_THRESHOLDS: Mapping[str, tuple[str, Thresholds]] = {
 
 
 def find_default_thresholds(eval_set: EvalSet) -> Thresholds | None:
-    """Return the default criteria of the set's format, or None if the format's tool has none."""
+    """Return the default criteria of the set's format; None if the format has none."""
     return DEFAULT_THRESHOLDS[eval_set.format_name][1] if eval_set.format_name in DEFAULT_THRESHOLDS else None

@@ -1,4 +1,4 @@
-"""Run cases and score them, interleaved: a case is scored while others still run.
+"""Run cases and score them at the same time: a case is scored while others still run.
 
 The calls from the gate down to one turn of the agent:
 
@@ -58,7 +58,7 @@ class RunJournal(Protocol):
 
 @frozen
 class RunScope:
-    """Part of a plan that is run here."""
+    """Limits of the runs to make here: the cases of this shard, and the runs that exist already."""
 
     finished: Mapping[int, Sequence[RunResult]] = field(default_factory=dict)
     """Runs that exist already, by the index of their case."""
@@ -91,7 +91,7 @@ NO_HOOKS = RunHooks()
 
 
 class Evaluation:
-    """Runs of a plan, made and scored here. No other object holds the results of a run in progress."""
+    """Runs of a plan, made and scored by this object, which alone holds the results of a run in progress."""
 
     def __init__(self, plan: Plan, progress: ProgressListener, run_scope: RunScope) -> None:
         self._plan = plan
@@ -141,9 +141,9 @@ class Evaluation:
         """Start the agent and make every missing run that the strategy wants.
 
         Fewer runs are made if a judge is unreliable, the agent cannot be reached or the budget is spent. A
-        cancellation is not raised: `interrupted` is True then.
+        cancellation is not raised: it sets `interrupted` to True.
 
-        `agent` must not be entered yet. `after_runs` is awaited after the last run, while the agent still
+        `agent` must not be started yet. `after_runs` is awaited after the last run, while the agent still
         runs.
 
         Raises:
@@ -164,10 +164,9 @@ class Evaluation:
     async def score_stored_runs(
         self, stored: Mapping[int, Sequence[CaseRun]], hide: Callable[[EvalCase], EvalCase]
     ) -> None:
-        """Score runs that were made earlier, by the index of their case, instead of making any.
+        """Score runs that were made earlier, by the index of their case, and make no new runs.
 
-        Nothing is scored if a judge is unreliable. `hide` redacts the secrets of a case, as they are
-        redacted in the runs.
+        Nothing is scored if a judge is unreliable. `hide` redacts a case as the stored runs were redacted.
         """
         async with self._plan.judge_resolver.models, close_metrics(self._plan.bound_metrics):
             if not await self.check_judge():
@@ -198,7 +197,7 @@ class Evaluation:
             yield
 
     async def _check_entry_and_begin(self, agent: Agent, hooks: RunHooks) -> None:
-        """Wait until it is certain that the agent exists, then begin, also if the wait is interrupted.
+        """Wait until the agent is known to exist, then begin; begin also if the wait is interrupted.
 
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.
@@ -220,13 +219,13 @@ class Evaluation:
         hooks.on_begin()
 
     async def make_case_runs(self, agent: Agent, strategy: RunStrategy, index: int) -> None:
-        """Make all runs of one case with an agent that was started; runs that exist are made anew."""
+        """Make all runs of one case with a started agent; runs that exist are made anew."""
         self._results[index] = ()
         self._cached_results.clear()
         await self._make_rounds(agent, strategy, self._plan_missing_runs(strategy, index), index)
 
     async def make_runs(self, agent: Agent, strategy: RunStrategy) -> None:
-        """Make every missing run that the strategy wants, with an agent that was started."""
+        """Make every missing run that the strategy wants, with a started agent."""
         await self._make_rounds(agent, strategy, self._plan_missing_runs(strategy))
 
     async def _make_rounds(
@@ -245,13 +244,13 @@ class Evaluation:
 
     @property
     def judge_usage(self) -> ModelUsage | None:
-        """Return the usage of the judges, with that of earlier starts; None if no judge was asked."""
+        """Return the usage of the judges, with that of runs that this one continues; None without a call."""
         whole = self._run_scope.used.judge_usage + self._plan.judge_resolver.models.judge_usage
         return whole if whole.calls or whole.spared else None
 
     @property
     def earlier_judging(self) -> RunUsage:
-        """Return the usage of judges before this run; the meter has counted its part of the budget."""
+        """Return the judges' usage before this run, which the meter has counted for the budget already."""
         return RunUsage(self._run_scope.used.judge_usage)
 
     async def check_judge(self) -> bool:
@@ -268,7 +267,7 @@ class Evaluation:
         return self.judge_health.is_reliable
 
     def is_complete(self, strategy: RunStrategy) -> bool:
-        """Return True if every run that the strategy wants was made to its end."""
+        """Return True if every run that the strategy wants was made, and none needs to be repeated."""
         if not all(_is_final(run) for runs in self._results for run in runs):
             return False
         first = strategy.plan_first_runs(len(self._case_index))
@@ -338,7 +337,7 @@ class Evaluation:
                     yield RunRequest(self._case_index.get_case(index), number, index)
 
     async def on_run_finished(self, request: RunRequest, run: CaseRun) -> None:
-        """Score a run and keep it."""
+        """Score a run, add it to the results and the journal, and report it to the progress listener."""
         suite, case = self._case_index.get_suite(request.index), request.case
         self.spending.count_usage(run)
         result = await score_run(case, run, suite.get_metrics(case))
@@ -423,12 +422,12 @@ class Evaluation:
 
 
 def _is_final(run: RunResult) -> bool:
-    """Return True if a resumed run need not repeat this one."""
+    """Return True if the run counts as done, so that a resumed run does not repeat it."""
     return run.outcome not in NON_AGENT_OUTCOMES and not was_stopped_by_budget(run)
 
 
 def _reuse_expectations(run: RunResult, earlier: RunResult) -> RunResult:
-    """Return the run with the expectation objects of an earlier run wherever they are equal.
+    """Return the run with the objects of an earlier run's expectations, wherever both are equal.
 
     A case of a large set is parsed anew for each run; this way the record holds its expectations only once.
     """

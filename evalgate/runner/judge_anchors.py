@@ -1,4 +1,4 @@
-"""Check the judge against cases that people labelled, before it judges anything else."""
+"""Check the judge against judge anchors, responses that people labelled, before it judges anything else."""
 
 import asyncio
 import math
@@ -21,7 +21,7 @@ from evalgate.metrics.scoring import BoundMetric
 
 
 class JudgeAnchorCase(BaseModel):
-    """Response with the label that people gave it."""
+    """Judge anchor: a response with the label that people gave it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -63,14 +63,14 @@ class _JudgeAnchorFile(BaseModel):
 
 @frozen
 class JudgeAnchorSet:
-    """Anchors with the metrics that judge them."""
+    """Judge anchors, each with the metric that judges it."""
 
     cases: tuple[tuple[JudgeAnchorCase, BoundMetric], ...]
     floor: float
     """Share of the anchors on which the judge must meet the label, 0 to 1."""
 
     async def check_judge(self) -> JudgeAnchorVerdict:
-        """Judge all anchors concurrently and return the verdict on the judge."""
+        """Judge all anchors concurrently and return the verdict on the judge, reliable or not."""
         found = await asyncio.gather(
             *(_judge_anchor(number, case, bound) for number, (case, bound) in enumerate(self.cases, 1))
         )
@@ -80,7 +80,9 @@ class JudgeAnchorSet:
 def read_judge_anchors(
     path: Path, shown_as: str, floor: float, metrics: Sequence[BoundMetric]
 ) -> JudgeAnchorSet:
-    """Read the anchors of a file; `floor` is the share that the judge must meet, 0 to 1.
+    """Read the judge anchors, labelled responses, from a file.
+
+    `floor` is the share of anchors, 0 to 1, on which the judge must agree with the label.
 
     Raises:
         InvalidInputError: the file cannot be read or is wrong, or an anchor names no judged metric of

@@ -1,4 +1,4 @@
-"""Compare the judge's verdicts with people's labels, and decide the floors of `judge.floor`."""
+"""Compare the judge's verdicts with people's labels, and decide if it reaches `judge.floor`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -25,7 +25,7 @@ _NAMES = {"agreement": "agreement", "kappa": "kappa", "tpr": "TPR", "tnr": "TNR"
 
 @frozen
 class JudgeAssessment:
-    """Agreement of the judge of one metric with people."""
+    """Agreement of one metric's judge with people, and a decision for each floor."""
 
     metric: str
     fingerprint: str
@@ -38,7 +38,7 @@ class JudgeAssessment:
 
     @property
     def missed(self) -> list[str]:
-        """Return a description of each floor that the judge is shown to miss, as `TNR 0.60, below 0.85`."""
+        """Return a phrase about each floor that the judge surely misses, such as `TNR 0.60, below 0.85`."""
         return [
             f"{_NAMES[name]} {_format_value(getattr(self.accuracy, name))}, below {floor:g}"
             for name, (floor, decision) in self.floors.items()
@@ -47,7 +47,7 @@ class JudgeAssessment:
 
     @property
     def is_decided(self) -> bool:
-        """Return True if there are enough labels for all floors."""
+        """Return True if the labels are enough for a decision on every floor."""
         return all(decision.answer != "undecided" for _, decision in self.floors.values())
 
 
@@ -56,9 +56,9 @@ def assess_judges(
 ) -> list[JudgeAssessment]:
     """Return the agreement with people of each judge that `used` names.
 
-    `used` maps the names of metrics to fingerprints of judges. None: for each metric, the judges that the
-    newest sample was drawn for. Judges without a sample are left out. `floors` maps the name of a figure to
-    its floor.
+    `used` maps names of metrics to fingerprints of judges. None: for each metric, the judges for which the
+    newest sample of answers was drawn. Judges without a sample are left out. `floors` maps the name of a
+    figure, such as `tpr`, to its floor.
     """
     newest = {(each.metric, each.fingerprint): each for each in store.samples}
     if used is None:
@@ -96,7 +96,7 @@ def _count_labels(answers: Sequence[SampledAnswer], sample: DrawnSample) -> Labe
 
 
 def describe_assessment(assessment: JudgeAssessment) -> Iterator[str]:
-    """Yield lines about the judge of one metric: its figures, and an answer for each floor."""
+    """Yield lines about the judge of one metric: its figures, and the decision on each floor."""
     counts, accuracy = assessment.counts, assessment.accuracy
     answers = counts.all_passed + counts.all_failed
     yield f"{assessment.metric}: {counts.labelled} of {pluralize(answers, 'judged answer')} labelled"
@@ -123,7 +123,7 @@ def _describe_pass_rate(assessment: JudgeAssessment) -> str:
 
 
 def describe_decision(decision: FloorDecision) -> str:
-    """Return the answer for one floor, as `not enough labels: 12 more would decide`."""
+    """Return the decision on one floor in words, such as `not enough labels: 12 more would decide`."""
     if decision.answer != "undecided":
         return decision.answer
     if decision.further_labels is None:
@@ -188,7 +188,7 @@ def _iter_pairs(store: LabelStore, one: str, other: str) -> Iterator[tuple[str, 
 
 @frozen
 class LabelCheck:
-    """Decisions on the floors of `judge.floor` by labels of people, for the judges of a run."""
+    """Decisions on the floors of `judge.floor`, from people's labels, for the judges of a run."""
 
     assessments: tuple[JudgeAssessment, ...]
     unlabelled: tuple[str, ...]
@@ -196,7 +196,7 @@ class LabelCheck:
 
     @property
     def unreliable(self) -> tuple[str, ...]:
-        """Return a phrase about each judge that is shown to miss a floor; empty if none is."""
+        """Return a phrase about each judge that surely misses a floor; () if no judge does."""
         return tuple(
             f"the judge of {each.metric} is unreliable: {', '.join(each.missed)} "
             f"({pluralize(each.counts.labelled, 'label')})"
@@ -207,7 +207,8 @@ class LabelCheck:
     def iter_notices(self) -> Iterator[str]:
         """Yield a sentence about each judge that meets its floors, and about each with too few labels.
 
-        One more sentence names the metrics in `unlabelled`. Judges that miss a floor are in `unreliable`.
+        One more sentence names the metrics in `unlabelled`. Judges that miss a floor are left out:
+        `unreliable` has them.
         """
         for each in self.assessments:
             if each.missed:
@@ -232,7 +233,7 @@ class LabelCheck:
 def check_label_floors(
     store: LabelStore, floors: Mapping[str, float], metrics: Iterable[BoundMetric]
 ) -> LabelCheck:
-    """Decide the floors for the judges of a run's gating metrics."""
+    """Decide if the judges of a run's gating metrics reach their floors, by the labels in `store`."""
     used: dict[str, tuple[str, ...]] = {}
     for bound in metrics:
         if isinstance(bound.metric, LlmJudged) and bound.criterion.gates:

@@ -52,8 +52,8 @@ _Tables: TypeAlias = Sequence[Mapping[str, GatingMetric]]
 def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = None) -> VariantMatrix:
     """Compare every variant with the first variant.
 
-    `again` are fresh runs of the first variant and the winner, which are compared separately; None: there
-    are none.
+    `again` are fresh runs of the first variant and the winner only, compared in a matrix of their own;
+    None: there are no such runs.
     """
     records = measured.records
     statistics = _build_statistics(measured.variants[0].plan)
@@ -86,7 +86,7 @@ def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = No
 
 
 def _build_statistics(plan: Plan) -> StatisticalPolicy:
-    """Return the settings of the comparison, as if the reference were the baseline."""
+    """Return the settings of the comparison, in which the first variant takes the place of the baseline."""
     limit = plan.gate.max_regression if plan.gate.max_regression < 1 else option_defaults.MAX_REGRESSION
     fine = plan.gate.statistics.model_copy(update={"baseline_keep": _ALL_RUNS})
     own = {"baseline": "reference", "max_regression": limit, "statistics": fine}
@@ -112,7 +112,7 @@ def _build_tables(records: Sequence[Record], statistics: StatisticalPolicy) -> _
 
 
 def _find_common_cases(records: Sequence[Record]) -> frozenset[CaseKey]:
-    """Return the gating cases that every variant has a run of; variants without any run do not count."""
+    """Return the gating cases of which every variant has a run. Variants without any run are left out."""
     made = [
         {case.key for case in record.cases if case.gates and any(map(_counts, case.runs))}
         for record in records
@@ -126,7 +126,7 @@ def _counts(run: RunResult) -> bool:
 
 
 def _compare_scores(variants: Sequence[Variant], tables: _Tables) -> dict[str, dict[str, VariantScore]]:
-    """Return comparisons by the variant's name, then by metric; metrics without a common case are missing."""
+    """Return comparisons by the variant's name and the metric; metrics without a common case are left out."""
     compared: dict[tuple[str, str], ComparedScores] = {}
     for variant, own in zip(variants[1:], tables[1:], strict=True):
         for metric, table in own.items():
@@ -143,7 +143,7 @@ def _compare_scores(variants: Sequence[Variant], tables: _Tables) -> dict[str, d
 def _compare_usage(
     variants: Sequence[Variant], records: Sequence[Record], common: frozenset[CaseKey]
 ) -> dict[str, dict[UsageFigure, UsageRatio]]:
-    """Return, for each variant after the first, the ratio of each figure to that of the first variant.
+    """Return the ratio of each usage figure to that of the first variant, by the names of the other variants.
 
     Figures that a run does not report, and durations that differ by less than `LEAST_SECONDS`, are left
     out. Only the cases in `common` count.
@@ -224,7 +224,7 @@ def _compute_pass_k(counts: Sequence[tuple[int, int]], k: int) -> float | None:
 def _compute_mean_score(
     metric: str, table: GatingMetric, rows: Collection[str], ranges: Mapping[str, Range]
 ) -> float | None:
-    """Return the mean, weighted by case, over the cases in `rows` that have a score; None if none has."""
+    """Return the mean score, weighted by case, of the cases in `rows`; None if no case has a score."""
     means, weights = [], []
     for name, scores in table.cases.items():
         known = [score for score in scores.candidate or () if score is not None]
@@ -274,7 +274,7 @@ def _list_notices(measured: MeasuredVariants, tables: _Tables, common: frozenset
 
 
 def _are_equal(records: Sequence[Record]) -> bool:
-    """Return True if all runs of each case have the same replies; failures outside of agents do not count."""
+    """Return True if all runs of each case have the same replies, apart from failures outside of agents."""
     for cases in zip(*(record.cases for record in records), strict=True):
         replies = [[turn.actual for turn in run.turns] for case in cases for run in case.runs if _counts(run)]
         if any(each != replies[0] for each in replies[1:]):

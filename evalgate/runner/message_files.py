@@ -29,8 +29,9 @@ def build_conversations(
 ) -> list[EvalCase]:
     """Return a case without expectations for each conversation. A conversation must not be empty.
 
-    `eval_id` is the id of the case if there is one conversation. None: the ids are made of the first
-    messages, redacted by `hide`, and differ from each other and from those in `taken`.
+    `eval_id` is the id of the case if there is one conversation. With None each id is made of the
+    conversation's first message, redacted by `hide`, and differs from the other ids and from those in
+    `taken`.
     """
     cases: list[EvalCase] = []
     for messages in conversations:
@@ -41,9 +42,9 @@ def build_conversations(
 
 
 def run_conversations(setup: AgentSetup, cases: Sequence[EvalCase]) -> list[CaseRun]:
-    """Run each case once, as many at the same time as the agent's `concurrency`.
+    """Run each case once, several at the same time as `concurrency` of the agent allows.
 
-    Return the runs in the order of the cases. Not for use within an event loop.
+    Return the runs in the order of the cases. Do not call this within an event loop.
 
     Raises:
         EvalgateError: the agent cannot be set up.
@@ -79,7 +80,7 @@ def is_whole(case: EvalCase, run: CaseRun) -> bool:
 
 
 def expect_replies(case: EvalCase, run: CaseRun) -> EvalCase:
-    """Return the case that expects what the agent did in the run. Messages without a reply are left out."""
+    """Return the case with the agent's replies as expectations; messages without a reply are left out."""
     turns = (
         CaseTurn(message, reply)
         for message, reply in zip(run.said, run.replies, strict=False)
@@ -94,12 +95,13 @@ def expect_replies(case: EvalCase, run: CaseRun) -> EvalCase:
 def read_messages(path: Path, shown_as: str) -> tuple[tuple[str, ...], ...]:
     """Return the messages of each conversation in a file, at least one.
 
-    A file `.yaml`, `.yml` or `.json` holds a list of conversations, each a list of messages. Or it holds a
-    list of messages, which are one conversation. Any other file has a message on each line, and a blank line
-    or `---` between conversations. `-` is standard input, with one message on each line as well.
+    - A file `.yaml`, `.yml` or `.json` holds a list of conversations, each a list of messages. A single
+      list of messages is one conversation.
+    - Any other file has a message on each line, and a blank line or `---` between conversations.
+    - `-` is standard input, with one message on each line.
 
     Raises:
-        InvalidInputError: the file cannot be read, holds something else, or holds no message.
+        InvalidInputError: the file cannot be read, does not have this form, or holds no message.
     """
     if path.suffix.lower() in {".yaml", ".yml", ".json"}:
         found = _read_lists(path, shown_as)

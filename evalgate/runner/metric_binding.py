@@ -61,7 +61,7 @@ def bind_metrics(
 
 @asynccontextmanager
 async def close_metrics(bound_metrics: Iterable[BoundMetric]) -> AsyncIterator[None]:
-    """Close the metrics that hold resources when the block ends, each once."""
+    """Close each metric that holds resources once, at the end of the block."""
     metrics = {id(bound.metric): bound.metric for bound in bound_metrics}
     async with AsyncExitStack() as stack:
         for metric in metrics.values():
@@ -71,7 +71,7 @@ async def close_metrics(bound_metrics: Iterable[BoundMetric]) -> AsyncIterator[N
 
 
 def find_criterion_problems(thresholds: Thresholds) -> Iterator[Problem]:
-    """Yield the problems of a file's criteria that can be found from the file alone.
+    """Yield the problems in a file's criteria that need nothing besides the file.
 
     Custom metrics and metrics of other packages are left out. It is not checked if a judge is configured.
     """
@@ -96,7 +96,7 @@ def find_criterion_problems(thresholds: Thresholds) -> Iterator[Problem]:
 
 
 def describe_ignored_options(thresholds: Thresholds) -> tuple[str, ...]:
-    """Return sentences about criterion keys that Google ADK accepts and that the metric does not read.
+    """Return sentences about keys of criteria that Google ADK accepts, but the metric does not read.
 
     Return () for files of evalgate and of other tools.
     """
@@ -127,9 +127,9 @@ def describe_ignored_options(thresholds: Thresholds) -> tuple[str, ...]:
 def _check_threshold_reachable(criterion: Criterion, thresholds: Thresholds) -> list[Problem]:
     """Return a problem if a threshold of a `test_config.json` is below the lowest score of its metric.
 
-    Google ADK accepts any threshold. A threshold above all scores fails every case, which users notice; a
-    threshold below them opens the gate to every agent. In evalgate's own files both are refused as out of
-    range. A metric of another package may return scores below 0.
+    Google ADK accepts any threshold. A threshold above all scores fails every case, which users notice. A
+    threshold below all scores passes every agent. evalgate's own files are refused in both cases when they
+    are read. Metrics of other packages are not checked, as their scores may be below 0.
     """
     low, high = min(criterion.range), max(criterion.range)
     if (
@@ -146,7 +146,7 @@ def _check_threshold_reachable(criterion: Criterion, thresholds: Thresholds) -> 
 
 
 def build_final_state_metric() -> BoundMetric:
-    """Build the metric of expected session states, for eval sets without a criterion for it."""
+    """Build the metric that compares session states, for eval sets that have no criterion for them."""
     criterion = Criterion(plugin_registry.FINAL_STATE, 1.0)
     metric_type = plugin_registry.get_own_metric_type(plugin_registry.FINAL_STATE)
     return _bind_metric(criterion, metric_type.build(criterion, MetricContext(NEWEST_ADK)))
@@ -224,9 +224,10 @@ def _read_code(
 
 
 def adopt_custom_metrics(adjacent: Thresholds, thresholds: Thresholds) -> Thresholds:
-    """Return the thresholds of a `.metrics.json` with the custom metrics that the thresholds file defines.
+    """Return the thresholds of a `.metrics.json`, with the custom metrics of `thresholds` added.
 
-    With tRPC-Agent-Go, custom metrics are evaluators in Go code. Other thresholds are returned unchanged.
+    They replace tRPC-Agent-Go's custom metrics, which are evaluators in Go code. Thresholds of another
+    format are returned unchanged.
     """
     if adjacent.dialect != "trpc" or not thresholds.config.custom_metrics:
         return adjacent
@@ -241,9 +242,10 @@ def adopt_custom_metrics(adjacent: Thresholds, thresholds: Thresholds) -> Thresh
 
 
 def _is_registered(name: str, thresholds: Thresholds) -> bool:
-    """Return True for evalgate's own metrics; in a `.metrics.json`, only for those that begin with `trpc/`.
+    """Return True if `name` is a metric of evalgate that the file may name.
 
-    Metrics of sections such as `checks` count in every file.
+    In a `.metrics.json`, only metrics with the prefix `trpc/` count, and those of sections such as
+    `checks`.
     """
     if name in plugin_registry.SECTION_METRICS:
         return True

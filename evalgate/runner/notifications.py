@@ -1,4 +1,4 @@
-"""Send a finished run to other systems. No failure changes the verdict: each becomes a notice."""
+"""Send a finished run to other systems. A failure never changes the verdict: it becomes a notice."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ _DEFAULT_TIMEOUT_MS = 10_000
 
 @frozen
 class Destinations:
-    """Servers that a run is sent to, checked before the run."""
+    """Receivers of a run's results, with addresses that were checked before the run."""
 
     otlp: HttpTarget | None = None
     """Receiver of OpenTelemetry events."""
@@ -48,7 +48,7 @@ def resolve_destinations(
     `otlp` is an address, or `env` to take the address from these variables.
 
     Raises:
-        InvalidInputError: an address is not one of http or https, or a variable is missing or wrong.
+        InvalidInputError: an address is not an http or https address, or a variable is missing or wrong.
     """
     target, resource = None, {}
     if otlp is not None:
@@ -62,9 +62,9 @@ def resolve_destinations(
 def send_record(
     record: Record, destinations: Destinations, folder: Path, environ: Mapping[str, str]
 ) -> Iterator[str]:
-    """Send a redacted record, and yield a notice for each failure to send all of it.
+    """Send a redacted record to every destination, and yield a notice for each failure.
 
-    The record is sent while the notices are iterated, not before. The record of a shard is not sent:
+    The record is sent while the caller iterates, not before. The record of a shard is not sent, because
     `evalgate merge` sends the whole run.
     """
     if record.shard is not None:
@@ -104,7 +104,7 @@ def _send_events(record: Record, target: HttpTarget, resource: Mapping[str, str]
 
 
 def _read_rejection(answer: str) -> str:
-    """Return the number of events that a receiver rejected, and its reason, as text; "" if it took all."""
+    """Return the number of events that a receiver rejected and its reason, as text; "" if it accepted all."""
     try:
         partial = json.loads(answer or "{}").get("partialSuccess") or {}
         count = int(partial.get("rejectedLogRecords") or 0)
@@ -136,9 +136,9 @@ def _build_otlp_target(otlp: str, environ: Mapping[str, str]) -> HttpTarget:
 
 
 def _read_setting(name: str, environ: Mapping[str, str]) -> str:
-    """Return the value of `name` with `_OTLP_LOGS_` for `_OTLP_`; if that is not set, the value of `name`.
+    """Return the value of `name` with `_OTLP_LOGS_` for `_OTLP_`, the variable for logs only.
 
-    Return "" if neither variable is set.
+    If this variable is not set, return the value of `name`. Return "" if neither is set.
     """
     own = name.replace("_OTLP_", "_OTLP_LOGS_")
     return (environ.get(own) or environ.get(name) or "").strip()
@@ -148,7 +148,7 @@ def _parse_pairs(name: str, text: str) -> Iterator[tuple[str, str]]:
     """Yield the pairs of `key=value,key=value`, with the values percent-decoded.
 
     Raises:
-        InvalidInputError: a part is no pair; the message says that it is in the variable `name`.
+        InvalidInputError: a part is no pair. The message contains `name`, the variable that holds the text.
     """
     for part in filter(None, map(str.strip, text.split(","))):
         key, sign, value = part.partition("=")
@@ -172,7 +172,7 @@ def _read_ca_file(environ: Mapping[str, str]) -> str:
 
 
 def _read_resource(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the attributes of the resource; `service.name` is `evalgate` unless a variable sets it."""
+    """Return OpenTelemetry's resource attributes; `service.name` is `evalgate` unless a variable sets it."""
     named = dict(_parse_pairs("OTEL_RESOURCE_ATTRIBUTES", environ.get("OTEL_RESOURCE_ATTRIBUTES", "")))
     name = environ.get("OTEL_SERVICE_NAME", "").strip() or named.get("service.name") or "evalgate"
     return {**named, "service.name": name}

@@ -1,6 +1,6 @@
 """Make the runs of a plan and build their record: score, compare, decide.
 
-This module reads the baseline, and sets up agent and journal. Eval sets are in the plan already, and
+This module reads the baseline, and sets up agent and journal. The plan already contains the eval sets, and
 `publish` writes the reports.
 """
 
@@ -73,7 +73,7 @@ class SilentProgress:
 
 @mutable
 class PreparedRun:
-    """Everything that `prepare_run` opened and chose. Call `make_runs` first, then `build_record`."""
+    """Run that is ready to start. Call `make_runs` to make its runs, then `build_record`."""
 
     plan: Plan
     agent: Agent
@@ -93,7 +93,7 @@ class PreparedRun:
     """Result of the control runs; None: none were asked for."""
 
     async def make_runs(self) -> None:
-        """Start the agent, make every run and score it.
+        """Start the agent, make and score every run, and make the control runs if the settings ask for them.
 
         Raises:
             InvalidInputError: there is no such agent.
@@ -214,8 +214,8 @@ def run_gate(
 ) -> Record:
     """Run every case of the plan, decide the verdict and return the whole record.
 
-    If the change affects no suite of the plan, nothing is run, the verdict is `skipped`, and of the hooks
-    only `on_begin` is called. Must not be called within an event loop.
+    If the change affects no suite of the plan, nothing is run, the verdict is `skipped`, and `on_begin` is
+    the only hook called. Must not be called within an event loop.
 
     Raises:
         EvalgateError: the input is wrong, there is no such agent, or its requirements cannot be installed.
@@ -263,11 +263,11 @@ def _read_baseline(plan: Plan) -> Baseline | None:
 
 
 def _read_anchor_baseline(plan: Plan) -> Baseline | None:
-    """Return the older baseline of `gate.anchor`, or None if the thresholds file names none.
+    """Return the baseline of `gate.anchor`, which stays fixed for months; None if the file has no anchor.
 
     Raises:
-        InvalidInputError: the anchor does not exist or cannot be read; without it, forbidden drops would
-            pass.
+        InvalidInputError: the baseline does not exist or cannot be read. It is an error because forbidden
+            drops would pass otherwise.
     """
     if plan.anchor_store is None or plan.gate.anchor is None:
         return None
@@ -283,7 +283,7 @@ def _read_anchor_baseline(plan: Plan) -> Baseline | None:
 def _select_shard(
     plan: Plan, index_and_count: tuple[int, int] | None, baseline: Baseline | None
 ) -> Shard | None:
-    """Return the part of the plan that is run here, or None for all of it."""
+    """Return the shard, the part of the plan to run here; None for the whole plan."""
     if index_and_count is None:
         return None
     from evalgate.runner.sharding import build_shard
@@ -335,8 +335,8 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
     `records` holds the file name and the record of each shard, at least one.
 
     Raises:
-        InvalidInputError: a shard is doubled, of another run, or contradicts itself; or the baseline or the
-            anchor cannot be used.
+        InvalidInputError: a shard is given twice, belongs to another run or contradicts itself; or the
+            baseline or the anchor cannot be used.
         NoVerdictError: a shard is missing or did not come to its end.
     """
     from evalgate.runner.record_builder import RunTiming

@@ -116,10 +116,10 @@ class Plan:
         return frozenset(each.eval_set_id for each in found if each.is_whole)
 
     def select_cases(self, keys: Collection[CaseKey]) -> "Plan":
-        """Return the plan with these cases only, by (eval set id, case id).
+        """Return the plan with only the cases in `keys`, pairs of eval set id and case id.
 
         The others count as not selected by the user, so the comparison with the baseline leaves them out.
-        Suites without one of these cases are dropped. If no eval set is left whole, `min_cases` is at most
+        Suites without a case in `keys` are dropped. If no eval set is left whole, `min_cases` is at most
         the number of cases.
         """
         suites = tuple(each for suite in self.suites if (each := suite.select_cases(keys)).eval_set.cases)
@@ -133,7 +133,7 @@ class Plan:
 
     @property
     def bound_metrics(self) -> tuple[BoundMetric, ...]:
-        """Return the metrics of every suite; suites with the same criteria repeat them."""
+        """Return the metrics of all suites; a metric of several suites occurs several times."""
         return tuple(bound for suite in self.suites for bound in suite.metrics)
 
     @property
@@ -153,7 +153,7 @@ class Plan:
 
     @property
     def first_runs(self) -> int:
-        """Return the number of runs that every case gets before any result is known."""
+        """Return the number of first runs of a case, made before any result is known: 1 for `auto`."""
         return 1 if self.runs == "auto" else self.runs
 
 
@@ -232,7 +232,7 @@ def _build_checked_plan(
 def _describe_setup(
     agent: AgentSpec, thresholds: Thresholds, rule_files: RuleFiles, workspace: Workspace
 ) -> Iterator[str]:
-    """Yield notices about the agent, the rules that apply, and the workspace."""
+    """Yield notices about the agent, the rules that apply, and the working folder."""
     if sample := describe_sample_agent(agent, thresholds):
         yield sample
     yield from rule_files.notices
@@ -242,7 +242,10 @@ def _describe_setup(
 def _choose_config(
     overrides: Overrides, rule_files: RuleFiles, thresholds: Thresholds, objects: GivenObjects
 ) -> Config:
-    """Return the sections of the thresholds file with the options of the command line, and the baseline."""
+    """Return the settings of the thresholds file, with the command line's options and the usual baseline.
+
+    The usual baseline is named only if its file exists and the settings name no baseline.
+    """
     config = apply_overrides(thresholds.config, overrides)
     if config.gate.baseline is None and rule_files.has_file(Path(DEFAULT_BASELINE)):
         gate = config.gate.model_copy(update={"baseline": DEFAULT_BASELINE})
@@ -365,7 +368,7 @@ def _check_labels(
 
 
 def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> tuple[Suite, ...]:
-    """Return the eval sets as a run has them, with mocks, sessions and policies, and without metrics.
+    """Return the eval sets with mocks, sessions and policies, as for a run, but without metrics.
 
     Raises:
         InvalidInputError: with every problem of the files.
@@ -380,7 +383,7 @@ def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
 
 
 def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> Iterator[str]:
-    """Check everything that needs no agent, and yield the findings line by line.
+    """Check the files without starting the agent, and yield a line about each eval set, warning and notice.
 
     Raises:
         InvalidInputError: with every problem of the input that was found.
@@ -416,7 +419,7 @@ def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
 
 
 def _limit_min_cases(gate: GateConfig, suites: Sequence[Suite]) -> GateConfig:
-    """Return the section; if no eval set is whole, `min_cases` is at most the number of cases."""
+    """Return `gate`; if no eval set is whole, its `min_cases` is lowered to the number of cases."""
     if any(suite.eval_set.is_whole for suite in suites):
         return gate
     cases = sum(len(suite.eval_set.cases) for suite in suites)

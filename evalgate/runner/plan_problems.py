@@ -39,7 +39,7 @@ LINTS: Mapping[str, str] = {
 def load_plan_thresholds(
     thresholds_file: str | None, rule_files: RuleFiles, overrides: Overrides
 ) -> Thresholds:
-    """Read the thresholds file of a plan, which `RuleFiles.load_chosen_thresholds` chooses.
+    """Read the thresholds file of a plan: the one that `RuleFiles.load_chosen_thresholds` chooses.
 
     Raises:
         InvalidInputError: the file cannot be read; or with every problem of its keys, agent and criteria.
@@ -68,7 +68,7 @@ def add_agent_and_criteria_problems(thresholds: Thresholds, overrides: Overrides
 def _add_problems(
     error: InvalidInputError, thresholds: Thresholds | None, overrides: Overrides
 ) -> InvalidInputError:
-    """Return the error with the problems of the file's agent and criteria, the same one if there are none."""
+    """Return the error with the problems of the file's agent and criteria added, if there are any."""
     if thresholds is None or not (thresholds.file or thresholds.criteria):
         return error
     agent = apply_overrides(thresholds.config, overrides).agent
@@ -88,7 +88,7 @@ def resolve_control(
     rule_files: RuleFiles,
     given_agent: object | None,
 ) -> "ControlSource | None":
-    """Return the source of control runs, or None if `gate.control` is off.
+    """Return the source of control runs, runs of the base commit's agent; None if `gate.control` is off.
 
     `given_agent`: the agent that a program gave as an object, or None.
 
@@ -106,7 +106,7 @@ def resolve_control(
 
 
 def check_judges(judge_resolver: JudgeResolver, thresholds: Thresholds) -> None:
-    """Raise InvalidInputError if a judge cannot be asked, before anything runs."""
+    """Raise InvalidInputError if a judge or simulated user has a model that cannot be called."""
     try:
         judge_resolver.models.check_reserved()
     except InvalidInputError as error:
@@ -163,7 +163,7 @@ def iter_plan_notices(config: Config, suites: Sequence[Suite]) -> Iterator[str]:
 
 
 def _describe_recordings(config: Config, suites: Sequence[Suite]) -> tuple[str, ...]:
-    """Return a notice for each recording that answers the tools of some case."""
+    """Return a notice for each tool recording of a case, the file with results that replace tool calls."""
     found: dict[str, ToolRecording] = {}
     for suite in suites if list_recordings(config.tool_mocks) else ():
         for case in suite.eval_set.cases:
@@ -225,7 +225,7 @@ def _lint_checks(suites: Sequence[Suite], thresholds: Thresholds) -> Iterator[st
 
 
 def describe_default_criteria(suite: Suite) -> str:
-    """Return a notice for a set that uses the default criteria of its format's tool, or "" for any other."""
+    """Return a notice if the eval set uses the default criteria of its format; "" otherwise."""
     if suite.thresholds.file:
         return ""
     from evalgate.runner.default_criteria import DEFAULT_THRESHOLDS

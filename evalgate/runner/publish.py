@@ -1,6 +1,6 @@
 """Publish a record: report files, terminal, posts to pull requests, and messages to other systems.
 
-Only a report that cannot be written changes the verdict: it withdraws an open one.
+Only a report that cannot be written changes the verdict: a passing verdict becomes `error`.
 """
 
 import os
@@ -59,7 +59,7 @@ def post_record(
     folder: str = "",
     timeouts: "PostTimeouts | None" = None,
 ) -> None:
-    """Post what `options` ask for to the pull or merge request, and call `on_notice` after each post.
+    """Post to the pull or merge request as `options` say, and call `on_notice` with the result of each post.
 
     `record`, `comment`, `redact` and `folder` are those of `build_post_content`.
     """
@@ -113,7 +113,7 @@ def show_post(notice: "PostNotice", *, environ: Mapping[str, str], stdout: TextI
 
 
 def build_empty_record() -> Record:
-    """Build the record of a run that did not begin."""
+    """Build a record for a run that did not begin: without cases, and with the verdict `error`."""
     return Record(
         evalgate_version=__version__,
         created_at="1970-01-01T00:00:00+00:00",
@@ -149,16 +149,16 @@ def post_error(
     stdout: TextIO,
     stderr: TextIO,
 ) -> None:
-    """Post at the pull request that a command ended without a record, and why.
+    """Post the error to the pull request: the command ended without a record.
 
-    It replaces the post of an earlier run, which shows the verdict on another commit.
+    The post replaces that of an earlier run, which shows the verdict on another commit.
     """
     show = partial(show_post, environ=environ, stdout=stdout, stderr=stderr)
     post_record(_build_error_record(error), options, CommentReport(), redact, show, environ=environ)
 
 
 def _build_error_record(error: Exception) -> Record:
-    """Build a record for a post that explains why there is no verdict."""
+    """Build a record with the error as the reason why there is no verdict."""
     reasons: tuple[str, ...] = ("evalgate itself failed, which is a bug: see the log of the job.",)
     code = ExitCode.BUG
     if isinstance(error, EvalgateError):
@@ -215,7 +215,7 @@ class Publisher:
 
     @property
     def has_record(self) -> bool:
-        """Return True if there is a `results.json`; once a run has begun, it can only be of this run."""
+        """Return True if `results.json` exists; once a run has begun, the file can only be from this run."""
         return (self._folder / "results.json").is_file()
 
     @property
@@ -241,14 +241,14 @@ class Publisher:
         self.stderr.flush()
 
     def clear_previous_reports(self) -> None:
-        """Remove the reports of the last run but keep its record; call this when the run begins."""
+        """Remove the reports of the last run when a run begins, but keep its record under another name."""
         names = plugin_registry.list_report_files()
         keep_previous_record(self._report_folder)
         remove_reports(self._report_folder, names)
         remove_leftovers(self._report_folder, names)
 
     def preload_reporting(self) -> None:
-        """Load the modules for deciding and rendering, so that reports follow a run's last answer at once."""
+        """Load the modules for deciding and rendering during a run, so that reports follow at once."""
         import_module("evalgate.runner.record_builder")
         nothing = build_empty_record()
         for reporter in filterfalse(is_foreign, self._get_reporters()):
@@ -260,11 +260,11 @@ class Publisher:
         return plugin_registry.get_reporters(self.requested)
 
     def publish(self, record: Record) -> int:
-        """Write the reports, print the result, post and send what was asked for, and return the exit code.
+        """Write the reports, print the result, post and send as the options say, and return the exit code.
 
         In GitHub Actions the summary, the outputs and the annotations of the step are written, too.
 
-        The exit code is the record's. If the gate would be open but a report cannot be written, the verdict
+        The exit code is the record's. If the gate would pass but a report cannot be written, the verdict
         becomes `error` and the exit code 2, because readers of the reports would not know the verdict.
         Reports, outputs and exit code always agree.
         """
@@ -312,7 +312,7 @@ class Publisher:
             self.print_notice(describe_failure(self.workspace.folder, error))
 
     def _write_reports(self, record: Record) -> tuple[Record, tuple[Path, ...]]:
-        """Write the reports; return the record that they show, and their paths."""
+        """Write the reports; return the record with its final verdict, and the paths of the reports."""
         if not self.workspace.folder.is_dir():
             return self._report_missing_folder(record), ()
         reporters = self._get_reporters()
@@ -340,7 +340,7 @@ class Publisher:
         )
 
     def _report_missing_folder(self, record: Record) -> Record:
-        """Print that the folder was removed, and return the record without an open gate."""
+        """Print that the folder was removed, and return the record with `error` for a passing verdict."""
         if not has_working_folder():
             os.chdir("/")  # later steps resolve paths, which fails in a deleted folder
         error = ReportWriteError(
@@ -352,7 +352,7 @@ class Publisher:
         return record if record.verdict.exit_code else _withdraw_verdict(record, error)
 
     def _build_outputs(self, record: Record, written: Sequence[Path]) -> dict[str, str]:
-        """Return a value for each of `github_actions.OUTPUTS`."""
+        """Return the step's outputs on GitHub Actions; "" stands for a report that was not written."""
         totals = record.totals
         # A later step starts in the runner's workspace, wherever we worked.
         steps = Workspace(Path(self.environ.get("GITHUB_WORKSPACE", "")).resolve())
@@ -394,7 +394,7 @@ def rerender_reports(
 ) -> int:
     """Render every report from a stored record, print the result, and return the record's exit code.
 
-    Earlier reports in the folder `out` are removed. Of the reports on request, the page and those in
+    Earlier reports in the folder `out` are removed. Of the reports on request, the HTML page and those in
     `requested` are rendered. If a report cannot be written, an error is printed, and the exit code is 2
     instead of 0. `details` is that of `TerminalReport`.
 

@@ -54,7 +54,7 @@ def build_record(
     anchor_baseline: Baseline | None = None,
     control: ControlComparison | None = None,
 ) -> Record:
-    """Build the record of runs that were made, here or elsewhere: score, compare, decide."""
+    """Score, compare and decide runs that were made, here or elsewhere, and return their record."""
     scored = score_counted_runs(plan, evaluation, statistics, baseline)
     compared_runs = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
     anchor = compare_with_anchor_baseline(
@@ -94,7 +94,7 @@ def build_gate_input(
     control: ControlComparison | None,
     anchor: AnchorComparison | None,
 ) -> GateInput:
-    """Build the input of `decide_verdict`; the `control` runs replace verdicts of the `compared_runs`."""
+    """Build the input of `decide_verdict`; `control`, if given, corrects verdicts of `compared_runs`."""
     if control is not None:
         from evalgate.gating.control import apply_control
 
@@ -129,7 +129,7 @@ def compare_with_anchor_baseline(
     created_at: str,
     control: ControlComparison | None,
 ) -> AnchorComparison | None:
-    """Compare the means of a run with the baseline of `gate.anchor`; return None if there is none.
+    """Compare the means of a run with the anchor, the baseline of `gate.anchor`; return None without one.
 
     `created_at` is the time of the run, ISO 8601 in UTC.
     """
@@ -169,7 +169,7 @@ def _group_failures(
 
 
 def _list_criteria(plan: Plan) -> tuple[RecordedCriterion, ...]:
-    """Return the criterion of every metric, once for each pair of name and fingerprint."""
+    """Return the criterion of each metric, once for each pair of the metric's name and fingerprint."""
     found = {(bound.name, bound.fingerprint): bound.criterion for bound in plan.bound_metrics}
     return tuple(
         RecordedCriterion(name, fingerprint, criterion.options, criterion.evaluator)
@@ -180,7 +180,7 @@ def _list_criteria(plan: Plan) -> tuple[RecordedCriterion, ...]:
 def score_counted_runs(
     plan: Plan, evaluation: Evaluation, statistics: "StatisticalPolicy | None", baseline: Baseline | None
 ) -> ScoredRuns:
-    """Score every case over the runs that count: those of the rounds that the statistics decided on.
+    """Score every case over the runs that count: the runs of the rounds with which the statistics decided.
 
     A round is one run of every case. Without `statistics`, all runs count.
     """
@@ -199,7 +199,6 @@ def score_counted_runs(
 
 
 def _describe_judges_and_budget(plan: Plan, evaluation: Evaluation) -> Iterator[str]:
-    """Yield notices about the judges and the budget."""
     yield from map(to_sentence, plan.judge_resolver.models.notices)
     if evaluation.judge_health is not None and evaluation.judge_health.is_reliable:
         yield to_sentence(evaluation.judge_health.sentence)
@@ -225,7 +224,7 @@ def _describe_doubts(plan: Plan, evaluation: Evaluation, cases: Sequence[CaseRes
 
 
 def _describe_likely_causes(plan: Plan, evidence: GateInput) -> Iterator[str]:
-    """Yield likely causes that are not the agent's fault."""
+    """Yield sentences about likely causes of failures outside of the agent's code."""
     from evalgate.reporting.likely_causes import (
         describe_missing_tool_calls,
         describe_missing_variables,
@@ -251,7 +250,7 @@ def _list_notices(
     evidence: GateInput,
     baseline: Baseline | None,
 ) -> Iterator[str]:
-    """Yield what readers of the reports should know, the most important first."""
+    """Yield the notices of the record, the most important first."""
     yield from _describe_likely_causes(plan, evidence)
     yield from compared_runs.notices
     if evidence.anchor is not None:
@@ -276,7 +275,7 @@ def _list_notices(
 
 
 def _suggest_first_baseline(evidence: GateInput) -> str:
-    """Return a sentence on how to store a first baseline from a run like this."""
+    """Return advice on how to store a first baseline: from this run, or after its failures are mended."""
     if not evidence.totals.failed and not evidence.totals.errored:
         return "Save one with `evalgate baseline save`."
     bad = (case for case in evidence.cases if case.status in {"failed", "errored"})

@@ -50,7 +50,7 @@ EMPTY_RECORD = Record(
 
 @frozen
 class GateRules:
-    """Thresholds and settings for the evaluation of stored runs."""
+    """Rules for the evaluation of stored runs: settings of the gate, criteria, and policies of cases."""
 
     gate: GateConfig
     runs: int | Literal["auto"]
@@ -67,7 +67,7 @@ _CONTROL_LEFT_OUT = "The control runs of the record are left out: the comparison
 
 
 def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
-    """Return the record as these rules and this baseline would make it, without control runs and anchor."""
+    """Return the record, scored, compared and decided anew by the rules, without control runs and anchor."""
     # One gate run cannot show since when a case fails.
     if baseline is not None and len(baseline.sources) > 1:
         case_limits = collect_case_limits([rescore_case(case, rules) for case in record.cases])
@@ -114,7 +114,7 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
 
 
 def limit_min_cases(gate: GateConfig, record: Record) -> GateConfig:
-    """Return the settings; if the record is of selected cases only, `min_cases` is at most their number."""
+    """Return `gate`; if the user selected single cases, `min_cases` is at most the number of them."""
     is_named = bool(record.partial_sets) and not _list_whole_sets(record)
     if record.selection is None and not is_named:
         return gate
@@ -152,8 +152,7 @@ def _describe_baseline(compared_runs: ComparedRuns, baseline: Baseline) -> Itera
 def compare_with_baseline(record: Record, baseline: Baseline, thresholds: Thresholds, name: str) -> Record:
     """Return the record compared with a baseline; `name` is the baseline's name in reports.
 
-    The `gate` section of the thresholds file applies; the thresholds are those that the record was
-    evaluated with.
+    The `gate` section of `thresholds` applies. The thresholds of cases stay those in the record.
     """
     criteria = {criterion.metric: criterion for criterion in thresholds.criteria_with_min_mean}
     gate = thresholds.config.gate.model_copy(update={"baseline": name})
@@ -161,9 +160,9 @@ def compare_with_baseline(record: Record, baseline: Baseline, thresholds: Thresh
 
 
 def find_stored_doubts(record: Record) -> tuple[str, ...]:
-    """Return the reasons to distrust a record that its cases do not show, such as a spent budget.
+    """Return the reasons to distrust a record that are not visible in its cases, such as a spent budget.
 
-    Return () if there are none. No settings of the gate remove these reasons, so the record has no verdict.
+    Return () if there are none. With any reason the record has no verdict, under all settings of the gate.
     """
     if record.verdict.exit_code != ExitCode.NO_VERDICT:
         return ()
@@ -175,7 +174,7 @@ def find_stored_doubts(record: Record) -> tuple[str, ...]:
 def score_stored_runs(
     cases: Sequence[CaseResult], rules: GateRules, statistics: StatisticalPolicy, baseline: Baseline | None
 ) -> ScoredRuns:
-    """Score every case over the runs that count under the rules, as `runner.record_builder` does."""
+    """Score every case over the runs that count under the rules, as a run does for its own runs."""
     scored = tuple(rescore_case(case, rules) for case in cases)
     rounds = min((len(case.runs) for case in scored), default=0) if rules.runs == "auto" else rules.runs
     decision = decide_metrics(scored, baseline, statistics)
@@ -186,7 +185,7 @@ def score_stored_runs(
 
 
 def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) -> CaseResult:
-    """Return the case scored under the rules.
+    """Return the case with its stored scores judged under the rules.
 
     Runs after the first `rounds` are marked as follow-ups and are in no mean; None: all runs count.
     """
@@ -229,7 +228,7 @@ def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) 
 
 
 class _StoredScores:
-    """Metric for stored scores, which is never called to score."""
+    """Placeholder metric for stored scores; it is never called to score."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return `NotApplicable`: the stored scores are used."""
@@ -243,8 +242,8 @@ _STORED_SCORES = _StoredScores()
 def _is_evaluated(metric: CaseMetric, rules: GateRules) -> bool:
     """Return True if the metric is evaluated under the rules.
 
-    If `rules.case_policies` is None, every stored metric is evaluated; else those with a criterion, and the
-    final state.
+    If `rules.case_policies` is None, every stored metric is evaluated. Otherwise only metrics with a
+    criterion and the metric of the final state are.
     """
     return (
         rules.case_policies is None
@@ -277,7 +276,10 @@ def _apply_criterion(metric: RunMetric, bound: BoundMetric) -> RunMetric:
 
 
 def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], like: Record) -> Record:
-    """Return `like` with a baseline's runs as cases; a metric without a criterion has the threshold 0."""
+    """Return a copy of `like` with the runs of a baseline as its cases.
+
+    A metric without a criterion has the threshold 0.
+    """
     cases = []
     for stored in baseline.cases:
         found = {
@@ -326,6 +328,6 @@ def _build_run_metrics(
 
 
 def infer_runs_setting(record: Record) -> int | Literal["auto"]:
-    """Return the `runs` setting that a stored result was made with."""
+    """Return the `runs` setting of a stored record: `auto`, or the largest number of runs of a case."""
     most = max((sum(not run.confirms for run in case.runs) for case in record.cases), default=1)
     return "auto" if record.effort is not None else max(most, 1)

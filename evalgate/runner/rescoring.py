@@ -18,9 +18,9 @@ NO_RECORDING = "no_recording"
 
 
 async def score_record(record: Record, plan: Plan, hide: Callable[[EvalCase], EvalCase]) -> Record:
-    """Score the runs of a record by the metrics of a plan, and decide by the thresholds alone.
+    """Score the runs of a record by the metrics of a plan, and decide by the thresholds, without a baseline.
 
-    `hide` redacts the secrets of a case, as they are redacted in the record.
+    `hide` redacts a case as the record was redacted.
     """
     plan = plan.drop_baseline()
     evaluation = Evaluation(plan, SilentProgress(), RunScope())
@@ -34,10 +34,10 @@ async def score_record(record: Record, plan: Plan, hide: Callable[[EvalCase], Ev
 def collect_stored_runs(
     record: Record, suites: Sequence[Suite], hide: Callable[[EvalCase], EvalCase]
 ) -> Mapping[int, Sequence[CaseRun]]:
-    """Return the runs of every case of the suites, by the index of the case; follow-up runs are left out.
+    """Return the stored runs of every case of the suites, by the index of the case, without follow-up runs.
 
-    A case that the record does not have gets one run with the outcome `not_run` and a failure that says so.
-    A run gets the same outcome if the user said something else in it than the case says now.
+    A run gets the outcome `not_run` if its user messages differ from those of the case now. A case that is
+    not in the record gets one run with this outcome. The failure of the run states the reason.
     """
     stored = {case.key: case.runs for case in record.cases}
     found: dict[int, Sequence[CaseRun]] = {}
@@ -64,10 +64,7 @@ def _get_key(suite: Suite, case: EvalCase) -> CaseKey:
 
 
 def _build_case_run(case: EvalCase, run: RunResult) -> CaseRun:
-    """Return a stored run as it happened.
-
-    If the case has other questions now, return a run with the outcome `not_run`.
-    """
+    """Return a stored run, or a run with the outcome `not_run` if the case has other user messages now."""
     written = [turn.user.text for turn in case.turns]
     # After a failure the later turns were never played; an answered run has a reply or a gap for each turn.
     played = run.turns

@@ -1,4 +1,4 @@
-"""Plan the runs: a fixed number of every case, as many as the comparison needs, or repeats of failures."""
+"""Plan the runs: a fixed number of each case, as many as the comparison needs, or reruns of failures."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,11 +22,11 @@ RunSchedule: TypeAlias = Mapping[int, Sequence[int]]
 
 
 class RunStrategy(Protocol):
-    """Strategy that plans the runs."""
+    """Strategy that decides how often each case is run, before the first result and after each round."""
 
     @property
     def plans_next_runs(self) -> bool:
-        """Return False if no run follows the first ones, so that no result is needed to plan."""
+        """Return True if results can lead to further runs; False if all runs are planned at the start."""
         ...
 
     def plan_first_runs(self, case_count: int) -> RunSchedule:
@@ -123,7 +123,7 @@ class StatisticalRuns:
         } | reruns
 
     def _has_follow_up_break(self, results: Sequence[CaseResult]) -> bool:
-        """Return True if the follow-up runs of a case found a break; False if `fail_fast` is off."""
+        """Return True if the follow-up runs of a case confirm a regression; False if `fail_fast` is off."""
         from evalgate.gating.failure_reruns import classify_failures
 
         if not self.statistics.parameters.fail_fast:
@@ -139,7 +139,7 @@ def _list_free_numbers(case: CaseResult, count: int) -> tuple[int, ...]:
 
 
 def _has_failing_average(decision: "Decision") -> bool:
-    """Return True if the averages close the gate: no single case matters then."""
+    """Return True if an average fails the gate already, so that no single case can change the verdict."""
     return any(
         part.verdict == "fail" and part.kind != "cases"
         for metric in decision.metrics.values()
@@ -150,8 +150,8 @@ def _has_failing_average(decision: "Decision") -> bool:
 def apply_default_runs(plan: Plan, baseline: Baseline | None) -> Plan:
     """Return the plan with `runs: auto` if the user gave no number and the baseline has enough runs.
 
-    Enough are `MEASURED_RUNS` runs of at least half of the cases. The plan of a recording or a
-    deterministic agent is returned unchanged, because one run of these is enough.
+    Enough are `MEASURED_RUNS` runs of at least half of the cases. One run of a recording or of a
+    deterministic agent is enough, so their plan is returned unchanged. A notice tells about the choice.
     """
     repeats_itself = plan.agent.settings.kind == "replay" or plan.gate.deterministic
     if plan.runs_given or baseline is None or repeats_itself:
@@ -174,15 +174,14 @@ def apply_default_runs(plan: Plan, baseline: Baseline | None) -> Plan:
 
 
 def choose_default_runs(stored: Sequence[int]) -> int | Literal["auto"]:
-    """Return the default of `runs`; `stored` holds the number of runs that the baseline has of each case."""
+    """Return the default of `runs`; `stored` holds each case's number of runs in the baseline."""
     return "auto" if 2 * sum(runs >= MEASURED_RUNS for runs in stored) >= len(stored) else 1
 
 
 def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPolicy | None":
     """Return the settings of the statistics, or None if plain means are enough.
 
-    Plain means are enough without a baseline, without `runs: auto`, and without a criterion that needs
-    statistics.
+    Plain means are enough if there is no baseline, `runs` is not `auto`, and no criterion needs statistics.
     """
     criteria = [bound.criterion for bound in plan.bound_metrics]
     statistical = any(each.rule == "statistical" or each.options.get("p95") is not None for each in criteria)
@@ -203,5 +202,5 @@ def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPoli
 def choose_run_strategy(
     plan: Plan, statistics: "StatisticalPolicy | None", baseline: Baseline | None
 ) -> RunStrategy:
-    """Return the strategy that plans the runs: by the statistics if there are some, else a fixed number."""
+    """Return the strategy that uses `statistics`; without statistics, the one with a fixed number of runs."""
     return FixedRuns(plan.first_runs) if statistics is None else StatisticalRuns(statistics, baseline)

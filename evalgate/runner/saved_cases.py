@@ -23,7 +23,7 @@ DEFAULT_OUT = "evals/chat.evalset.json"
 
 @frozen
 class SavedCases:
-    """File that cases were written to."""
+    """Result of saving cases: the path of the file, its format, and the cases or data that were left out."""
 
     path: str
     format_name: str
@@ -63,7 +63,7 @@ def check_target(out: str, to: str | None, eval_id: str | None, workspace: Works
 def save_cases(
     cases: Sequence[EvalCase], out: str, to: str | None, workspace: Workspace, redactor: LiveRedactor
 ) -> SavedCases:
-    """Write cases without secrets to a new file, or add them to an eval set; return what was written.
+    """Write cases without secrets to a new file or add them to an eval set, and return the result.
 
     Cases that the format cannot hold are left out. `to` is the name of the format; None: the format of the
     file, or Google ADK's for a new file. A file keeps its format if it can also be read in the format `to`.
@@ -111,7 +111,7 @@ def _check_file(file: EvalSetFile, to: str | None, names: Sequence[str]) -> None
 
 
 def _is_readable_as(format_name: str, file: EvalSetFile) -> bool:
-    """Return True if a file is of this format, too: adk-rs reads most files of Google ADK."""
+    """Return True if the file can be read in this format as well; adk-rs reads most files of Google ADK."""
     try:
         plugin_registry.get_formats()[format_name].read_eval_set(parse_json(file.data, file.shown_as))
     except InvalidInputError:

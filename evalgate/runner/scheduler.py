@@ -49,7 +49,7 @@ async def run_requests(
     throttle: Throttle | None = None,
     create_trace: "Callable[[], RunTrace] | None" = None,
 ) -> Failure | None:
-    """Run the requests in order, `concurrency` (1 or more) at once, with an agent that has been entered.
+    """Run the requests in order, `concurrency` (1 or more) at once, with an agent that was started.
 
     Return None, or the reason why the agent could not be reached. Every request without an outcome is then
     `not_run` with this failure. May be called again with the same agent if more runs are wanted.
@@ -138,7 +138,7 @@ class _CaseScheduler:
     def limit_time(self, limit: tuple[float, Failure] | None) -> Iterator[None]:
         """Cancel running cases if the block lasts longer than the limit.
 
-        `limit` has the seconds and the failure of the cancelled cases; None: no limit.
+        `limit` has the number of seconds, and the failure that cancelled cases get; None: no limit.
         """
         if limit is None:
             yield

@@ -1,4 +1,4 @@
-"""Shards of a run: assign cases to them, read their records, check what each ran, and merge all."""
+"""Split a run into shards, read their records, check that each matches the plan, and merge them."""
 
 import glob
 import math
@@ -78,8 +78,8 @@ def find_contradictions(
 ) -> Iterator[Problem]:
     """Yield the contradictions between a plan and the runs of its shards.
 
-    Runs may be doubled, missing or not planned: of a case, only the first run of each kind is named. A run
-    may also lack metrics, or have a score that contradicts the metric's status or the scores of the turns.
+    Runs may be repeated, missing or not planned; for each case, one run of each kind is named. A run may
+    also lack metrics, or have a score that contradicts the metric's status or the scores of the turns.
 
     Args:
         plan: The plan that the shards are parts of.
@@ -105,7 +105,7 @@ def find_contradictions(
 
 
 class _Expected(NamedTuple):
-    """Constraints on the score of one metric."""
+    """Metric of a case; `is_mean` is True if its score for a run is the mean of the turns' scores."""
 
     bound: BoundMetric
     is_mean: bool
@@ -161,7 +161,7 @@ def _matches_status(metric: RunMetric, bound: BoundMetric) -> bool:
 
 
 def _collect_turn_scores(run: RunResult) -> Mapping[str, Sequence[float | None]]:
-    """Return the scores of each metric, turn by turn, without building objects for the conversation."""
+    """Return the scores of each metric, turn by turn, without decoding the run's conversation."""
     scores = run.turn_scores if isinstance(run, ShardRun) else None
     if scores is None:
         metrics = [metric for turn in encode_turns(run) for metric in turn.get("metrics", ())]
@@ -188,7 +188,7 @@ def build_shard(plan: Plan, index: int, count: int, baseline: Baseline | None) -
 
 
 def build_shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: RunTiming) -> Record:
-    """Build the record of a shard: it has results, but no verdict on the agent."""
+    """Build the record of a shard, with its results but without a verdict on the agent."""
     results = evaluation.collect_results()
     cases = tuple(results[index] for index in shard.cases)
     return Record(
@@ -243,7 +243,8 @@ def collect_finished_runs(
     `may_follow_up`: a shard may have made more runs of a case than the plan says.
 
     Raises:
-        InvalidInputError: with every problem: a shard is doubled, of another run, or contradicts itself.
+        InvalidInputError: with every problem: a shard is given twice, belongs to another run, or
+            contradicts itself.
         NoVerdictError: a shard is missing or did not come to its end.
     """
     wrong = dict.fromkeys([*_find_foreign_shards(plan, records), *_find_duplicate_shards(records)])
@@ -263,7 +264,7 @@ def collect_finished_runs(
 
 
 def restore_written_cases(record: Record, records: Sequence[tuple[str, Record]]) -> Record:
-    """Return the merged record, with the shards' own case objects wherever nothing changed.
+    """Return the merged record with the case objects of the shards, where merging changed nothing in a case.
 
     These objects keep their JSON text, which need not be encoded again.
     """
@@ -341,13 +342,11 @@ def _list_case_keys(plan: Plan) -> list[tuple[str, str]]:
 
 
 def find_shards(patterns: Sequence[str], *, folder: Path) -> tuple[str, ...]:
-    """Return the paths that names of files, folders and globs stand for, relative to `folder`.
-
-    The order is that of the names; the paths of one name are sorted.
+    """Return the paths of the shards' records, relative to `folder`, for names of files, folders and globs.
 
     A folder is replaced by every `results.json` in it, at any depth; without any, by `FOLDER/results.json`.
-    A name that matches nothing stays as written, as in a shell: reading it reports that there
-    is no such file.
+    A name that matches nothing stays unchanged, so that reading it reports a missing file. The paths of one
+    name are sorted; names keep their order.
     """
     return tuple(file for pattern in patterns for file in _expand_pattern(pattern, folder) or [pattern])
 
@@ -367,7 +366,7 @@ def read_shard(path: Path, shown_as: str) -> Record:
     """Read the record of a shard. If this version wrote it, its conversations are parsed on first access.
 
     Raises:
-        InvalidInputError: as `read_record` raises it; or the file was edited after this version wrote it.
+        InvalidInputError: the file cannot be read, or was edited after this version wrote it.
     """
     data = read_record_bytes(path, shown_as)
     record = None

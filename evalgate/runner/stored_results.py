@@ -43,7 +43,10 @@ class BaselineTarget:
 
     @property
     def next_step(self) -> str:
-        """Return a space and the step, as `Commit it.`, that makes a change visible to others; "" if none."""
+        """Return a space and the sentence that tells users to share an update, such as `Commit it.`.
+
+        Return "" if the store needs no such step.
+        """
         return f" {self.store.next_step}" if isinstance(self.store, HasFollowUpStep) else ""
 
     def read(self) -> Baseline:
@@ -62,7 +65,7 @@ class BaselineTarget:
 
 
 def resolve_target(folder: Path, to: str | None, thresholds_file: str | None) -> BaselineTarget:
-    """Return the baseline `to`, else that of the thresholds file, else the default one.
+    """Return the baseline `to`; None: the baseline of the thresholds file, or the one at the default path.
 
     `thresholds_file` is the path of the thresholds file; None: the file in the folder, if there is one.
 
@@ -101,7 +104,7 @@ def open_named_store(workspace: Workspace, name: str) -> BaselineStore:
 
 
 def load_thresholds_or_default(folder: Path, thresholds_file: str | None) -> Thresholds:
-    """Return the thresholds file that is named or found in a folder, or the defaults.
+    """Return the thresholds of the named file; None: those of the file in the folder, or the defaults.
 
     Raises:
         InvalidInputError: with every problem of the file.
@@ -111,10 +114,10 @@ def load_thresholds_or_default(folder: Path, thresholds_file: str | None) -> Thr
 
 
 def load_checked_record(folder: Path, path: str) -> Record:
-    """Load a stored result and check that it is consistent.
+    """Load a stored record and check that its verdict and totals fit its cases.
 
     Raises:
-        InvalidInputError: the result does not exist, cannot be read, or contradicts itself.
+        InvalidInputError: the file does not exist, cannot be read, or contradicts itself.
     """
     record = read_record(folder / path, path)
     if wrong := list(find_inconsistencies(record)):
@@ -123,7 +126,7 @@ def load_checked_record(folder: Path, path: str) -> Record:
 
 
 def load_stored_result(workspace: Workspace, name: str) -> Record | None:
-    """Return the result in a file; None for a baseline or the name of a baseline store.
+    """Return the record in the file `name`; None if `name` is a baseline file or another baseline store.
 
     Raises:
         InvalidInputError: the file does not exist, cannot be read, or contradicts itself after an edit.
@@ -142,7 +145,7 @@ def load_stored_result(workspace: Workspace, name: str) -> Record | None:
 
 
 def load_stored_baseline(workspace: Workspace, name: str) -> Baseline:
-    """Return the baseline in a file or a store, or one made of the result in a file.
+    """Return the baseline in a file or a store; a file with a record is converted to a baseline.
 
     Raises:
         InvalidInputError: there is none, or it cannot be read.

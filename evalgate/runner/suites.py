@@ -26,7 +26,7 @@ from evalgate.system.workspace import Workspace
 
 @dataclass(frozen=True)
 class Suite:
-    """Eval set with the metrics that score it."""
+    """Eval set with the metrics that score it and the policies of its cases."""
 
     eval_set: EvalSet
     metrics: tuple[BoundMetric, ...]
@@ -38,11 +38,11 @@ class Suite:
     """The checks of case notes, as one thresholds file for each case that has some."""
 
     def get_case_policy(self, case: EvalCase) -> CasePolicy:
-        """Return the case policy of a case of the set."""
+        """Return the policy of a case of the set; the default policy if none is given for the case."""
         return self.case_policies.get((self.eval_set.eval_set_id, case.eval_id), DEFAULT_CASE_POLICY)
 
     def select_cases(self, keys: Collection[CaseKey]) -> "Suite":
-        """Return the suite with these cases only, or unchanged if it has no other cases."""
+        """Return the suite with only the cases in `keys`; an eval set that loses cases is no longer whole."""
         eval_set = self.eval_set
         cases = tuple([case for case in eval_set.cases if (eval_set.eval_set_id, case.eval_id) in keys])
         if len(cases) == len(eval_set.cases):
@@ -55,7 +55,7 @@ class Suite:
         return fingerprint_cases(self.eval_set.cases)
 
     def get_metrics(self, case: EvalCase) -> tuple[BoundMetric, ...]:
-        """Return the metrics that score the case, with the case's own thresholds."""
+        """Return the metrics that score the case, with thresholds of the case's policy where it has any."""
         metrics = self.metrics
         if self.selects_cases:
             metrics = self._metrics_by_case.get(case.eval_id, self._metrics_of_all_cases)
@@ -74,7 +74,7 @@ class Suite:
 
     @cached_property
     def selects_cases(self) -> bool:
-        """Return True if a metric scores only some of the cases."""
+        """Return True if a metric scores only some of the cases, so that cases differ in their metrics."""
         return any(bound.cases is not None for bound in self.metrics)
 
     @cached_property
@@ -83,7 +83,10 @@ class Suite:
 
     @cached_property
     def _metrics_by_case(self) -> Mapping[str, tuple[BoundMetric, ...]]:
-        """Return all metrics of each case that a metric names, by the id of the case."""
+        """Return the metrics of each case that some metric names, by the id of the case.
+
+        Other cases have the metrics that score all cases.
+        """
         # Looked up by case: with checks of single cases there may be as many metrics as cases.
         everywhere, places = list[int](), dict[str, list[int]]()
         for at, bound in enumerate(self.metrics):
@@ -113,11 +116,11 @@ class CaseIndex:
         return ((suite, case) for suite in self._suites for case in suite.eval_set.cases)
 
     def get_suite(self, index: int) -> Suite:
-        """Return the suite of a case."""
+        """Return the suite that contains the case with this index."""
         return self._suites[bisect_right(self._starts, index) - 1]
 
     def get_case(self, index: int) -> EvalCase:
-        """Return a case with its content; access in order is fastest."""
+        """Return the case with this index. Its content is loaded on access, fastest in order."""
         at = bisect_right(self._starts, index) - 1
         return self._suites[at].eval_set.cases[index - self._starts[at]]
 
@@ -208,7 +211,7 @@ def _complete_cases(
     *,
     is_part: bool,
 ) -> tuple[EvalSet, ...]:
-    """Return the eval sets with what the thresholds file adds: tool mocks, users of stories, sessions."""
+    """Return the eval sets with tool mocks, users of stories and sessions from the settings added."""
     eval_sets = _add_tool_mocks(eval_sets, config, thresholds, rule_files, is_part=is_part)
     if config.user is not None and config.user.stories == "played":
         from evalgate.runner.user_factory import play_stories
@@ -238,7 +241,7 @@ def _add_case_checks(
     context: MetricContext,
     environment: MetricEnvironment,
 ) -> tuple[Suite, ...]:
-    """Return the suites with the checks of their case notes."""
+    """Return the suites with the checks of case notes; refuse a check that needs more runs than are made."""
     if not any(suite.eval_set.checks for suite in suites):
         return suites
     from evalgate.runner.case_checks import add_case_checks
@@ -250,7 +253,11 @@ def _add_case_checks(
 
 
 def _complete_suites(suites: Sequence[Suite]) -> tuple[Suite, ...]:
-    """Return each suite with exactly the metrics that it needs; raise InvalidInputError for its problems."""
+    """Return each suite with exactly the metrics that it needs, such as that of expected final states.
+
+    Raises:
+        InvalidInputError: with every problem of the suites.
+    """
     found = tuple(_add_final_state(suite.drop_other_sets_metrics()) for suite in suites)
     if problems := list(_find_suite_problems(found)):
         raise InvalidInputError(sorted(problems))
@@ -258,7 +265,7 @@ def _complete_suites(suites: Sequence[Suite]) -> tuple[Suite, ...]:
 
 
 def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
-    """Yield problems: rubrics that no metric judges, cases without a metric, sets that no metric gates."""
+    """Yield problems: unjudged rubrics, cases without a metric, sets without a gating metric."""
     for suite in suites:
         yield from find_unjudged_rubrics(suite)
         if suite.selects_cases:
@@ -275,7 +282,7 @@ def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
 
 
 def _suggest_suite(problem: Problem, config: Config, folder: Path) -> Problem:
-    """Return the problem; if it is about a missing file, add the suite with the nearest name."""
+    """Return the problem; if its file is missing, with the most similar name of a suite as a suggestion."""
     is_missing = problem.file in config.eval_sets and not (folder / problem.file).exists()
     from evalgate.core.did_you_mean import did_you_mean
 
@@ -311,9 +318,9 @@ def _load_eval_sets(
 
 
 def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
-    """Yield a problem for each metric that a case has rubrics for and that no model judges.
+    """Yield a problem for each metric that has rubrics in a case but is not judged by a model.
 
-    That includes metrics that the file does not name. Only eval sets with a `.metrics.json` are checked.
+    The metric may be missing in the file. Only eval sets with a `.metrics.json` are checked.
     """
     if suite.thresholds.dialect != "trpc":
         return
@@ -360,7 +367,7 @@ def _build_metric_environment(
 ) -> MetricEnvironment:
     """Build the environment of custom metrics.
 
-    They are as trusted as the agent, so they get its environment and run as its user.
+    Custom metrics are as trusted as the agent, so they get its environment and run as its user.
     """
     uid, gid = workspace.agent_user or (None, None)
     env = build_agent_environment(environ, config.agent.env if config.agent else ())
@@ -419,9 +426,10 @@ def _build_suites_with_adjacent_thresholds(
 
 
 def _find_adjacent_file(eval_set: EvalSet, rule_files: RuleFiles, folder: str | None) -> Path | None:
-    """Return the file with the criteria of an eval set, or None if there is none.
+    """Return the file with the criteria of one eval set, or None if there is none.
 
-    It lies next to the eval set, or in `folder` if the user named a folder (None: no folder was named).
+    The file lies next to the eval set, or in `folder` if the user named a folder (None: no folder was
+    named).
 
     Raises:
         InvalidInputError: the user's folder has no file for the eval set.

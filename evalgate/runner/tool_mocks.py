@@ -225,7 +225,7 @@ def _describe_gaps(
 
 
 def refuse_overwriting(recordings: Iterable[Path], results: Path) -> None:
-    """Refuse a run that would write its results over the recording that answers its tools.
+    """Raise an error if a run would overwrite the recording that answers its tool calls.
 
     Raises:
         InvalidInputError: `results` is one of the recordings.
@@ -263,9 +263,9 @@ _Calls = dict[tuple[str, str], RecordedCall]
 
 
 def _merge_runs(runs: Sequence[_Calls]) -> tuple[RecordedCall, ...]:
-    """Return each distinct call once, with its answers in a single run.
+    """Return each distinct call once, with its answers from the run with the most usable answers to the call.
 
-    That run has the most usable answers to the call. Of runs with equally many, it is the first.
+    Of runs with equally many, the first counts.
     """
     merged: _Calls = {}
     for run in runs:
@@ -282,8 +282,9 @@ def _count_usable(call: RecordedCall) -> int:
 def _pair_calls(replies: Sequence[Reply], trace: Sequence[TraceSpan]) -> _Calls:
     """Return the calls of a run with their answers; equal calls are one, with several answers.
 
-    A result answers the open call of the same id, else the first open call of its tool. A call without a
-    result has the error of the tool in the trace as its answer, else a note that its result is lost.
+    A result answers the open call of the same id, or without this call the first open call of its tool. The
+    answer of a call without a result is the tool's error in the trace. Without an error, it is a note that
+    the result is lost.
     """
     pairs: list[tuple[ToolCall, RecordedAnswer | None]] = []
     for reply in replies:

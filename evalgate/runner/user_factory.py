@@ -29,7 +29,7 @@ HOW_TO_CONFIGURE = (
 
 
 def play_stories(eval_sets: Sequence[EvalSet]) -> tuple[EvalSet, ...]:
-    """Return the eval sets with their stories as simulated conversations, as `user.stories: played` asks."""
+    """Return the eval sets with stories turned into simulated conversations, for `user.stories: played`."""
     from evalgate.llm.users.role import apply_story
 
     return tuple(replace(eval_set, cases=map_cases(eval_set.cases, apply_story)) for eval_set in eval_sets)
@@ -43,10 +43,10 @@ def build_user_factory(
     eval_sets: Sequence[EvalSet],
     locate: PathResolver = lambda path: path,
 ) -> CreateUser:
-    """Build the function that creates the user of a run.
+    """Build the function that creates the user who talks to the agent in a run.
 
     `config` is that of `thresholds` with the options of the command line. `adjacent` maps the id of an eval
-    set to the thresholds file next to it, also with these options. These files count only if `thresholds`
+    set to the thresholds file next to it, also with these options; this file counts only if `thresholds`
     have no `user` section. `locate` returns the path to read for a file that a thresholds file names.
 
     Raises:

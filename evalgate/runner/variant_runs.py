@@ -1,4 +1,4 @@
-"""Make the runs of all variants, interleaved: every variant meets each case at about the same time."""
+"""Make the runs of all variants in turn, so that every variant meets each case at about the same time."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
 @frozen
 class MeasuredVariants:
-    """Variants with the records of their runs, in the same order."""
+    """Variants and the records of their runs, in the same order."""
 
     variants: tuple[Variant, ...]
     records: tuple[Record, ...]
@@ -50,7 +50,7 @@ ChooseWinner = Callable[[MeasuredVariants], Variant | None]
 
 @frozen
 class _VariantJournal:
-    """Journal of one variant's runs. The usage of all variants goes to the first variant's journal."""
+    """Journal of one variant's runs; the first variant's journal stores the usage of all variants."""
 
     checkpoint: Checkpoint | None
     """None: runs are not kept, as in a confirmation, which is made afresh after an interruption."""
@@ -61,7 +61,7 @@ class _VariantJournal:
         """Return at once, as all journals are opened together."""
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
-        """Store runs of the variant."""
+        """Store runs of the variant in its own journal, if it has one."""
         if self.checkpoint is not None:
             self.checkpoint.add_runs(results)
 
@@ -72,7 +72,7 @@ class _VariantJournal:
 
 @dataclass
 class _Stage:
-    """Runs of some variants, each case the same number of times."""
+    """One measurement: runs of some variants, with the same number of runs for each case."""
 
     variants: Sequence[Variant]
     agents: Sequence[Agent]
@@ -94,10 +94,10 @@ class _Stage:
         ]
 
     async def make_runs(self, throttle: Throttle) -> None:
-        """Make every run that no journal holds.
+        """Make every run that is in no journal.
 
         Fewer runs are made if the judge is not reliable, an agent cannot be reached, the budget is spent or
-        the task is cancelled. A cancellation is not raised: `interrupted` is True then.
+        the task is cancelled. A cancellation is not raised: it sets `interrupted` to True.
         """
         first, plan = self.evaluations[0], self.variants[0].plan
         try:
@@ -129,7 +129,8 @@ class _Stage:
     def _iter_requests(self) -> Iterator[RunRequest]:
         """Yield the requests run by run and case by case, each case with every variant in turn.
 
-        Runs that a journal holds are left out.
+        Runs in a journal are left out. The variants change places, so that each of them is first equally
+        often.
         """
         plan = self.variants[0].plan
         index, count = CaseIndex(plan.suites), len(self.variants)
@@ -207,7 +208,10 @@ class _Stage:
         return f"{spent}: {made} were made. Raise `budget`, or run fewer cases or variants."
 
     def _explain_unreachable(self, records: Sequence[Record]) -> str:
-        """Return the refusal as a sentence. Add the variants without a run if other variants have runs."""
+        """Return a sentence about the agent that could not be reached.
+
+        If only some variants have runs, the sentence after it names the others.
+        """
         pairs = zip(self.variants, records, strict=True)
         names = [variant.name for variant, record in pairs if not has_runs(record)]
         silent = f" No run of {join_quoted(names)} was made." if 0 < len(names) < len(records) else ""
@@ -221,7 +225,7 @@ def has_runs(record: Record) -> bool:
 
 
 def _is_missing(run: RunResult) -> bool:
-    """Return True if the run, or a gating score of it, is missing for a reason outside of the agent."""
+    """Return True if the run, or one of its gating scores, failed for a reason outside of the agent."""
     return run.outcome in NON_AGENT_OUTCOMES or any(each.gating_status == "errored" for each in run.metrics)
 
 
@@ -232,14 +236,14 @@ def measure_variants(
     choose_winner: ChooseWinner = lambda _: None,
     run_options: RunOptions = NO_OPTIONS,
 ) -> tuple[MeasuredVariants, MeasuredVariants | None]:
-    """Run every case with every variant; if there is a winner, again with the winner and the reference.
+    """Run every case with every variant; if there is a winner, run it and the first variant again.
 
     Return both measurements. The second is None if there is no winner, or if runs of the first measurement
-    are missing. The winner was chosen by its first runs, so the second measurement has only fresh runs. The
-    reference is the first variant.
+    are missing. The winner was chosen by its first runs, so the second measurement has only fresh runs.
 
-    `begin` is called once all agents have started. `run_options.journal_folder` is the folder of the reports:
-    each variant keeps a journal there, in the folder of its results. Not for use within an event loop.
+    `begin` is called once all agents have started. `run_options.journal_folder` is the folder of the
+    reports: each variant keeps a journal there, in the folder of its results. Do not call this within an
+    event loop.
 
     Raises:
         EvalgateError: an agent cannot be set up, there is no such agent, or a journal cannot be resumed.
@@ -273,7 +277,10 @@ def measure_variants(
 
 
 def _build_scopes(checkpoints: Sequence[Checkpoint]) -> list[RunScope]:
-    """Return each variant's scope with the runs of its checkpoint. The budget counts earlier usage once."""
+    """Return a scope for each variant, with the finished runs of its checkpoint.
+
+    Only the first scope has the earlier usage that the budget counts.
+    """
     first = checkpoints[0]
     used = [first.used, *(RunUsage(first.used.judge_usage) for _ in checkpoints[1:])]
     return [
@@ -285,7 +292,7 @@ def _build_scopes(checkpoints: Sequence[Checkpoint]) -> list[RunScope]:
 async def _make_all_runs(
     stage: _Stage, checkpoints: Sequence[Checkpoint], begin: Callable[[], None], choose_winner: ChooseWinner
 ) -> _Stage | None:
-    """Make the runs of the stage, then fresh runs of the reference and the winner in a second stage.
+    """Make the runs of the stage, then fresh runs of the first variant and the winner in a second stage.
 
     Return the second stage; None if there is no winner, or runs of the first stage are missing.
     """
@@ -314,7 +321,7 @@ async def _make_all_runs(
 
 
 def _build_second_stage(stage: _Stage, winner: Variant, first: Checkpoint) -> _Stage:
-    """Return a stage of fresh runs of the reference and the winner; no journal keeps them."""
+    """Return a stage for fresh runs of the first variant and the winner; no journal keeps these runs."""
     at = list(stage.variants).index(winner)
     both = [replace(each, folder=f"{each.folder}/confirmation") for each in (stage.variants[0], winner)]
     scope = RunScope(journal=_VariantJournal(None, first), used=stage.evaluations[0].earlier_judging)
@@ -322,7 +329,7 @@ def _build_second_stage(stage: _Stage, winner: Variant, first: Checkpoint) -> _S
 
 
 async def _start_agents(stack: AsyncExitStack, variants: Sequence[Variant], agents: Sequence[Agent]) -> None:
-    """Enter the judges, the metrics and every agent.
+    """Start the judges, the metrics and every agent; the end of `stack` stops them.
 
     Raises:
         InvalidInputError: there is no such agent; the message names the variant.

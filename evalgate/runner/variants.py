@@ -1,4 +1,4 @@
-"""Variants of an agent: what `--vary` changes, and the plan of each variant."""
+"""Variants of an agent: the settings that `--vary` changes, and the plan of each variant."""
 
 import csv
 import json
@@ -44,7 +44,7 @@ _SHARED_SETTINGS = (
 
 @frozen
 class Variation:
-    """One variable of the agent, with the values that it takes."""
+    """Environment variable or setting of the agent, with the values to compare."""
 
     name: str
     """`env.NAME`, or `agent.KEY` of the thresholds file."""
@@ -54,7 +54,7 @@ class Variation:
 
 @frozen
 class Variant:
-    """One combination of values, and its plan."""
+    """Combination of values, one for each variation, with the plan of its runs."""
 
     name: str
     """The values, joined by `/`; each in double quotes if two names would be equal otherwise."""
@@ -100,7 +100,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _find_problem(name: str, sign: str) -> str:
-    """Return the reason why a name cannot be varied; "" if it can."""
+    """Return the reason why `name` cannot be varied; "" if it can. `sign` is "" if it has no `=`."""
     place, _, key = name.partition(".")
     if not sign or not key or place not in {"env", "agent"}:
         return "must be env.NAME=VALUE,VALUE or agent.KEY=VALUE,VALUE"
@@ -122,7 +122,7 @@ def build_variants(plan: Plan, agent_name: str, variations: Sequence[Variation])
     """Return every combination of the values, each with its plan; the first variant has the first values.
 
     All variants share the eval sets, metrics, judges and budget of `plan`. `agent_name` is the WHAT of
-    `--agent KIND:WHAT`; else "".
+    `--agent KIND:WHAT`; "" without this option.
 
     Raises:
         InvalidInputError: all cases are quarantined or only observed, the agent is a recording, there are
@@ -146,7 +146,7 @@ def build_variants(plan: Plan, agent_name: str, variations: Sequence[Variation])
 
 
 def _check_cases(plan: Plan) -> None:
-    """Raise InvalidInputError if no case counts, as all are quarantined or only observed."""
+    """Raise InvalidInputError if there are no cases to compare: all are quarantined or only observed."""
     cases = [(case, suite.get_case_policy(case)) for suite in plan.suites for case in suite.eval_set.cases]
     if not any(case.status == "expected" and case_policy.quarantine is None for case, case_policy in cases):
         why = "all are quarantined, or observed and not reviewed yet" if cases else "the eval sets are empty"
@@ -154,7 +154,7 @@ def _check_cases(plan: Plan) -> None:
 
 
 def _name_combinations(combinations: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return a name for each combination, no name twice: its values joined by `/`, quoted if need be."""
+    """Return a distinct name for each combination: its values joined by `/`, in JSON quotes if needed."""
     names = ["/".join(value or '""' for value in values) for values in combinations]
     if len(set(names)) < len(names):
         names = ["/".join(map(json.dumps, values)) for values in combinations]
@@ -176,7 +176,7 @@ def _vary_plan(plan: Plan, agent_name: str, values: Mapping[str, str]) -> Plan:
 def _vary_agent(agent: AgentSpec, agent_name: str, key: str, value: str, plan: Plan) -> AgentSpec:
     """Return the agent with a key of its section set to `value`, which is read as YAML.
 
-    `agent_name` is the WHAT of `--agent KIND:WHAT`; else "".
+    `agent_name` is the WHAT of `--agent KIND:WHAT`; "" without this option.
 
     Raises:
         InvalidInputError: the agent has no such key, or refuses the value.
@@ -203,9 +203,10 @@ def _vary_agent(agent: AgentSpec, agent_name: str, key: str, value: str, plan: P
 
 
 def describe_expected_cost(plan: Plan, variants: int) -> Iterator[str]:
-    """Yield the number of runs, then an estimate from the usage of the baseline, or why there is no estimate.
+    """Yield the number of runs, then an estimate of their cost, or the reason why there is none.
 
-    Each variant is estimated as the baseline's agent, because its own cost is not known yet.
+    Each variant is estimated as the agent of the baseline, because its own cost is not known yet. Nothing
+    follows the number if the baseline's runs used no tokens.
     """
     cases = {
         (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases

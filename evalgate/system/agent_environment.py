@@ -1,4 +1,4 @@
-"""The environment variables that an agent gets: an allow-list, and those that the user names."""
+"""Choose the agent's environment variables: those of an allow-list, and those that the user names."""
 
 from collections.abc import Iterable, Mapping
 
@@ -25,7 +25,7 @@ _ALLOWED = (
 
 
 class _NamePatterns:
-    """Names of variables; a trailing `*` matches any ending."""
+    """Set of variable names and of patterns with a trailing `*`, which matches any ending."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self.exact = frozenset(patterns)
@@ -62,7 +62,7 @@ def build_agent_environment(source: Mapping[str, str], names: Iterable[str]) -> 
 
 
 def list_withheld_variables(source: Mapping[str, str], names: Iterable[str]) -> frozenset[str]:
-    """Return the names in `source` that the agent does not get, but would get if `names` listed them."""
+    """Return the names in `source` that the agent does not get, but would get if the user named them."""
     given = build_agent_environment(source, names)
     return frozenset(name for name in source if name not in given and name not in _NEVER)
 

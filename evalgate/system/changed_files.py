@@ -12,11 +12,11 @@ _SHOWN_OF_COMMIT = 12
 
 
 class UnknownChangeError(Exception):
-    """The files that a change touches cannot be listed completely. The message is a sentence."""
+    """Error: the list of files that a change touches may be incomplete. The message is a sentence."""
 
 
 def list_changed_files(folder: Path, base_revision: str) -> frozenset[str]:
-    """Return the files that differ from the commit that this checkout and `base_revision` have in common.
+    """Return the files that differ from the newest common commit of HEAD and `base_revision`.
 
     Uncommitted changes count, and untracked files that git does not ignore. A renamed file counts with both
     of its names.
@@ -116,7 +116,7 @@ def find_common_commits(top: Path, base_revision: str) -> tuple[str, ...]:
 
 
 def _find_hidden_file(top: Path) -> str:
-    """Return a file in which git would not show changes; "" if there is none.
+    """Return a file for which git was told not to show changes; "" if there is none.
 
     Files that a sparse checkout leaves out (mark `S`) count only if they exist.
     """
@@ -128,7 +128,7 @@ def _find_hidden_file(top: Path) -> str:
 
 
 def find_unversioned(folder: Path, paths: frozenset[str]) -> frozenset[str]:
-    """Return the `paths`, relative to `folder`, that git does not track. They need not exist.
+    """Return those of `paths`, relative to `folder`, that git does not track. The files need not exist.
 
     Raises:
         UnknownChangeError: git fails.

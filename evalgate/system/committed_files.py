@@ -1,4 +1,4 @@
-"""Files of a workspace, read from its folder or from a commit, for the code of custom metrics."""
+"""Read the files of a workspace from its folder or from a commit, for the code of custom metrics."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -17,7 +17,7 @@ class CodeFiles(Protocol):
     """Files of a workspace. Paths are relative to the workspace, with slashes, and never lead out of it."""
 
     def is_file(self, path: str) -> bool:
-        """Return True if there is such a file."""
+        """Return True if there is a file at `path`."""
         ...
 
     def read_files(self, paths: Collection[str]) -> Mapping[str, bytes]:
@@ -80,7 +80,7 @@ class CommittedFiles:
         return bool(self._resolve_blob(path))
 
     def read_files(self, paths: Collection[str]) -> Mapping[str, bytes]:
-        """Return the content of files in the commit by path; b"" for a file that is missing in the commit."""
+        """Return the content of files in the commit by path; b"" for a file that the commit lacks."""
         blobs = {path: self._resolve_blob(path) for path in paths}
         contents = _read_blobs(self._home, sorted({blob for blob in blobs.values() if blob}))
         return {path: contents.get(blob, b"") for path, blob in blobs.items()}
@@ -95,7 +95,7 @@ class CommittedFiles:
         }
 
     def _resolve_blob(self, path: str) -> str:
-        """Return the hash of the blob at a path; "" if there is none.
+        """Return the hash of the file content (blob) at a path; "" if the commit has no such file.
 
         Up to four symbolic links are followed, one after the other; "" for a longer chain.
         """
@@ -126,7 +126,7 @@ def _list_blobs(home: Path, commit: str) -> Iterator[tuple[str, tuple[bytes, str
 
 
 def _read_blobs(home: Path, blobs: Collection[str]) -> Mapping[str, bytes]:
-    """Return the contents of blobs by their hashes, without blobs that git does not have."""
+    """Return the contents of blobs, git's stored files, by their hashes. Unknown hashes are left out."""
     if not blobs:
         return {}
     given = "".join(f"{blob}\n" for blob in blobs).encode()

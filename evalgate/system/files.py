@@ -69,8 +69,8 @@ def decode_text(data: bytes, shown_as: str) -> str:
     """Decode UTF-8, with or without a byte order mark; `shown_as` names the file in errors.
 
     Raises:
-        InvalidInputError: the data is not UTF-8. The message says that it is UTF-16 or UTF-32, or has the
-            position of the first wrong byte.
+        InvalidInputError: the data is not UTF-8. The message names UTF-16 and UTF-32 if it looks like one
+            of them, or has the position of the first wrong byte.
     """
     if data.startswith(_UTF_16_MARKS) or b"\0" in data[:4]:
         message = (
@@ -117,9 +117,9 @@ def read_input_text(path: Path, shown_as: str) -> str:
 
 
 def is_readable_name(path: Path) -> bool:
-    """Return True if `path` exists and is no folder; also for a pipe, which `read_file` refuses.
+    """Return True if `path` exists and is no folder. A pipe or device counts, too.
 
-    `Path.is_file` would return False for a pipe, which would then be ignored without an error.
+    So a pipe leads to an error of `read_file`; with `Path.is_file` it would be ignored silently.
     """
     return path.exists() and not path.is_dir()
 
@@ -238,11 +238,11 @@ _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOE
 
 @dataclass(frozen=True)
 class AnchoredFolder:
-    """A folder that is opened, without following links, from an ancestor that was opened early.
+    """Folder that is opened, without following links, from an ancestor that was opened early.
 
     An agent may run as the owner of the folder and replace it with a link. Checking the path first is not
-    enough: the agent could replace the folder between the check and the write. So each folder on the path is
-    opened relative to the descriptor of the folder above. Links that existed before the agent started
+    enough: the agent could replace the folder between the check and the write. So each folder on the path
+    is opened relative to the descriptor of the folder above. Links that existed before the agent started
     belong to the user, and are resolved once.
     """
 
@@ -306,7 +306,9 @@ def _enter_folder(above: int, part: str, owner: Owner | None) -> int:
 
 
 def replace_nested_file(folder: int, path: str, text: Iterable[str], owner: Owner | None = None) -> None:
-    """Replace a file below an open folder, and create the folders on its way; `path` is relative, with `/`.
+    """Replace the file at `path`, relative to an open folder, and create missing folders on the way.
+
+    `path` has `/` between its parts.
 
     Raises:
         OSError: the file cannot be written, or the path leads through a link or out of the folder.

@@ -1,4 +1,4 @@
-"""Pause Python's garbage collector, which searches for cycles even where there are none."""
+"""Pause Python's garbage collector while many objects are built, which it would search in vain."""
 
 import gc
 from collections.abc import Iterator

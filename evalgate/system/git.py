@@ -1,4 +1,4 @@
-"""Git in a folder: the commit and branch that are checked out, and files at a commit."""
+"""Read the checked-out commit and branch, and the files of a commit, from git."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ SAFE_SETTINGS = (
 
 
 def read_commit(folder: Path, environ: Mapping[str, str]) -> str | None:
-    """Return the hash of the checked-out commit from the CI service, else from git; None if unknown."""
+    """Return the hash of the checked-out commit, as the CI service or git reports it; None if unknown."""
     # Without the variables of Jenkins and Buildkite, which may hold `HEAD` instead of a hash.
     known = (
         environ.get("GITHUB_SHA")
@@ -44,7 +44,7 @@ def read_commit(folder: Path, environ: Mapping[str, str]) -> str | None:
 
 
 def read_branch(folder: Path, environ: Mapping[str, str]) -> str | None:
-    """Return the checked-out branch, from the CI service or else git; None if neither knows one."""
+    """Return the checked-out branch, as the CI service or git reports it; None if unknown."""
     if environ.get("GITHUB_REF_TYPE") == "branch" and environ.get("GITHUB_REF_NAME"):
         return environ["GITHUB_REF_NAME"]
     ref = environ.get("BUILD_SOURCEBRANCH", "")
@@ -110,7 +110,7 @@ def run_git(folder: Path, *words: str) -> str:
 def run_git_bytes(folder: Path, *words: str, given: bytes = b"", with_own_settings: bool = False) -> bytes:
     """Return git's stdout for `given` on stdin; b"" if git fails or is not installed.
 
-    `execute_git` says how git runs.
+    User, environment and settings of git are as in `execute_git`.
     """
     try:
         return execute_git(folder, *words, given=given, with_own_settings=with_own_settings)
@@ -119,7 +119,7 @@ def run_git_bytes(folder: Path, *words: str, given: bytes = b"", with_own_settin
 
 
 class GitError(Exception):
-    """Git failed, is not installed, or took too long; the message says why."""
+    """Error of git: it failed, took too long or is not installed; the message states the reason."""
 
 
 def execute_git(folder: Path, *words: str, given: bytes = b"", with_own_settings: bool = False) -> bytes:

@@ -1,4 +1,4 @@
-"""Write the files of a commit into a temporary folder; git is only asked for their contents."""
+"""Write the files of a commit into a temporary folder. Only the contents come from git."""
 
 import fcntl
 import hashlib
@@ -24,12 +24,12 @@ _LONGEST_POINTER = 1024
 
 
 class CheckoutError(EvalgateError):
-    """A commit cannot be checked out as it was; the message is a part of a sentence."""
+    """Error: the exact files of a commit cannot be written. The message is a part of a sentence."""
 
 
 @frozen
 class _Entry:
-    """One file of a commit."""
+    """File of a commit, with its mode, hash and size in bytes."""
 
     path: str
     mode: str
@@ -39,7 +39,7 @@ class _Entry:
 
 @frozen
 class CommitCheckout:
-    """The files of one commit."""
+    """Files of one commit, written to a folder."""
 
     commit: str
     """Full hash."""

@@ -1,11 +1,11 @@
 """The files through which GitHub's runner and a step communicate: the event, and the command files.
 
-In a container action the agent runs as the runner's user, who owns these files. So the gate opens the files
-before the first process of an agent starts: it reads the event once, and writes to a command file only
-through the descriptor from that time. At the end the gate puts back every command file that was replaced. A
+In a container action the agent runs as the runner's user, who owns these files. An agent could name another
+pull request, set outputs, or put `LD_PRELOAD` into the environment of later steps. So the gate opens the
+files before the first process of an agent starts: it reads the event once, and writes to a command file
+only through this early descriptor. At the end the gate puts back every command file that was replaced. A
 file that only the gate may write must contain its earlier content and the gate's output, and nothing else.
-Otherwise an agent could name another pull request, set outputs, or put `LD_PRELOAD` into the environment of
-later steps. The gate follows no link at a path that the runner named, and waits for no pipe.
+The gate follows no link at a path that the runner named, and waits for no pipe.
 """
 
 import errno
@@ -33,7 +33,7 @@ _LOOK_S = 0.01
 
 
 class NotRegularError(OSError):
-    """A path leads to something else than a regular file."""
+    """Error: a path leads to something else than a regular file."""
 
 
 def open_regular(path: str, flags: int, *, dir_fd: int | None = None) -> int:
@@ -71,12 +71,12 @@ class _CommandFile:
 
     @property
     def is_taken(self) -> bool:
-        """Return True if the file belongs to root while the gate runs."""
+        """Return True if root owns the file for now: the gate runs as root, the file was another user's."""
         return os.geteuid() == 0 and self.before.st_uid != 0
 
 
 class _HeldFiles:
-    """All runner files that this process has opened."""
+    """All runner files that this process has opened, and the events that it has read."""
 
     def __init__(self) -> None:
         self.files: dict[str, _CommandFile] = {}
@@ -106,7 +106,7 @@ def hold_command_files(environ: Mapping[str, str]) -> None:
 
 
 def read_event(environ: Mapping[str, str]) -> bytes | None:
-    """Return the event's payload that `hold_command_files` read, else that of the current file.
+    """Return the event's payload that `hold_command_files` read; before a call of it, read the file.
 
     Return None if there is no such file, or it could not be read.
     """
@@ -206,7 +206,7 @@ def _hold_file(variable: str, path: str) -> _CommandFile | None:
 
 
 def _restore_file(held: _CommandFile) -> bool:
-    """Restore the file if it was replaced, or is private and was changed; return True if so."""
+    """Restore a command file that was replaced, or that is private and was changed; return True if so."""
     is_same_file = _is_at_its_place(held)
     wanted = bytes(held.content)
     size = os.fstat(held.descriptor).st_size
@@ -231,7 +231,7 @@ def _is_at_its_place(held: _CommandFile) -> bool:
 
 
 def _put_in_place(held: _CommandFile, content: bytes) -> None:
-    """Write a new command file to its path, in place of a pipe, link, folder or file, if one is there."""
+    """Write a new command file to its path, replacing a pipe, link, folder or file that is there now."""
     name = Path(held.path).name
     fresh, aside = f".{name}.{os.urandom(8).hex()}", f".{name}.{os.urandom(8).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -268,7 +268,7 @@ def _read_file(path: str) -> bytes | None:
 
 
 def _read_all(descriptor: int, most: int) -> bytes:
-    """Return the content of a file.
+    """Return the content of an open file, from its beginning.
 
     Raises:
         OSError: the file cannot be read, or is larger than `most` bytes.

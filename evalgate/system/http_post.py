@@ -1,4 +1,4 @@
-"""POST JSON to an address that a user names. No message shows more of the address than its host."""
+"""POST JSON to an address that a user names. Messages show only the host of the address."""
 
 import gzip
 import json
@@ -23,12 +23,12 @@ _LONGEST_QUOTE = 200
 
 
 class HttpPostError(Exception):
-    """A request that was not accepted. The message is one sentence without the path of the address."""
+    """Error: a request failed. The message is one sentence without the path of the address."""
 
 
 @frozen
 class HttpTarget:
-    """Address of a server, and how to reach it."""
+    """Address of a server, with headers, timeout and certificates for requests to it."""
 
     url: str
     headers: Mapping[str, str]
@@ -41,7 +41,7 @@ class HttpTarget:
 
     @property
     def host(self) -> str:
-        """Return host and port, without user name and password."""
+        """Return host and port of the address, for messages, without user name and password."""
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
 
@@ -51,7 +51,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> None:
-        """Follow no redirect."""
+        """Return None for every redirect, so that none is followed."""
         del req, fp, code, msg, headers, newurl
 
 
@@ -62,7 +62,7 @@ def post_json(target: HttpTarget, body: object) -> str:
     times, with pauses of at most five seconds. No redirect is followed.
 
     Raises:
-        HttpPostError: the server did not accept the request.
+        HttpPostError: the server refuses the request or cannot be reached, or the address is unusable.
     """
     data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     headers = {"User-Agent": "evalgate", "Content-Type": "application/json", **target.headers}

@@ -36,10 +36,10 @@ _MOUNTS = Path("/proc/self/mountinfo")
 
 
 def choose_agent_user(owner: UserIds, environ: Mapping[str, str]) -> UserIds:
-    """Return the user and group that the agent of a workspace of `owner` runs as.
+    """Return the user and group as which the agent runs in a workspace that belongs to `owner`.
 
-    The group is the owner's, unless a container engine's socket belongs to that group. In that case, the
-    group is one that no socket has: the user's id, else 65534, else the next free id.
+    The group is the owner's, unless a container engine's socket belongs to that group. Then it is the first
+    of these that no socket has: the user's id, 65534, and the ids after it.
     """
     uid, gid = owner
     taken = {status.st_gid for _, status in _stat_sockets(uid, environ)}
@@ -100,7 +100,7 @@ _SET_CHILD_SUBREAPER = 36
 
 
 class _Isolation:
-    """Isolation state of this process. Only the command requests isolation; a library user does not."""
+    """Isolation of this process: requested or not, and started or not. Only the command requests it."""
 
     def __init__(self) -> None:
         self.is_wanted = False
@@ -123,9 +123,10 @@ def is_isolation_requested() -> bool:
 def isolate_process() -> None:
     """Isolate this process from its user's other processes. Call this before an agent's process starts.
 
-    The environment, memory and open files of this process are hidden (`/proc`, ptrace) from processes without
-    the capability CAP_SYS_PTRACE. Descendants of this process that lose their parent become its children. Do
-    nothing if isolation was not requested, or on a second call.
+    The environment, memory and open files of this process are hidden (`/proc`, ptrace) from processes
+    without the capability CAP_SYS_PTRACE. Descendants of this process that lose their parent become its
+    children. Do nothing if isolation was not requested, or on a second call. A refusal by the kernel is
+    ignored.
     """
     if not _ISOLATION.is_wanted or _ISOLATION.children_before is not None:
         return

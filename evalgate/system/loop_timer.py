@@ -1,8 +1,8 @@
 """Timers of the event loop that read arrived input before they act.
 
 asyncio runs a due timer in the same round in which it finds new input, and often before the input is
-delivered. If the loop itself was blocked (another case's huge answer, a machine without a free processor), an
-answer that came in time would be counted as late.
+delivered. After a blocked event loop (a huge answer of another case, a machine without a free processor),
+it would count an answer as late that came in time.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ _LATE_S = 0.05
 
 
 class LoopTimer:
-    """Timer that calls `act` once: four rounds of the event loop after `seconds`, to read input first.
+    """Timer that calls `act` once, `seconds` from now, after the event loop has read arrived input.
 
-    If a blocked event loop delays the timer by more than 0.05 s, the timer waits again, for as long as the
-    delay was.
+    For that it waits four more rounds of the loop. If a blocked loop delays the timer by more than 0.05 s,
+    the timer waits again, for as long as the delay was.
     """
 
     __slots__ = ("_act", "_handle", "_loop", "_rounds", "due")
@@ -75,11 +75,11 @@ class LoopTimeout:
         await self._inner.__aexit__(kind, error, trace)
 
     def when(self) -> float | None:
-        """Return the loop's time at which the block ends; None: never."""
+        """Return the event loop's time at which the block ends; None if it has no timeout."""
         return self._when
 
     def reschedule(self, when: float | None) -> None:
-        """End the block when the loop's time is `when`; never if None."""
+        """Move the end of the block to `when`, in the event loop's time; None: no timeout."""
         self._when = when
         if self._timer is not None:
             self._timer.cancel()

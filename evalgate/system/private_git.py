@@ -41,7 +41,7 @@ Setting = tuple[str, str]
 
 
 class GitError(Exception):
-    """A git command failed or cannot be run, or the remote is missing. The message says why."""
+    """Error: git failed, cannot be run or has no such remote. The message states the reason."""
 
 
 @frozen
@@ -151,10 +151,11 @@ def _build_git_env(environ: Mapping[str, str]) -> dict[str, str]:
 def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: bool) -> Iterator[Setting]:
     """Yield git settings that authenticate a fetch.
 
-    First come the authorization headers in the checkout's own configuration. On GitHub, if it has none, the
-    job's token follows. Elsewhere, unless `is_foreign` (the agent runs as another user than the gate), proxy
-    and certificates of the checkout follow, and the settings of machine and user, which may name a
-    credential helper.
+    - First come the authorization headers in the checkout's own configuration.
+    - On GitHub, the job's token follows if the checkout has no headers.
+    - Elsewhere, proxy and certificates of the checkout follow, then the settings of machine and user, which
+      may name a credential helper. They are left out if `is_foreign`: the agent runs as another user than
+      the gate.
     """
     in_github = environ.get("GITHUB_ACTIONS") == "true"
     found = list(_read_settings(folder, _HEADERS if is_foreign or in_github else _CONNECTIONS, "--local"))

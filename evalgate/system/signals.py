@@ -25,8 +25,8 @@ _REPEAT_S = 0.01
 class InterruptHandler:
     """Handler of the end signals: the first signal raises KeyboardInterrupt in the command.
 
-    Once `ignores_signals` is True, further signals have no effect: writing reports and cleaning up take a
-    moment, and a runner that cancels a job sends several signals, as does a person at a keyboard.
+    A runner that cancels a job sends several signals, and so may a person at a keyboard. Further signals
+    have no effect once `ignores_signals` is True, because writing reports and cleaning up take a moment.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class InterruptHandler:
             yield
 
     def _mark_ready(self) -> None:
-        """Mark all handlers as installed; interrupt the command now if a signal arrived before."""
+        """Mark all handlers as installed; if a signal arrived before, interrupt the command now."""
         self._is_ready = True
         if self._was_asked:
             self._interrupt_command()
@@ -87,7 +87,7 @@ class InterruptHandler:
             raise KeyboardInterrupt
 
     def note_interrupt(self) -> None:
-        """Note that a signal asked the command to end; all further signals are ignored."""
+        """Note that a signal ended the command, and ignore all further signals."""
         self.ignores_signals = self.has_interrupted = True
 
 
@@ -109,7 +109,7 @@ def ignore_end_signals() -> None:
 
 @contextmanager
 def cancel_on_signals(on_signal: Callable[[int], None] | None = None) -> Iterator[None]:
-    """Cancel the current task at the first end signal in the block; restore the handlers after the block.
+    """Cancel the current task at the first end signal in the block; then restore the earlier handlers.
 
     `on_signal` is called with the number of each signal, before the task is cancelled. Outside the main
     thread no handler is installed.

@@ -45,7 +45,7 @@ Because of the lock, the second of two runs waits, and uses the environment of t
 
 @frozen
 class SetupResult:
-    """Location of the agent's packages after the setup."""
+    """Python interpreter and environment variables of the agent after the setup."""
 
     python: str
     """Name or path of the interpreter that can import the packages."""
@@ -116,7 +116,7 @@ def _run_command(
 
 
 def _wait_for_end(process: subprocess.Popen[str], stop: threading.Event | None) -> str:
-    """Return the output of a process, once it has ended; kill its process group when `stop` is set."""
+    """Wait for the end of a process and return its output; if `stop` is set, kill its process group."""
     while True:
         try:
             return process.communicate(timeout=None if stop is None else _POLL_S)[0]

@@ -1,4 +1,4 @@
-"""The folder that evalgate works in, and its owner."""
+"""The folder in which evalgate works, and its owner."""
 
 import os
 import tempfile
@@ -12,7 +12,7 @@ from evalgate.system.isolation import choose_agent_user, find_reachable_sockets
 
 @frozen
 class Workspace:
-    """A folder, and the user that files written there must belong to."""
+    """A working folder, and the user who must own the files that are written into it."""
 
     folder: Path
     owner: tuple[int, int] | None = None
@@ -24,19 +24,19 @@ class Workspace:
 
     @property
     def agent_user(self) -> tuple[int, int] | None:
-        """Return the uid and gid that the agent and its commands run as; None: those of the gate.
+        """Return the uid and gid of the agent and its commands; None: those of the gate.
 
         Both are the owner's, but the group is replaced if a container engine's socket belongs to it.
         """
         return None if self.owner is None else choose_agent_user(self.owner, os.environ)
 
     def format_path(self, path: Path) -> str:
-        """Return `path` relative to the folder if it lies inside, else unchanged."""
+        """Return `path` relative to the folder if it lies inside; return other paths unchanged."""
         absolute = self.folder / path
         return os.path.relpath(absolute, self.folder) if absolute.is_relative_to(self.folder) else str(path)
 
     def choose_home(self, environ: Mapping[str, str]) -> Path:
-        """Return the `HOME` of `environ` if it belongs to the agent's user, else a new temporary folder.
+        """Return the `HOME` of `environ` if it belongs to the agent's user, or a new temporary folder.
 
         Nothing removes the temporary folder.
         """
@@ -51,7 +51,7 @@ class Workspace:
 
 
 def open_workspace(folder: Path) -> Workspace:
-    """Return the workspace at `folder`, with its owner if the gate is root and the folder is not root's.
+    """Return the workspace at `folder`; it has an owner if the gate is root and the folder is not root's.
 
     Raises:
         OSError: there is no such folder, or it may not be entered.
@@ -65,7 +65,7 @@ def open_workspace(folder: Path) -> Workspace:
 
 
 def resolve_workspace(folder: Path) -> Workspace:
-    """Return the workspace that a user named.
+    """Return the workspace at the folder that a user named; `open_workspace` with an error for users.
 
     Raises:
         InvalidInputError: there is no such folder, or it may not be entered.
@@ -77,9 +77,9 @@ def resolve_workspace(folder: Path) -> Workspace:
 
 
 def list_socket_notices(workspace: Workspace) -> tuple[str, ...]:
-    """Return a sentence if the agent's user is not the gate's and can open a container engine's socket.
+    """Return a sentence if an agent with a user of its own can open a container engine's socket.
 
-    Return () for any other agent.
+    Return () if it cannot, or if the agent runs as the gate's user.
     """
     user = workspace.agent_user
     paths = find_reachable_sockets(user, os.environ) if user else ()

@@ -38,7 +38,7 @@ def _format_list(lines: Sequence[str]) -> str:
 
 @frozen
 class Persona:
-    """A kind of user, described for the model that simulates it."""
+    """Persona, a kind of user, described for the model that simulates users."""
 
     description: str
     habits: tuple[str, ...] = ()
@@ -48,12 +48,12 @@ class Persona:
     """Behaviors that the persona's author wrote; their sentences are among the habits, too."""
 
     def __str__(self) -> str:
-        """Return the description and the habits as the prompt shows them."""
+        """Return the text for the prompt: the description, then each habit as a list item."""
         return "\n".join([self.description, *(f"- {habit}" for habit in self.habits)])
 
     @property
     def behaviors(self) -> tuple[Behavior, ...]:
-        """Return `own`, or a behavior for each habit if `own` is empty, for Google ADK's templates."""
+        """Return `own` for Google ADK's templates; if it is empty, a behavior made of each habit."""
         return self.own or tuple(
             Behavior(name=habit, description=habit, behavior_instructions=(habit,)) for habit in self.habits
         )
@@ -99,7 +99,7 @@ class _PersonaConfig(BaseModel):
     behaviors: tuple[Behavior, ...] = Field(default=(), strict=False)
 
     def to_persona(self) -> Persona:
-        """Return the persona; the sentences of the behaviors are added to its habits."""
+        """Return the persona, with the sentences of its behaviors added to its habits."""
         habits = (*self.habits, *_list_sentences(self.behaviors))
         return Persona(self.description, habits, self.id, self.behaviors)
 

@@ -25,7 +25,7 @@ def get_unknown_cost(answer: ModelAnswer) -> None:
 
 @frozen
 class UserModel:
-    """The model that simulates users, with its settings."""
+    """Model that simulates users, with its prompt and a function for its costs."""
 
     client: ModelClient
     prompt: Prompt | None = None
@@ -144,7 +144,7 @@ def _iter_history(
 
 
 def _iter_reply_lines(reply: Reply | None, *, with_calls: bool = False) -> Iterator[str]:
-    """Yield the lines of a reply for the conversation's history; `with_calls` adds tool calls and results."""
+    """Yield the lines of a reply, for the prompt; `with_calls` adds tool calls and their results."""
     for event in reply.events if reply else ():
         if not isinstance(event, Message):
             if not with_calls:

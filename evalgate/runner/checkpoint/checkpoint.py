@@ -19,8 +19,8 @@ class Checkpoint:
     """Context manager that locks the folder of a run and keeps the run's journal.
 
     `begin_run` opens the journal. The end of the context deletes the journal if `mark_over` was called and
-    there is no exception. Otherwise the journal may be the only copy of the runs. A run that never begins
-    leaves the journal of an earlier run as it was.
+    there is no exception. Otherwise the journal is kept, as it may be the only copy of the runs. A run that
+    never begins does not change the journal of an earlier run.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Checkpoint:
     ) -> None:
         """Open the journal of an earlier run if `resume`. With `folder` None no journal is written.
 
-        `redactor`: the redactor of the publisher, which then need not redact the stored runs again.
+        `redactor`: the publisher's redactor, so that the publisher need not redact the stored runs again.
 
         Raises:
             InvalidInputError: there is no journal to resume, or it belongs to another run.
@@ -66,12 +66,12 @@ class Checkpoint:
             self._fault = error.strerror or str(error)
 
     def mark_over(self) -> None:
-        """Note that every wanted run was made, so that the end of the context deletes the journal."""
+        """Note that all planned runs were made, so that the end of the context deletes the journal."""
         self._is_over = True
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return a notice if the journal could not be opened or a line not written; else ()."""
+        """Return a notice if the journal could not be opened or written; () without a fault."""
         fault = self._fault or (self._journal.fault if self._journal is not None else "")
         return (f"No journal was kept, so this run cannot be resumed: {fault}.",) if fault else ()
 

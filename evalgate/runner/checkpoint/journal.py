@@ -79,8 +79,7 @@ class Journal:
 
         Raises:
             InvalidInputError: another run writes there.
-            OSError: the file cannot be opened. A failed write is not raised, but ends the journal: see
-                `fault`.
+            OSError: the file cannot be opened. A failed write raises nothing: it sets `fault`.
         """
         path = folder / FILE_NAME
         descriptor = lock_journal(folder, owner) if lock is None else lock
@@ -150,7 +149,7 @@ class Journal:
     def append_runs(self, runs: Iterable[tuple[int, bytes]]) -> None:
         """Append finished runs: the index of each case, and the run as `row_codec.dump_run` returns it.
 
-        If they cannot be written, the journal ends with a `fault`, and nothing is raised.
+        A failed write raises nothing: it sets `fault`, and the journal takes no further lines.
         """
         if not self.fault:
             # The checksum covers the index too, so that no run can be moved to another case unnoticed.
@@ -165,7 +164,7 @@ class Journal:
             self._write_bytes(b"%b%d,%b]\n" % (_USED, crc32(row), row))
 
     def close(self, *, is_over: bool) -> None:
-        """Close the journal, and delete it if the run came to its end (`is_over`) without a fault."""
+        """Close the journal, and delete its file if the run is complete (`is_over`) and `fault` is empty."""
         if is_over and not self.fault:
             with suppress(OSError):
                 self._path.unlink()
@@ -262,7 +261,7 @@ def _build_head(plan: PlanId, parts: Mapping[str, str]) -> bytes:
 
 
 def _is_partial_head(data: bytes) -> bool:
-    """Return True if the data begin like the first line of a journal, whole or cut off at any place."""
+    """Return True if `data` begin like the first line of a journal, or are the beginning of one."""
     start = json.dumps({"kind": _KIND}).encode()[:-1]
     return data.startswith(start[: len(data)])
 
@@ -305,7 +304,7 @@ def _parse_finished_runs(
 
 
 def _parse_usage(lines: Sequence[bytes], shown_as: str) -> RunUsage:
-    """Return the usage on the last line that holds usage; no usage without such a line.
+    """Return the usage on the last line that holds usage; zero usage if no line does.
 
     Raises:
         InvalidInputError: the line is damaged.

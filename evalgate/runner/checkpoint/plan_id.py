@@ -1,4 +1,4 @@
-"""Identify a plan and the agent's code: two runs are combined only if these are equal."""
+"""Identify a plan and the agent's code. Two runs are combined only if both identities are equal."""
 
 import hashlib
 import json
@@ -59,9 +59,9 @@ def hash_code_state(folder: Path, excluded: Sequence[Path] = ()) -> str:
 
 
 def hash_untracked_state(folder: Path, named: Sequence[Path] = (), excluded: Sequence[Path] = ()) -> str:
-    """Return a hash of 16 hexadecimal digits over `named` files and untracked source files in `folder`.
+    """Return a hash of 16 hexadecimal digits over `named` files and the untracked source files in `folder`.
 
-    Source files that git ignores are left out, and so are `excluded` files, even those in `named`.
+    Left out are source files that git ignores, and all `excluded` files, even if `named` has them.
     """
     listed = run_git_bytes(folder, "ls-files", "--others", "--exclude-standard", "-z")
     names = sorted(folder / os.fsdecode(name) for name in listed.split(b"\0") if name)
@@ -113,7 +113,7 @@ _HOW_FAST = {
 
 
 def compute_plan_id(plan: Plan) -> PlanId:
-    """Compute the identity of a plan with the current state of the agent's code: equal on every machine."""
+    """Compute the identity of a plan and of the agent's code; it is equal on every machine."""
     cases = chain.from_iterable(_encode_cases(suite, suite.eval_set.eval_set_id) for suite in plan.suites)
     return PlanId(
         eval_sets=_hash_lines(chain([_encode(plan.runs)], cases)),
@@ -129,7 +129,7 @@ def compute_plan_id(plan: Plan) -> PlanId:
 
 
 def compute_local_plan_id(plan: Plan) -> PlanId:
-    """Compute the identity on this machine, which also covers untracked code and the version of Python."""
+    """Compute the identity on this machine; it covers untracked code and Python's version as well."""
     everywhere, folder = compute_plan_id(plan), plan.workspace.folder
     unkept = hash_untracked_state(folder, named=_list_named_files(plan), excluded=_list_config_files(plan))
     return replace(everywhere, agent=_hash_values([everywhere.agent, unkept, python_version_tuple()[:2]]))
@@ -159,12 +159,12 @@ def plan_parts(plan: Plan) -> dict[str, str]:
 
 
 def _list_settings(section: BaseModel) -> dict[str, object]:
-    """Return a section of plain values as `model_dump` does, without the 1 ms that its serializer takes."""
+    """Return the values of a section by name; for plain values faster than `model_dump`, which takes 1 ms."""
     return {name: _list_settings(value) if isinstance(value, BaseModel) else value for name, value in section}
 
 
 def _list_named_files(plan: Plan) -> list[Path]:
-    """Return every word of `plan.agent.name` as a path; some may be files of the agent, or its recording."""
+    """Return every word of `plan.agent.name` as a path: it may name a file of the agent or a recording."""
     try:
         words = shlex.split(plan.agent.name)
     except ValueError:
@@ -175,8 +175,8 @@ def _list_named_files(plan: Plan) -> list[Path]:
 def _list_config_files(plan: Plan) -> list[Path]:
     """Return the thresholds files, which do not count as code.
 
-    Their effective settings are elsewhere in the identity, and a `budget` may be raised. A pyproject.toml
-    does count, because it lists the agent's dependencies.
+    Another part of the identity covers their settings, and a `budget` may be raised before `--resume`. A
+    pyproject.toml does count, because it lists the agent's dependencies.
     """
     names = {plan.thresholds_file, *(suite.thresholds.file for suite in plan.suites)} - {""}
     return [plan.workspace.folder / name for name in sorted(names) if Path(name).name != "pyproject.toml"]
@@ -196,7 +196,7 @@ def _collect_user_settings(plan: Plan, user: UserConfig) -> list[object]:
 
 
 def _encode_cases(suite: Suite, *names: str) -> Iterator[str]:
-    """Yield a JSON list for each case: `names`, the case's id and its fingerprint."""
+    """Yield a JSON list for each case, of `names`, the case's id and its fingerprint."""
     start = "".join([f"{encode_basestring(name)}, " for name in names])
     for case, fingerprint in zip(suite.eval_set.cases, suite.fingerprints, strict=True):
         yield f'[{start}{encode_basestring(case.eval_id)}, "{fingerprint}"]'
@@ -249,13 +249,13 @@ _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str).enco
 
 
 def describe_changes(then: Mapping[str, object], now: PlanId) -> Iterator[str]:
-    """Yield the parts that differ between a stored identity and `now`: eval sets, thresholds, agent."""
+    """Yield the names of the parts that differ between a stored identity and `now`, such as the eval sets."""
     current = asdict(now)
     return (what for key, what in _WHAT.items() if then.get(key) != current[key])
 
 
 def describe_changed_parts(then: object, now: Mapping[str, str]) -> Iterator[str]:
-    """Yield the parts of two plans that differ, with both values if they are short.
+    """Yield the parts that differ between two plans, with both values if they are short.
 
     At most `_NAMED` parts are named; a last text counts the others. Nothing is yielded if the parts of one
     of the plans are not known.

@@ -1,8 +1,8 @@
 """Encode a run as rows of plain values for the journal, and decode it.
 
-A row is JSON without names: every object is an array of its fields, in the order of the model. Writing takes
-a quarter of the time and half of the space of a record. Two rows make a run, the second for its turns, so
-that a resumed run need not parse the conversations.
+A row is JSON without names: every object is an array of its fields, in the order of the class. Writing
+takes a quarter of the time and half of the space of a record. Two rows make a run. The second row holds its
+turns, so that a resumed run need not parse the conversations.
 """
 
 import json
@@ -47,8 +47,8 @@ _HUGE = re.compile(rb"\d{%d}" % (_MOST_DIGITS + 1))
 def dump_run(run: RunResult) -> bytes:
     """Encode a run as compact JSON on one line, for `load_run`.
 
-    The line holds three values, separated by commas: the length of the second value, the run, and its turns.
-    Values that the model forbids are repaired, as in a record.
+    The line holds three values, separated by commas: the length of the second value, the run, and its
+    turns. Values that the model forbids, such as NaN, are repaired.
     """
     row = _dump_row(_build_run_row(run))
     return b"%d,%b,%b" % (len(row), row, _dump_row([_build_turn_row(turn) for turn in run.turns]))

@@ -1,4 +1,4 @@
-"""Build the agent of the base commit, in a copy of its files."""
+"""Build the control, the agent of the base commit, in a copy of its files."""
 
 import asyncio
 import math
@@ -33,7 +33,7 @@ SETUP_MINUTES = 15.0
 
 @frozen
 class ControlAgent:
-    """The base commit's agent, not started."""
+    """Control, the agent of the base commit, built but not started."""
 
     agent: Agent
     commit: str
@@ -96,7 +96,7 @@ def build_control_agent(plan: Plan, control_source: ControlSource) -> Iterator[C
 async def build_control_in_thread(
     stack: AsyncExitStack, plan: Plan, control_source: ControlSource
 ) -> ControlAgent:
-    """Build the control's agent in a thread. If the run is interrupted, the setup ends at once.
+    """Build the control, the base commit's agent, in a thread; an interruption of the run ends the setup.
 
     The end of `stack` removes the files of the agent.
 
@@ -132,7 +132,7 @@ async def build_control_in_thread(
 
 
 def _find_unsupported(plan: Plan, control_source: ControlSource) -> str | None:
-    """Return the reason why this kind of agent has no control runs; None if it can have them."""
+    """Return the reason why an agent of this kind can have no control runs; None if it can."""
     kind = plan.agent.settings.kind
     if control_source.is_object:
         return "the agent is an object of this program, which no other commit has"

@@ -20,12 +20,12 @@ from evalgate.system.pull_requests import (
 
 
 class ControlUnavailableError(EvalgateError):
-    """Control runs are not possible; the message states the reason as a part of a sentence."""
+    """Error: control runs are not possible; the message states the reason as a part of a sentence."""
 
 
 @frozen
 class ControlSource:
-    """The agent that control runs are made with."""
+    """Origin of the control: the base commit or a deployment, and the settings of its runs."""
 
     config: ControlConfig
     overrides: Overrides
@@ -39,7 +39,7 @@ class ControlSource:
 
     @property
     def mode(self) -> Literal["suspects", "all"]:
-        """Return the cases that get control runs: the suspects, or all."""
+        """Return `suspects` if only cases that seem to regress get control runs, or `all`."""
         return "all" if self.config.mode == "all" else "suspects"
 
     def get_commit(self) -> str:
@@ -54,7 +54,10 @@ class ControlSource:
         return self.commit
 
     def describe_base(self, environ: Mapping[str, str]) -> str:
-        """Return the base for sentences: `--control`, else the target branch, else `the base branch`."""
+        """Return the name of the base for sentences: the value of `--control`, or the target branch.
+
+        Return `the base branch` if neither is known.
+        """
         request = read_pull_request(environ)
         return self.overrides.control or (request.branch if request else "") or "the base branch"
 
@@ -68,7 +71,9 @@ def build_control_source(
     *,
     is_object: bool,
 ) -> ControlSource:
-    """Return the source of the control runs that the settings ask for.
+    """Return the source of the control runs for the settings; without a base commit, its `problem` says why.
+
+    `is_object`: the agent is an object of the calling program, so no other commit has it.
 
     Raises:
         InvalidInputError: the settings contradict each other, or git does not know `--control`.
@@ -111,8 +116,9 @@ def _find_named_commit(folder: Path, name: str) -> str:
 def _is_tested(commit: str, folder: Path, environ: Mapping[str, str]) -> bool:
     """Return True if the working folder has the code of the commit.
 
-    A control of the tested code fails wherever the change fails, so every fault would look like a drift. A
-    job of a CI service tests what is checked out, even if one of its steps edited a file.
+    On a CI service edited files do not count, because a step of the job may have made them. A control with
+    the tested code would fail wherever the change fails, so every regression would look like a drift of the
+    provider.
     """
     if commit != git.run_git(folder, "rev-parse", "HEAD"):
         return False

@@ -86,7 +86,7 @@ def check_code_origin(
     environ: Mapping[str, str],
     checkout: CommitCheckout,
 ) -> None:
-    """Check that the agent's code is the base commit's; with `agent.setup`, do not check what Python imports.
+    """Check that the agent's code is the base commit's; with `agent.setup`, imported modules are not checked.
 
     Args:
         spec: The base commit's agent.
@@ -96,8 +96,8 @@ def check_code_origin(
         checkout: The files of the base commit.
 
     Raises:
-        ControlUnavailableError: something of the agent would come from the folder of the change, or from an
-            installed package that may hold the change; or the interpreter cannot be asked.
+        ControlUnavailableError: a part of the agent may come from the change's folder or from a package
+            that may hold the change, or the interpreter cannot be asked.
     """
     settings = spec.settings
     if settings.python is not None and settings.setup is not None:
@@ -173,7 +173,7 @@ def _check_variables(env: Mapping[str, str], top: Path) -> None:
 
 
 def _check_command(words: Sequence[str], env: Mapping[str, str], folder: Path, top: Path) -> None:
-    """Raise ControlUnavailableError if a command, or a script of a shell that it names, uses the change."""
+    """Raise ControlUnavailableError if the command, or a shell script in it, names a file of the change."""
     for word in words:
         if _names_file(_expand_variables(word, env), top):
             raise ControlUnavailableError(f"`agent.command` names {word}, a file of the change")
@@ -186,7 +186,7 @@ def _check_command(words: Sequence[str], env: Mapping[str, str], folder: Path, t
 
 
 def _check_settings(spec: AgentSpec, env: Mapping[str, str], top: Path) -> None:
-    """Raise ControlUnavailableError if what names the agent, or its setup, names a file of the change."""
+    """Raise ControlUnavailableError if the agent's name, or its setup, names a file of the change."""
     for key, value in (("the agent", spec.name), ("`agent.setup`", spec.settings.setup or "")):
         if _names_file(_expand_variables(value, env), top):
             raise ControlUnavailableError(f"{key} is {value}, and this names a file of the change")
@@ -201,21 +201,22 @@ def _check_links(checkout: CommitCheckout, top: Path) -> None:
 
 
 def _names_file(text: str, top: Path) -> bool:
-    """Return True if a text contains the path of a folder or of a file in it, or of a link to one of them."""
+    """Return True if `text` contains the path of `top`, of a file in it, or of a link to one of them."""
     own_path = re.compile(re.escape(str(top)) + r"(?![\w-]|\.\w)")
     return bool(own_path.search(text)) or any(_is_inside(path, top) for path in _PATH.findall(text))
 
 
 def _expand_variables(text: str, env: Mapping[str, str]) -> str:
-    """Return a text with the values of `$NAME`, `${NAME}` and `~` as a shell puts them in."""
+    """Return a text with the values of `$NAME`, `${NAME}` and `~` put in, as a shell does it."""
     home = env.get("HOME")
     return Template(_HOME.sub(lambda _: home, text) if home else text).safe_substitute(env)
 
 
 def _list_modules(checkout: CommitCheckout, spec: AgentSpec) -> Sequence[str]:
-    """Return the names of modules and packages at usual roots of imports, and that of the agent's entry.
+    """Return the names of the agent's modules and packages that Python may import.
 
-    The roots are the project's folder, and `src`.
+    These are the modules in the repository's root, in the project's folder and in their folders `src`, and
+    the module of the agent's entry point.
     """
     project = checkout.folder.relative_to(checkout.root).parts
     where = getattr(spec.options, "entry", "").rpartition(":")[0]

@@ -1,4 +1,4 @@
-"""Find the Python that a command starts, the folder that it looks into first, and scripts of shells."""
+"""Find the Python that a command starts, the folder at the head of its import path, and shell scripts."""
 
 import os
 import re
@@ -28,10 +28,11 @@ class PythonProgram:
 
 
 def find_python(words: Sequence[str], env: Mapping[str, str], folder: Path) -> PythonProgram | None:
-    """Return the Python of a command.
+    """Return the Python interpreter that a command starts.
 
-    For a shell or a script of a shell, it is the first Python in PATH: most likely they start this one. For
-    another program, it is the Python that a later word names, as in `timeout 60 python agent.py`.
+    For a shell, or a script of a shell, return the first Python in PATH: most likely it is the one that
+    they start. For another program, such as `timeout 60 python agent.py`, return the Python that a later
+    word names.
 
     Args:
         words: The command, not empty.
@@ -39,8 +40,8 @@ def find_python(words: Sequence[str], env: Mapping[str, str], folder: Path) -> P
         folder: The working folder of the command.
 
     Returns:
-        None if the command starts no Python, as far as its words and the first line of a script tell, or a
-        Python that a relative path names: this lies in `folder`.
+        None if the command starts no Python, as far as its words and the first line of a script tell, or if
+            it names Python by a relative path, which lies in `folder`.
     """
     path = env.get("PATH")
     program = str(folder / words[0]) if _is_relative(words[0]) else shutil.which(words[0], path=path)
@@ -64,7 +65,10 @@ def find_program(word: str, env: Mapping[str, str]) -> str | None:
 
 
 def may_be_shared(program: str) -> bool:
-    """Return True for a Python, and for a program that is installed in an environment of Python or Conda."""
+    """Return True if control and change may share the program.
+
+    These are Python interpreters, and programs that are installed in a virtual environment or by Conda.
+    """
     environment = Path(program).parent.parent
     is_installed = is_virtual_environment(environment) or (environment / "conda-meta").is_dir()
     return _is_python(program) or is_installed
@@ -73,8 +77,8 @@ def may_be_shared(program: str) -> bool:
 def read_interpreter(script: Path) -> tuple[str, ...]:
     """Return the words of a file's line `#!`, beginning with the interpreter.
 
-    That is the first Python on the line, as in `env -S uv run python`, else the first program that is not
-    `env`. Return () without such a line.
+    The interpreter is the first Python on the line, as in `env -S uv run python`. Without a Python, it is
+    the first program except `env`. Return () if the file has no such line.
     """
     try:
         with script.open("rb") as file:
@@ -106,7 +110,10 @@ def iter_shell_texts(words: Sequence[str], env: Mapping[str, str], folder: Path)
 
 
 def _find_first_folder(arguments: Sequence[str], folder: Path) -> tuple[str, ...]:
-    """Return the folder of the script that Python gets, else the working folder; () for a safe path."""
+    """Return the folder of Python's script, or the working folder if `arguments` name no script.
+
+    Return () if an option such as `-P` keeps Python from looking there.
+    """
     rest = iter(arguments)
     for word in rest:
         if word in _WITH_VALUE:

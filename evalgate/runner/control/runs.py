@@ -1,4 +1,4 @@
-"""Make control runs in turn with further runs of the change, and compare the two."""
+"""Make runs of the control and of the change in turn, and compare the two."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -55,10 +55,9 @@ class _UsageJournal:
         """Return at once, as the journal has begun already."""
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
-        """Forget the runs: after an interruption both sides are run again, in the same minutes."""
+        """Drop the runs: after an interruption both agents run again, in the same minutes."""
 
     def record_usage(self, used: RunUsage) -> None:
-        """Store the usage until now."""
         self.journal.record_usage(used)
 
 
@@ -67,7 +66,8 @@ class ControlStrategy:
     """Strategy that makes pairs of runs: one of the change's agent, and one of the control.
 
     Runs with odd numbers are those of the change's agent (the head), runs with even numbers the control's.
-    Only suspects get pairs. If the control passes none of its runs, `witnesses` get one run of the control.
+    Only suspects, cases that seem to regress, get pairs. If the control passes none of its runs,
+    `witnesses`, cases that the change passes, get one run of the control.
     """
 
     suspects: ControlSuspects
@@ -90,7 +90,7 @@ class ControlStrategy:
         return self._plan_pairs()
 
     def plan_next_runs(self, results: Sequence[CaseResult]) -> RunSchedule:
-        """Return further pairs, then the runs of witnesses, or an empty schedule if enough is known.
+        """Return further pairs, or the witnesses' runs after the last pair; an empty schedule at the end.
 
         `fresh` and `decision` are updated from `results`.
         """
@@ -121,7 +121,7 @@ class ControlStrategy:
         return schedule
 
     def decide(self) -> ControlDecision:
-        """Return the decision on the runs that exist."""
+        """Return the final decision, or the decision that the runs until now would give."""
         return self.decision or decide_control_runs(
             *self.suspects.build_inputs(self.fresh), self.suspects.statistics.parameters
         )
@@ -152,7 +152,9 @@ async def compare_with_control(
     control_source: ControlSource,
     journal: RunJournal | None = None,
 ) -> ControlResult:
-    """Run the base commit's agent if the baseline would close the gate and control runs may open it.
+    """Make control runs if the baseline would fail the gate and control runs may let it pass.
+
+    If control runs are not possible, the comparison with the baseline decides, and a notice says why.
 
     Args:
         plan: The plan of the runs.
@@ -163,8 +165,6 @@ async def compare_with_control(
         anchor_baseline: Stored runs of `gate.anchor`, if it is set.
         control_source: Source of the control.
         journal: Journal that gets the usage of the control runs.
-
-    If control runs are not possible, the comparison with the baseline decides, and a notice says why.
     """
     suspects = _find_suspects(plan, evaluation, statistics, baseline, anchor_baseline, control_source)
     if suspects is None:
@@ -192,7 +192,7 @@ def _find_suspects(
     anchor_baseline: Baseline | None,
     control_source: ControlSource,
 ) -> ControlSuspects | None:
-    """Return the suspects; None if the gate would not be closed, or if control runs cannot open it."""
+    """Return the suspects, cases that seem to regress; None if the gate passes or must fail anyway."""
     scored = score_counted_runs(plan, evaluation, statistics, baseline)
     compared_runs = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
     suspects = find_suspects(scored, compared_runs.cases, baseline, control_source.mode)
@@ -229,8 +229,9 @@ async def _make_runs(
     """Run suspects with both agents until there is a decision or the runs end early, as by a budget.
 
     Raises:
-        ControlUnavailableError: an agent could not be reached, the runs ended early without the answer
-            `broke`, or the control passed no run although the decision is not `broke`.
+        ControlUnavailableError: an agent could not be reached; the runs ended early without the answer
+            `broke` (the change broke the cases); or no run of the control passed and the answer is not
+            `broke`.
     """
     witnesses = [
         case.key
@@ -259,7 +260,7 @@ async def _make_runs(
 
 
 def _describe_useless_control(strategy: ControlStrategy) -> str:
-    """Return the reason to distrust a control that answers: it passes no case at all."""
+    """Return the reason to distrust a control that answers but passes no case."""
     asked = [strategy.fresh[key] for key in strategy.witnesses if key in strategy.fresh]
     names = ", ".join(each.control.eval_id for each in asked)
     tried = (
@@ -271,7 +272,7 @@ def _describe_useless_control(strategy: ControlStrategy) -> str:
 
 
 def _is_base_changed(plan: Plan, commit: str, baseline: Baseline) -> bool:
-    """Return True unless the commits of the control and of the newest stored runs have the same files.
+    """Return True if the commits of the control and of the newest stored runs differ in a file.
 
     The file of the baseline does not count. If git cannot compare the commits, return True.
     """

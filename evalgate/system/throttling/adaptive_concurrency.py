@@ -45,7 +45,7 @@ class AdaptiveConcurrency:
         return Slot(self)
 
     async def acquire_slot(self) -> float:
-        """Wait for a slot, first come, first served. Return the clock's time at the end of the wait."""
+        """Wait for a slot, in the order of the calls. Return the clock's time at the end of the wait."""
         if not self._waiting and self._taken < self.open_slots:
             self._taken += 1
             return self._clock.now()
@@ -68,7 +68,7 @@ class AdaptiveConcurrency:
         self._wake_waiters()
 
     def on_success(self) -> None:
-        """Raise the limit after a task that finished: by one divided by the limit, at most to `most`."""
+        """Raise the limit by 1/limit after a task that finished, at most to `most`."""
         if self._limit < self._most:
             # A full round of `limit` finished tasks adds one slot in all.
             self._limit = min(self._most, self._limit + 1 / self._limit)

@@ -50,7 +50,7 @@ async def wait_without_slot(seconds: float, *, is_rate_limited: bool) -> None:
 
 @frozen
 class RetryPolicy:
-    """Number of retries and the pauses between them. Times are in seconds."""
+    """Number of retries and the pauses between them, in seconds; pauses double up to the longest one."""
 
     retries: int = 4
     give_up_after: float = 300.0

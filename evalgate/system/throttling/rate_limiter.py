@@ -10,7 +10,7 @@ MINUTE = 60.0
 
 @mutable
 class Admission:
-    """One admitted request."""
+    """Request that a `RateLimiter` has recorded, with its time and its tokens."""
 
     at: float
     """Time in seconds, on the caller's clock."""
@@ -19,7 +19,7 @@ class Admission:
 
 @mutable
 class RateLimiter:
-    """A limit of requests and tokens in any 60 seconds. Pure: the caller passes the time.
+    """Limit of requests and tokens in any 60 seconds. It has no clock: the caller passes the time.
 
     A request of more tokens than the limit is admitted alone, because it could never be admitted otherwise.
     """

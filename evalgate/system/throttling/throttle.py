@@ -1,4 +1,4 @@
-"""The throttle of a run: concurrent conversations, turns per minute, and retries of cases."""
+"""Limit a run's concurrent conversations, its turns per minute, and its retries of cases."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ LONGEST_RETRY_AFTER_S = 300.0
 
 @frozen
 class ThrottleSettings:
-    """Limits that the user configured."""
+    """Limits from the section `agent`: concurrency, turns per minute, retries and ramp-up."""
 
     concurrency: int = 1
     """Greatest number of concurrent conversations."""
@@ -27,7 +27,7 @@ class ThrottleSettings:
 
 
 class Throttle:
-    """Concurrency and rate limits that all conversations of a run share. For one event loop."""
+    """Concurrency and rate limits that all conversations of a run share, within one event loop."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class Throttle:
         return pause if self._limiter is None else max(pause, self._limiter.compute_wait(0, now))
 
     def on_finished(self) -> None:
-        """Raise the concurrency limit by 1/limit, at most to the configured one.
+        """Raise the concurrency limit by 1/limit after a conversation, at most to the configured one.
 
-        Call this when a conversation ended, unless a rate limit ended it.
+        Do not call this if a rate limit ended the conversation.
         """
         self._concurrency.on_success()
 
@@ -95,7 +95,7 @@ class Throttle:
     async def wait_without_slot(self, slot: Slot, wanted_s: float, *, is_rate_limited: bool) -> float:
         """Wait `wanted_s` seconds without the slot, then wait for a slot. Return the total seconds.
 
-        With `is_rate_limited`, first do the same as `on_rate_limited`.
+        With `is_rate_limited`, call `on_rate_limited` first.
         """
         began = self._clock.now()
         if is_rate_limited:
@@ -115,5 +115,5 @@ class Throttle:
         return self._policy.compute_delay(fault, self._chance(), wanted_s)
 
     async def wait_seconds(self, seconds: float) -> None:
-        """Sleep on the throttle's clock."""
+        """Sleep on the throttle's clock, which a test may replace."""
         await self._clock.sleep(seconds)
