@@ -1,6 +1,6 @@
 """Protocols of plugins, of the data that plugins receive, and of optional abilities.
 
-No base class is inherited. A plugin is one file in the folder of its family and one line in
+A plugin inherits from no base class. It is one file in the folder of its family and one line in
 `evalgate.core.plugin_registry`.
 """
 
