@@ -114,7 +114,7 @@ def format_start_time(record: Record) -> str:
 
 
 def build_headline(record: Record) -> tuple[str, tuple[str, ...]]:
-    """Return (headline, other reasons). The headline is the verdict with its first reason, as far as it fits."""
+    """Return (headline, other reasons). The headline has the verdict and the start of its first reason."""
     words, reasons = describe_verdict(record.verdict)[1], record.verdict.reasons
     why, rest = _split_first_sentences(reasons[0]) if reasons else ("", "")
     if not why:

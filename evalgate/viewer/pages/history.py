@@ -71,7 +71,7 @@ def _describe_record(records: RecordStore, stored: StoredRecord) -> dict[str, ob
 
 
 def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield name, status, score, threshold and options of each metric."""
+    """Yield (name, status, score, threshold, options) of each metric."""
     options: dict[str, list[str]] = {}
     for each in record.criteria:
         if each.options:
@@ -88,7 +88,7 @@ def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
 
 
 def _describe_baseline(baseline: Baseline | None) -> list[dict[str, str]]:
-    """Return the gate runs of the baseline, newest first."""
+    """Return time, commit, branch and reason of acceptance for each gate run of the baseline, newest first."""
     return [
         {
             "when": (source.created_at or "")[:16].replace("T", " "),
@@ -101,7 +101,7 @@ def _describe_baseline(baseline: Baseline | None) -> list[dict[str, str]]:
 
 
 def show_case_history(request: Request) -> Response:
-    """Show one case in every record that has it, and its runs in the baseline."""
+    """Return the page of one case in every record that has it, and of its runs in the baseline."""
     viewer = get_viewer(request)
     key = request.query_params.get("in", ""), request.query_params.get("id", "")
     rows = [row for each in viewer.records.list_records() for row in _find_rows(each, key)]
