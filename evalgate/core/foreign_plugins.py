@@ -1,6 +1,6 @@
-"""Calls of other packages' plugins that turn exceptions into errors naming the plugin.
+"""Call plugins of other packages, and turn their exceptions into errors that name the plugin.
 
-Also finds the source folders of these packages.
+This module also finds the source folders of packages with plugins.
 """
 
 import json
@@ -28,7 +28,9 @@ def describe_error(error: BaseException) -> str:
 
 
 def build_plugin(build: Callable[[], _Built], plugin: str) -> _Built:
-    """Call `build`, a plugin's class or function, and return the plugin. Error messages call it `plugin`.
+    """Call `build`, a plugin's class or function, and return the plugin.
+
+    `plugin` is the name of the plugin in error messages.
 
     Raises:
         EvalgateError: `build` raised this error.
@@ -119,7 +121,7 @@ def find_local_packages(folder: Path) -> Mapping[str, Path]:
 
 
 def _find_install_folder(package: Distribution) -> Path:
-    """Return the local folder from which a package was installed (PEP 610); `/` if it came from an index."""
+    """Return the local folder from which a package was installed (PEP 610); `/` if it came from elsewhere."""
     try:
         address = json.loads(package.read_text("direct_url.json") or "{}")["url"]
         return Path(unquote(urlsplit(address).path)) if address.startswith("file:") else Path("/")

@@ -37,8 +37,8 @@ def compute_mean(values: Collection[float]) -> float:
 def compute_sequential_mean(values: Sequence[float]) -> float:
     """Return the mean of at least one value, summed from left to right.
 
-    Some frameworks sum like this, and evalgate must reproduce their scores to the last bit. From Python 3.12
-    on, the built-in `sum` rounds differently.
+    Use this function to reproduce, to the last bit, the scores of frameworks that sum like this. From Python
+    3.12 on, the built-in `sum` rounds differently.
     """
     return functools.reduce(operator.add, values, 0.0) / len(values)
 
@@ -46,7 +46,7 @@ def compute_sequential_mean(values: Sequence[float]) -> float:
 def compute_exact_mean(values: Iterable[float]) -> float:
     """Return the mean of at least one finite value, summed exactly and rounded once.
 
-    Some frameworks use `statistics.mean`, and evalgate must reproduce their scores to the last bit.
+    Use this function to reproduce, to the last bit, the scores of frameworks that use `statistics.mean`.
     """
     import statistics
 
@@ -103,7 +103,7 @@ def format_scores(values: Sequence[float], limit: float) -> tuple[str, ...]:
 
 
 def format_score_pair(value: float, limit: float) -> tuple[str, str]:
-    """Return the texts of a score and its limit. They are equal only if the numbers are equal."""
+    """Return the texts of a score and its limit, which are equal only if the numbers are equal."""
     text, least = format_scores((value,), limit)
     return text, least
 
@@ -191,7 +191,7 @@ def format_figure(value: float | None, *, beside: Neighbours = None) -> str:
 
 
 def format_figure_pair(value: float, limit: float) -> tuple[str, str]:
-    """Return the texts of a figure and its limit. They are equal only if the numbers are equal."""
+    """Return the texts of a figure and its limit, which are equal only if the numbers are equal."""
     return format_figure(value, beside=limit), format_figure(limit, beside=value)
 
 

@@ -179,7 +179,7 @@ class _DeferredInitializer:
 
 
 def _build_initializer(cls: Any, found: tuple[Field[Any], ...]) -> Callable[..., None]:
-    """Build an `__init__` that sets slots by their descriptors, because a frozen `__setattr__` raises."""
+    """Build an `__init__` that sets slots by their descriptors: `__setattr__` of frozen classes raises."""
     known: dict[str, Any] = {"_ABSENT": _ABSENT}
     given = [_build_parameter(each, known) for each in found if not each.kw_only]
     if named := [_build_parameter(each, known) for each in found if each.kw_only]:
@@ -211,7 +211,7 @@ def _build_assignment(each: Field[Any], known: dict[str, Any], slot: Any) -> str
 
 
 class _Absent:
-    """Default of a parameter for a field with a factory: the caller gave no value."""
+    """Default value of a parameter for a field with a factory; it means that the caller gave no value."""
 
     def __repr__(self) -> str:
         return "<factory>"

@@ -116,7 +116,7 @@ def list_entry_points(family: Family) -> tuple["EntryPoint", ...]:
 
 @cache
 def _may_have_plugins() -> bool:
-    """Return True if an installed package may have plugins; faster than `importlib.metadata`."""
+    """Return False only if no installed package has plugins; faster than `importlib.metadata`."""
     others = (finder for finder in sys.meta_path if finder is not PathFinder)
     if any(hasattr(finder, "find_distributions") for finder in others):
         return True  # it may find packages that are in no folder
@@ -357,7 +357,7 @@ def _find_plugin(family: Family, own: Mapping[str, str], name: str) -> Any:
 
 
 def get_reporters(requested: Collection[str] = ()) -> tuple[AnyReporter, ...]:
-    """Return the standard reporters, the optional ones in `requested`, and last those of other packages.
+    """Return the standard reporters, the optional ones in `requested`, and the ones of other packages.
 
     Raises:
         InvalidInputError: a reporter of another package cannot be loaded or created, has no file name, or

@@ -77,7 +77,7 @@ class Range(NamedTuple):
         return format_score(score, beside=beside)
 
     def format_limit(self, limit: float, *, beside: Neighbours = None) -> str:
-        """Return a score's threshold, or a figure's limit, as text that differs from those of `beside`."""
+        """Return a threshold or limit as text with enough digits to differ from the numbers in `beside`."""
         if self.lower_is_better:
             return format_figure(limit, beside=beside)
         return format_limit(limit, beside=beside)

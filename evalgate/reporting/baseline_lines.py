@@ -77,7 +77,7 @@ def group_changes(record: Record, comparison: Comparison) -> dict[Change, list[C
 def format_change_counts(record: Record, comparison: Comparison) -> str:
     """Return `1 newly failing, 2 new, 5 unchanged, 1 quarantined, 3 not part of this run`.
 
-    Each case is counted once: quarantined and observed cases under these words, other cases by their change.
+    Quarantined and observed cases are counted under these words, and all other cases by their change.
     """
     groups = group_changes(record, comparison)
     counts = [f"{len(found):,} {CHANGES[change]}" for change, found in groups.items()]
@@ -137,7 +137,7 @@ def _build_named_cases(kind: Change, found: Sequence[CaseChange], most: int) -> 
 
 
 def count_compared_cases(record: Record) -> int:
-    """Return the number of cases that Δ is computed from, if that is not every case of a metric; else 0.
+    """Return the number of cases that Δ covers, if it covers only some of a metric's cases; else 0.
 
     If metrics have different numbers, return the largest one. Budgets do not count: other sentences describe
     them.

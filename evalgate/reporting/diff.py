@@ -106,7 +106,7 @@ def _build_difference(
 def describe_odd_turn(turns: Sequence[TurnResult], number: int) -> Iterator[str]:
     """Yield a sentence if turn `number` (1-based; 0 for no turn) has no answer or was not expected.
 
-    If no turn has an expected reply, a simulated user plays the case, and every turn counts as expected.
+    If no turn has an expected reply, a simulated user made up the messages, and no turn is unexpected.
     """
     if not number:
         return

@@ -45,8 +45,11 @@ class Finding:
     def run(self) -> RunResult | None:
         """Return the run that explains the failure best; None if the case was not run.
 
-        It is the first run without an answer. If all runs have one, it is the first run with a failed or
-        errored gating metric. If there is none, it is the first run.
+        The first of these that exists:
+
+        - a run without an answer,
+        - a run with a failed or errored gating metric,
+        - any run.
         """
         from evalgate.datasets.divergences import find_failing_run  # a green run has no use for it
 
@@ -54,11 +57,10 @@ class Finding:
 
     @property
     def turn(self) -> tuple[int, TurnResult] | None:
-        """Return (number, result) of the turn in `run` that explains the failure best; None if there is none.
+        """Return (1-based number, result) of the turn in `run` that explains the failure best, or None.
 
-        The number is 1-based. The only turn of a run is always returned. Of several turns, it is the first
-        that has no reply, failed or errored in a gating metric, or was not expected although other turns
-        were.
+        The only turn of a run is always returned. Of several turns, return the first one that has no reply,
+        failed or errored in a gating metric, or was not expected although other turns were.
         """
         run = self.run
         if run is None or len(run.turns) <= 1:

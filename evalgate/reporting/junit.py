@@ -96,13 +96,13 @@ class _TestSuite:
 
 
 def _format_test(element: ET.Element) -> str:
-    """Return a test as an indented line of XML."""
+    """Return a test as indented XML that ends in a newline."""
     ET.indent(element, " ", level=2)
     return f"  {ET.tostring(element, encoding='unicode')}\n"
 
 
 def _format_passed_test(name: str, suite: str, duration: float) -> str:
-    """Return a passed test as a line of XML, ten times as fast as `_format_test`."""
+    """Return a passed test as one line of XML, ten times as fast as `_format_test`."""
     seconds, suite = f'time="{_format_seconds(duration)}"', f'classname="{_escape_attribute(suite)}"'
     # junit-xml writes no time of 0, so that `_build_element` adds it as the last attribute.
     attributes = f"{seconds} {suite}" if duration else f"{suite} {seconds}"
@@ -285,7 +285,7 @@ def _format_name(text: str) -> str:
 
 
 class _UniqueNames:
-    """Makes names unique with a number, because readers of JUnit drop the second test of the same name."""
+    """Source of unique names. Equal names get a number: readers of JUnit drop the second test of a name."""
 
     def __init__(self, *taken: str) -> None:
         self._seen = Counter(taken)

@@ -187,7 +187,7 @@ def _format_beside_others(metric: MetricSummary, number: float | None) -> str:
 def _format_limits(metric: MetricSummary, own: str) -> str:
     """Return the limits of a budget, such as `6,000, × 1.15, p95 9,000`.
 
-    `own` is the text of `max`, or "–". It is returned if the budget has no limit.
+    `own` is the text of `max`, or "–". Return `own` if the budget has no limit.
     """
     ratio = metric.judgement.ratio if metric.judgement else None
     percentile = metric.judgement.percentile if metric.judgement else None

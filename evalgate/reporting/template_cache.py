@@ -14,8 +14,8 @@ class TemplateCache(BytecodeCache):
     """Files of compiled templates, next to Python's compiled modules and under the same conditions.
 
     If Python writes no modules (`-B`, `PYTHONDONTWRITEBYTECODE`) or the folder cannot be written, each
-    process compiles the templates. Jinja refuses a file for another template, Python or Jinja. `format_name`
-    distinguishes environments with different settings.
+    process compiles the templates. Jinja ignores a file that was compiled from another text or by another
+    version of Python or Jinja. `format_name` distinguishes environments with different settings.
     """
 
     def __init__(self, folder: Path, format_name: str) -> None:

@@ -206,7 +206,7 @@ def _sum_times(spans: Sequence[TraceSpan], times: Sequence[tuple[float, float]],
 
 
 def _measure_union(times: Iterable[tuple[float, float]]) -> float:
-    """Return the number of seconds in which at least one of the intervals (start, duration) runs."""
+    """Return the number of seconds that at least one interval (start, duration) covers."""
     covered, end = 0.0, 0.0
     for start, duration in sorted(times):
         covered += max(0.0, start + duration - max(start, end))
@@ -217,7 +217,7 @@ def _measure_union(times: Iterable[tuple[float, float]]) -> float:
 def _match_events(
     spans: Sequence[TraceSpan], times: Sequence[tuple[float, float]], replies: Sequence[Reply | None]
 ) -> dict[int, int]:
-    """Return the step's index mapped to the index of its event in the reply, if the event is known.
+    """Return the indices of steps, each with the index of its event in the reply; other steps are left out.
 
     - A tool's step belongs to the first unused call of the tool with equal arguments. Without one, it belongs
       to the first unused call of the tool.

@@ -6,7 +6,7 @@ A page is a module in `evalgate/viewer/pages` that is listed in `PAGES` and has:
   returns `rendering.render(request, "template.html.j2", …)`, with a template in `evalgate/viewer/templates`
   that extends `base.html.j2`. GET changes nothing; POST reads `forms.read_form(request)` and answers with a
   redirect (303).
-- `navigation` (may be empty): its links at the top of every page.
+- `navigation` (may be empty): the module's links at the top of every page.
 
 Each form begins with `{{ csrf_field }}`. A script of a page is a file in `evalgate/viewer/static`; it sends
 the value of `<meta name="csrf">` as the header `X-Evalgate-Csrf`. An `EvalgateError` becomes a page with its

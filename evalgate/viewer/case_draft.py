@@ -2,7 +2,7 @@
 
 The form holds everything that the user typed. The server keeps nothing between two requests, and a page with
 a mistake or a conflict loses nothing. `source` is the 0-based position of a part in the file, or None for a
-new part. The saved part keeps the data of this position for which the form has no field.
+new part. If the form has no field for some data of a part, saving keeps this data.
 """
 
 import json
@@ -288,7 +288,7 @@ def parse_arguments(text: str) -> Mapping[str, object]:
 
 
 def list_argument_differences(draft: DraftCall, call: ToolCall) -> list[str]:
-    """Return the names of the arguments that the agent's call has otherwise than the expected call.
+    """Return the names of the arguments that differ between the expected and the agent's call.
 
     Return [] if the tools differ, or if the arguments of the agent's call are no object.
     """

@@ -283,14 +283,15 @@ def _merge(one: dict[str, Any], other: dict[str, Any], name: str, errors: dict[s
 
 
 def forbid_tool(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
-    """Return a check that forbids the tool of `call`. No check in `taken` has its name."""
+    """Return a check that forbids the tool of `call`, under a name that no check in `taken` has."""
     return _draft_new(f"no_{call.name}", {"tools": {"forbid": [_escape(call.name)]}}, taken)
 
 
 def require_call(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
-    """Return a check that requires a call with the arguments of `call`. No check in `taken` has its name.
+    """Return a check that requires a call with the arguments of `call`.
 
-    If the arguments are empty or no object, the check requires any call of the tool.
+    If the arguments are empty or no object, the check requires any call of the tool. No check in `taken` has
+    the name of the new check.
     """
     tool, args = _escape(call.name), call.arguments
     if not isinstance(args, Mapping) or not args:

@@ -112,7 +112,7 @@ def _find_problems(
 def _find_field(prefix: str, draft: DraftCheck, location: Location, message: str) -> tuple[str, str]:
     """Return (form field, message) for a problem at the place `location` of a check.
 
-    If it is the field with YAML, the message begins with the line.
+    For the field with YAML, the message begins with the line number.
     """
     field = ".".join(map(str, location[:2]))
     if field in draft.fields:

@@ -1,4 +1,4 @@
-"""The eval sets that the viewer shows and edits: those in the thresholds file, or else all in the folder.
+"""The eval sets that the viewer shows and edits: as the thresholds file names them, or all in the folder.
 
 A page names an eval set by its path. Only listed files can be read or changed.
 """
@@ -80,7 +80,7 @@ class EvalSetStore:
         raise InvalidInputError(f"{shown_as}: no eval set of this project")
 
     def has_set(self, eval_set_id: str, path: str = "") -> bool:
-        """Return True if a listed file has the path `path`, or a readable listed file has this id."""
+        """Return True if a listed file has this path, or a readable listed file has this id."""
         if any(each.shown_as == path for each in self.list_files()):
             return True
         try:

@@ -103,10 +103,10 @@ def change_noted_case(
     is_accepted: bool = False,
     checks: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[FileChange]:
-    """Return the changes of the notes for a case that gets another id, other checks, or the status expected.
+    """Return the changes of the notes for a case with another id, other checks, or the status `expected`.
 
-    `is_accepted` is True for the status. `checks` are all checks of the case; None leaves them unchanged.
-    Return [] for a case without notes, unless it gets checks.
+    The status is set if `is_accepted` is True. `checks` are all checks of the case; None leaves them
+    unchanged. Return [] for a case without notes, unless it gets checks.
 
     Raises:
         InvalidInputError: the notes cannot be read or changed.

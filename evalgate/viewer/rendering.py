@@ -1,6 +1,6 @@
 """Rendering of the viewer's pages.
 
-The templates are those of `evalgate/viewer/templates`, and the parts of the HTML report. Every text is
+The templates are in `evalgate/viewer/templates`; parts of the HTML report are used as well. Every text is
 escaped, and invisible characters are marked by elements. An attribute cannot hold elements, so attributes
 have two filters: `one_line` for titles and labels, and `exact` for the value of a field or a text area that
 is sent back. The test `invisible_in_part` is True for a value with invisible characters, which the page then
@@ -54,7 +54,10 @@ def render(request: "Request", template: str, *, status_code: int = 200, **value
 
 
 def link(path: str, query: Mapping[str, object] | Sequence[tuple[str, object]] = (), **more: object) -> str:
-    """Return `path` with a query. None and "" are left out; a list becomes one parameter for each item."""
+    """Return `path` with a query. A list becomes one parameter for each item.
+
+    Parameters with the value None or "" are left out.
+    """
     pairs = [*(query.items() if isinstance(query, Mapping) else query), *more.items()]
     given = [(name, value) for name, value in pairs if value is not None and value != ""]
     return f"{path}?{urlencode(given, doseq=True)}" if given else path

@@ -106,7 +106,10 @@ class SecurityMiddleware:
         self._access = access
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Pass a request on to the application if all checks allow it; otherwise answer with an error."""
+        """Pass a request on to the application if all checks allow it; otherwise answer with an error.
+
+        If the address has the token, set the session cookie instead.
+        """
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return

@@ -44,7 +44,7 @@ class User(Protocol):
 
     @property
     def usage(self) -> Usage | None:
-        """Return the tokens and cost, so far, of the model that plays the user; None if there are none."""
+        """Return the tokens and cost, so far, of the model that plays the user; None if not known."""
         ...
 
 

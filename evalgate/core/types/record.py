@@ -98,7 +98,7 @@ class MetricSummary:
 
     @property
     def minimum(self) -> float | None:
-        """Return the minimum that the mean must reach; None if it is compared with the baseline instead."""
+        """Return the minimum for the mean; None if the mean is compared with the baseline instead."""
         if self.mean_judged_by == "baseline":
             return None
         return self.threshold if self.min_mean is None else self.min_mean
@@ -116,7 +116,7 @@ class MetricSummary:
 
     @property
     def label(self) -> str:
-        """Return the metric's name, with the scope and the eval sets of this line, if limited, in brackets.
+        """Return the metric's name, followed in brackets by the scope and eval sets that limit this line.
 
         For a metric that does not gate, the brackets also hold `report only`.
         """

@@ -45,7 +45,7 @@ class Quarantine:
 
 @frozen
 class CasePolicy:
-    """Tags, weight, thresholds and quarantine of one case; the thresholds replace those for all cases."""
+    """Tags, weight, thresholds and quarantine of one case. Its thresholds replace the common thresholds."""
 
     tags: tuple[str, ...] = ()
     weight: float = 1.0

@@ -1,11 +1,11 @@
 """Render `comment.md`, for the pull request and the step summary.
 
 The text never exceeds GitHub's limit. It is cut by importance: first the details of the less important
-failing cases, then those cases, then the lists. It always says what was left out.
+failing cases, then these cases, then the lists. It always says what was left out.
 
 The templates escape every text by default: a plain string becomes prose, or code with the filters `code`,
-`html_code` and `fence`. Only integers and `Markdown` objects are rendered as they are; the filter
-`markdown` makes such an object of a text.
+`html_code` and `fence`. Only integers and `Markdown` objects are rendered as they are. The filter `markdown`
+turns a text into a `Markdown` object.
 """
 
 import re
@@ -98,9 +98,9 @@ class CommentReport:
         return max(self.limit, _SHORTEST)
 
     def _render_fitting_frame(self, record: Record) -> tuple[str, str]:
-        """Return the text before and after the failing cases, with lists as long as half of the limit allows.
+        """Return the text before and after the failing cases, in at most half of the limit if possible.
 
-        Each list has at least one entry, even if the texts then exceed half of the limit.
+        The lists are shortened for this, but each list keeps at least one entry.
         """
         # Half for the frame, so that a run with endless lists still shows its first failing case.
         frame = ("", "")
@@ -177,7 +177,7 @@ def _render_cases(record: Record, groups: Sequence[FindingGroup], available: int
 def _render_acceptance(record: Record, groups: Sequence[FindingGroup]) -> str:
     """Return a line with the command `evalgate accept` for one failing case; "" if there is none.
 
-    Of the first cases of the first 10 groups, it is the first with a command of at most 300 characters.
+    Only the first case of each of the first 10 groups is tried. The command has at most 300 characters.
     """
     if not groups:
         return ""

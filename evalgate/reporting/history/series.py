@@ -43,7 +43,7 @@ class MetricSeries:
 
 @frozen
 class GateRunHistory:
-    """The gate runs of a baseline, with the metrics and passed runs of each, and the cases that broke."""
+    """The gate runs of a baseline, with the metrics and passed runs of each, and cases that began to fail."""
 
     path: str
     sources: tuple[BaselineSource, ...]
@@ -66,7 +66,7 @@ def build_history(
     """Return the history of a baseline.
 
     `limits` are the known thresholds of its cases, and `ranges` the score ranges of custom metrics. A metric
-    without a threshold passes with a score of `pass_score`.
+    without a threshold passes with a score of at least `pass_score`.
     """
     breaks = (
         (case.key, find_break(case, baseline.sources, limits.get_limits(case.key), pass_score))
@@ -86,7 +86,10 @@ def build_history(
 
 
 def build_series(baseline: Baseline, ranges: Mapping[str, Range]) -> tuple[MetricSeries, ...]:
-    """Return a series for each metric with scores in the baseline; `ranges` are those of custom metrics."""
+    """Return a series for each metric with scores in the baseline.
+
+    `ranges` has the score ranges of custom metrics.
+    """
     names = list(dict.fromkeys(name for case in baseline.cases for name in case.metric_fingerprints))
     metrics = [(name, ranges.get(name) or get_score_range(name)) for name in names]
     return tuple(_iter_series(baseline, metrics))

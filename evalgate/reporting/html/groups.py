@@ -156,9 +156,9 @@ def _group_by_divergence(entries: Sequence[CaseEntry], record: Record) -> Groupi
 def _build_grouping(
     title: str, members: Iterable[tuple[CaseEntry, tuple[str, ...]]], least: int, groups: int
 ) -> Grouping:
-    """Group entries by their labels, into groups of at least `least` cases.
+    """Return the entries grouped by label. Groups with fewer than `least` cases are left out.
 
-    The result has no groups if there are fewer than `groups` of them.
+    If fewer than `groups` groups remain, the result is empty.
     """
     sizes: Counter[str] = Counter()
     examples: dict[str, list[str]] = defaultdict(list)

@@ -6,7 +6,7 @@ the style sheet by their digests. The page never exceeds the size that a browser
 importance, and says what was left out and where the rest is.
 
 The templates escape every text and make every character visible. Only the markup of a template and numbers
-are rendered as they are. What a macro returns is escaped already, and `|safe` says so.
+are rendered as they are. The result of a macro is escaped already, so templates mark it with `|safe`.
 """
 
 import base64
@@ -111,7 +111,7 @@ def load_styles(record: Record) -> str:
 
 
 def load_script() -> str:
-    """Return the page's script."""
+    """Return `page.js`, which searches, sorts and groups the cases on the page."""
     return (TEMPLATES / "page.js").read_text("utf-8")
 
 

@@ -173,7 +173,7 @@ def describe_outcome(matrix: VariantMatrix) -> Iterator[str]:
 
 
 def list_disagreements(matrix: VariantMatrix) -> Sequence[VariantCase]:
-    """Return the cases with another share of passed runs in one variant than in another."""
+    """Return the cases in which the variants have different shares of passed runs."""
     return [case for case in matrix.cases if case.spread > 0]
 
 

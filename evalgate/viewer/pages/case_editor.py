@@ -343,7 +343,7 @@ def _build_checks(
 def list_diffs(changes: Sequence[FileChange]) -> Iterator[tuple[str, str]]:
     """Yield (kind, line) for the differences of several files; a line with its name precedes each file.
 
-    The kinds are those of `split_diff`.
+    The kinds are the same as in `split_diff`.
     """
     for change in changes:
         found = build_diff(change.before or b"", change.after or b"", change.shown_as)

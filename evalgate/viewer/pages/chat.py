@@ -39,7 +39,7 @@ def get_chat(viewer: Viewer) -> BackgroundChat:
 
 
 def show_chat(request: Request) -> Response:
-    """Show the conversation and the agents to choose from."""
+    """Return the page with the conversation and the agents to choose from."""
     return _render_chat(request)
 
 

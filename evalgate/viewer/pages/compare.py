@@ -34,7 +34,7 @@ _MOST_NAMES = 25
 
 
 def show_comparison(request: Request) -> Response:
-    """Show the choice of two records, and their comparison once both are chosen."""
+    """Return the page on which the user chooses two records, with their comparison once both are chosen."""
     viewer = get_viewer(request)
     listed = viewer.records.list_records()
     choices = [(each.record_id, each.title) for each in listed]
@@ -139,7 +139,7 @@ def _format_change(metric: CaseMetric) -> tuple[str, str, str, str]:
 
 
 def show_compared_case(request: Request) -> Response:
-    """Show a case in both records side by side."""
+    """Return the page with a case of both records side by side."""
     viewer: Viewer = get_viewer(request)
     params = request.query_params
     before, after = params.get("a", ""), params.get("b", "")

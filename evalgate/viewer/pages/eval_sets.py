@@ -132,7 +132,7 @@ def _change_back(request: Request, verb: str) -> Response:
 
 
 def show_new_set(request: Request) -> Response:
-    """Show the form of a new eval set."""
+    """Return the page with the form for a new eval set."""
     return _render_new_set(request, {"name": f"evals/new{NEW_ENDING}", "format": "adk"})
 
 

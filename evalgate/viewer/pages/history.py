@@ -33,7 +33,7 @@ _LONGEST_OPTIONS = 500
 
 
 def show_history(request: Request) -> Response:
-    """List all results with their metrics and thresholds, and the gate runs of the baseline."""
+    """Return the page with all results, their metrics and thresholds, and the baseline's gate runs."""
     viewer = get_viewer(request)
     listed = viewer.records.list_records()
     rows = [_describe_record(viewer.records, each) for each in listed]
@@ -88,7 +88,7 @@ def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
 
 
 def _describe_baseline(baseline: Baseline | None) -> list[dict[str, str]]:
-    """Return time, commit, branch and reason of acceptance for each gate run of the baseline, newest first."""
+    """Return time, commit, branch and reason of acceptance of each gate run of the baseline, newest first."""
     return [
         {
             "when": (source.created_at or "")[:16].replace("T", " "),
